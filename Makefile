@@ -1,0 +1,63 @@
+# make run    set up and run the main job      make test   set up and run the tests
+# make check  format, lint, types, import layers, tests
+# Needs Python >= 3.11 and make; uses uv where it is installed. Offline after the first time.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(shell command -v uv 2>/dev/null)
+export UV_PYTHON_DOWNLOADS := never
+
+ifneq ($(UV),)
+install = VIRTUAL_ENV=$(VENV) $(UV) pip install --quiet
+make_venv = $(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
+else
+install = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+make_venv = $(PYTHON) -m venv $(VENV)
+endif
+
+.PHONY: run test check lint format bench fuzz clean
+
+run: $(VENV)/.ready
+	$(BIN)/thresher demo
+
+test: $(VENV)/.ready-dev
+	$(BIN)/python -m pytest
+
+check: lint test
+
+lint: $(VENV)/.ready-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.ready-dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.ready-bench
+	$(BIN)/python benchmarks/read.py
+	$(BIN)/python benchmarks/start.py
+
+fuzz: $(VENV)/.ready-dev
+	$(BIN)/python benchmarks/fuzz.py --minutes 3
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+
+$(VENV)/.venv:
+	$(make_venv)
+	touch $@
+
+$(VENV)/.ready: $(VENV)/.venv pyproject.toml
+	$(install) --editable .
+	touch $@
+
+$(VENV)/.ready-dev: $(VENV)/.venv pyproject.toml
+	$(install) --editable '.[dev]'
+	touch $@ $(VENV)/.ready
+
+$(VENV)/.ready-bench: $(VENV)/.ready-dev
+	$(install) --editable '.[dev,bench]'
+	touch $@

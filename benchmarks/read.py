@@ -1,0 +1,265 @@
+"""How fast sessions are read, on one core, beside others: `python benchmarks/read.py [--data FOLDER] [--json]`.
+
+All readers get the same plain files in the same run, turn by turn, and the best of the rounds counts, in time of
+the processor and not of the clock. Every reader gives all that it read, at once:
+- json.loads: every line decoded into dicts and lists, and nothing made of them;
+- Thresher: `read_all`: messages, tree, branches, sub-agents, problems;
+- claude-code-log: `load_transcript`, which gives the list of its entries (extra `bench`).
+
+Memory is the peak that `read` adds to a fresh process, in which the session stays alive.
+"""
+
+import argparse
+import contextlib
+import gzip
+import io
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from time import process_time
+from typing import NamedTuple
+
+import thresher
+from thresher.samples import write_samples
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "claude_code"
+OTHERS = ("codex", "pi", "mini_swe")
+MEGABYTE = 1_000_000
+LARGEST = 5
+JOINED = 40 * MEGABYTE
+MADE = 20 * MEGABYTE
+Reader = Callable[[Path], object]
+
+
+class Speed(NamedTuple):
+    """A reader's best round over some files."""
+
+    files: str
+    reader: str
+    megabytes: float
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Megabytes a second."""
+        return self.megabytes / self.seconds
+
+
+class Memory(NamedTuple):
+    """What one file takes while it is read, and after."""
+
+    file: str
+    megabytes: float
+    peak: float
+    """In megabytes, above what the process had before."""
+
+    @property
+    def multiple(self) -> float:
+        """The peak in sizes of the file."""
+        return self.peak / self.megabytes
+
+
+# The readers
+
+
+def plain_rows(path: Path) -> object:
+    """What Python alone does with a file of rows, torn ones left out, or with a document."""
+    with path.open("rb") as file:
+        if path.suffix != ".jsonl":
+            return json.loads(file.read())
+        rows: list[object] = []
+        for line in file:
+            try:
+                rows.append(json.loads(line))
+            except ValueError:
+                continue
+        return rows
+
+
+def peer() -> Reader | None:
+    """The other reader of Claude Code's files, if it is installed."""
+    try:
+        load_transcript = import_module("claude_code_log.converter").load_transcript
+    except ImportError:
+        return None
+
+    def read(path: Path) -> object:
+        with contextlib.redirect_stdout(io.StringIO()):
+            return load_transcript(path, silent=True)
+
+    return read
+
+
+def race(what: str, files: Sequence[Path], readers: dict[str, Reader], rounds: int) -> list[Speed]:
+    """Every reader over all the files, in turn, round after round."""
+    best = dict.fromkeys(readers, float("inf"))
+    for _ in range(rounds):
+        for name, read in readers.items():
+            start = process_time()
+            for path in files:
+                read(path)
+            best[name] = min(best[name], process_time() - start)
+    return [Speed(what, name, megabytes(files), seconds) for name, seconds in best.items()]
+
+
+def megabytes(files: Sequence[Path]) -> float:
+    """Their size together."""
+    return sum(path.stat().st_size for path in files) / MEGABYTE
+
+
+# The files
+
+
+def unpacked(folder: Path, target: Path) -> list[Path]:
+    """Every session of a folder as a plain file."""
+    target.mkdir(parents=True)
+    files: list[Path] = []
+    for path in sorted(folder.glob("*.json*")):
+        packed = path.suffix == ".gz"
+        plain = target / (path.stem if packed else path.name)
+        plain.write_bytes(gzip.decompress(path.read_bytes()) if packed else path.read_bytes())
+        files.append(plain)
+    return files
+
+
+def made(target: Path) -> list[Path]:
+    """Sessions of the samples, again and again, where there are no others."""
+    target.mkdir(parents=True)
+    with tempfile.TemporaryDirectory() as home:
+        samples = [path for path in write_samples(Path(home)) if path.parent.parent.name == "projects"]
+        contents = [path.read_bytes() for path in samples]
+    files: list[Path] = []
+    while sum(map(len, contents)) * len(files) < MADE * len(contents):
+        content = contents[len(files) % len(contents)]
+        files.append(target / f"sample-{len(files):04}.jsonl")
+        files[-1].write_bytes(content)
+    return files
+
+
+def joined(files: Sequence[Path], target: Path) -> Path:
+    """One large file: the rows of several sessions one after another."""
+    with target.open("wb") as file:
+        for path in files:
+            file.write(path.read_bytes().rstrip(b"\n") + b"\n")
+            if file.tell() > JOINED:
+                break
+    return target
+
+
+# Memory
+
+_CHILD = """
+import resource, sys
+from pathlib import Path
+import thresher
+
+def kilobytes(field):
+    status = Path("/proc/self/status")
+    if status.is_file():
+        return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith(field))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak // 1024 if sys.platform == "darwin" else peak
+
+thresher.discover(environment={}, home=Path("nowhere"))
+before = kilobytes("VmRSS:")
+session = thresher.read(sys.argv[1])
+print(kilobytes("VmHWM:") - before)
+"""
+"""Linux lets a child inherit its parent's `ru_maxrss`, so the peak is asked of the system where it tells."""
+
+
+def memory(path: Path) -> Memory:
+    """Read one file in a process of its own."""
+    told = subprocess.run([sys.executable, "-c", _CHILD, str(path)], check=True, capture_output=True, text=True)
+    return Memory(path.name, megabytes([path]), int(told.stdout) * 1024 / MEGABYTE)
+
+
+# What is said
+
+
+class Report(NamedTuple):
+    """All that was measured."""
+
+    speeds: list[Speed]
+    memories: list[Memory]
+    peer: str
+
+    def rate(self, files: str, reader: str) -> float | None:
+        """Megabytes a second, where it was measured."""
+        return next((s.rate for s in self.speeds if (s.files, s.reader) == (files, reader)), None)
+
+    def musts(self) -> Iterator[tuple[str, float | None, bool]]:
+        """What must hold, the figure, and whether it does."""
+        own, plain = self.rate("claude_code", "thresher") or 0, self.rate("claude_code", "json.loads") or 1
+        other = self.rate("claude_code", "claude-code-log")
+        yield "at least 1.0 × json.loads", own / plain, own >= plain
+        yield "at least 5 × claude-code-log", own / other if other else None, bool(other and own >= 5 * other)
+        worst = max(one.multiple for one in self.memories)
+        yield "memory under 3 × the file, at the worst", worst, worst < 3
+
+
+def show(report: Report) -> None:
+    """As tables."""
+    print(f"{'files':<14}{'reader':<18}{'MB':>8}{'MB/s':>9}{'× json.loads':>14}")
+    for speed in report.speeds:
+        ratio = speed.rate / (report.rate(speed.files, "json.loads") or 1)
+        print(f"{speed.files:<14}{speed.reader:<18}{speed.megabytes:8.1f}{speed.rate:9.1f}{ratio:14.2f}")
+    print(f"claude-code-log: {report.peer}\n")
+    print(f"{'memory of':<40}{'MB':>8}{'peak MB':>9}{'× size':>9}")
+    sizes = sum(one.megabytes for one in report.memories)
+    peaks = sum(one.peak for one in report.memories)
+    for one in (*report.memories, Memory("together", sizes, peaks)):
+        print(f"{one.file[:38]:<40}{one.megabytes:8.1f}{one.peak:9.1f}{one.multiple:9.2f}")
+    print()
+    for must, figure, held in report.musts():
+        answer = "not measured" if figure is None else f"{'yes' if held else 'no'} ({figure:.2f})"
+        print(f"{must}: {answer}")
+
+
+def as_json(report: Report) -> str:
+    """For other programs."""
+    speeds = [{**one._asdict(), "rate": one.rate} for one in report.speeds]
+    memories = [{**one._asdict(), "multiple": one.multiple} for one in report.memories]
+    musts = [{"must": must, "figure": figure, "held": held} for must, figure, held in report.musts()]
+    return json.dumps({"speeds": speeds, "memory": memories, "peer": report.peer, "musts": musts}, indent=2)
+
+
+def measure(data: Path, rounds: int, scratch: Path) -> Report:
+    """Memory first, while this process is small."""
+    files = unpacked(data, scratch / "claude_code") if data.is_dir() else made(scratch / "claude_code")
+    files.sort(key=lambda path: -path.stat().st_size)
+    large = joined(files, scratch / "joined.jsonl")
+    memories = [memory(path) for path in (*files[:LARGEST], large)]
+    readers: dict[str, Reader] = {"json.loads": plain_rows, "thresher": thresher.read_all}
+    other = peer()
+    with_peer = {**readers, "claude-code-log": other} if other else readers
+    speeds = race("claude_code", files, with_peer, rounds) + race("one large", [large], with_peer, rounds)
+    for kind in OTHERS:
+        if (data.parent / kind).is_dir():
+            speeds += race(kind, unpacked(data.parent / kind, scratch / kind), readers, rounds)
+    said = f"version {version('claude-code-log')}, on the same files" if other else "not installed, left out"
+    return Report(speeds, memories, said)
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
+    parser.add_argument("--data", type=Path, default=DATA, help="a folder of Claude Code's files, packed or not")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        report = measure(options.data, options.rounds, Path(scratch))
+    if options.json:
+        print(as_json(report))
+    else:
+        show(report)
+
+
+if __name__ == "__main__":
+    main()

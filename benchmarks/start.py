@@ -1,0 +1,104 @@
+"""What starting costs: `python benchmarks/start.py [--runs 15] [--json]`.
+
+Each command runs in a process of its own, by the same interpreter, turn by turn; what is told is the time by the
+clock over that of an interpreter that does nothing.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import NamedTuple
+
+NOTHING = "python -c pass"
+
+
+class Start(NamedTuple):
+    """The times of one command, in milliseconds."""
+
+    name: str
+    best: float
+    median: float
+
+
+def commands() -> dict[str, list[str]]:
+    """What is started, by the name it is shown under."""
+    script = Path(sys.executable).with_name("thresher.exe" if sys.platform == "win32" else "thresher")
+    found = {
+        NOTHING: [sys.executable, "-c", "pass"],
+        "import thresher": [sys.executable, "-c", "import thresher"],
+        "python -m thresher.cli sessions --help": [sys.executable, "-m", "thresher.cli", "sessions", "--help"],
+    }
+    if script.is_file():
+        found["thresher sessions --help"] = [str(script), "sessions", "--help"]
+    return found
+
+
+def once(command: list[str]) -> float:
+    """One run, in milliseconds; infinite where the command fails."""
+    start = perf_counter()
+    done = subprocess.run(command, check=False, capture_output=True)
+    return (perf_counter() - start) * 1000 if done.returncode == 0 else float("inf")
+
+
+def measure(runs: int) -> list[Start]:
+    """Every command, in turn, round after round; the first round only warms the disk."""
+    found = commands()
+    times: dict[str, list[float]] = {name: [] for name in found}
+    for number in range(runs + 1):
+        for name, command in found.items():
+            taken = once(command)
+            if number:
+                times[name].append(taken)
+    return [Start(name, min(taken), median(taken)) for name, taken in times.items()]
+
+
+def show(starts: list[Start]) -> None:
+    """As a table."""
+    base = starts[0]
+    print(f"{'command':<42}{'best ms':>9}{'median':>9}{'best over':>11}{'median over':>13}{'× best':>8}")
+    for one in starts:
+        if one.best == float("inf"):
+            print(f"{one.name:<42}{'fails':>9}")
+            continue
+        over, usual = one.best - base.best, one.median - base.median
+        print(f"{one.name:<42}{one.best:9.1f}{one.median:9.1f}{over:11.1f}{usual:13.1f}{one.best / base.best:8.2f}")
+
+
+def as_json(starts: list[Start]) -> str:
+    """For other programs; a command that fails has no figures."""
+    base = starts[0]
+    rows = [
+        {"command": one.name, "failed": True}
+        if one.best == float("inf")
+        else {
+            "command": one.name,
+            "best_ms": one.best,
+            "median_ms": one.median,
+            "best_over_ms": one.best - base.best,
+            "median_over_ms": one.median - base.median,
+            "ratio": one.best / base.best,
+        }
+        for one in starts
+    ]
+    return json.dumps({"python": sys.version.split()[0], "starts": rows}, indent=2)
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
+    parser.add_argument("--runs", type=int, default=15)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    starts = measure(options.runs)
+    if options.json:
+        print(as_json(starts))
+    else:
+        show(starts)
+
+
+if __name__ == "__main__":
+    main()

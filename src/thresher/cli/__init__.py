@@ -1,0 +1,68 @@
+"""The command line: one file a verb, imported when that verb is used.
+
+In: arguments. Out: text for a person, or JSON with `--json`. Exits 0 done, 1 found something wrong, 2 wrong use.
+"""
+
+import sys
+from importlib import import_module
+
+import click
+
+from thresher.errors import ThresherError
+
+VERBS = {
+    "sessions": "thresher.cli.sessions",
+    "show": "thresher.cli.show",
+    "convert": "thresher.cli.convert",
+    "demo": "thresher.cli.demo",
+}
+
+
+class Verbs(click.Group):
+    """Finds a verb's command when it is asked for, so that help and short commands start at once."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """The verbs in the order of a first visit."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """The verb's own module."""
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = import_module(VERBS[cmd_name]).command
+        return command
+
+
+@click.group(cls=Verbs, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="thresher", message="thresher %(version)s")
+@click.option("--json", "as_json", is_flag=True, help="Print data, nothing else, on standard output.")
+@click.pass_context
+def cli(context: click.Context, as_json: bool) -> None:
+    """Read any AI agent's conversations through one small model.
+
+    Without a verb: what is on this machine.
+
+    \b
+    Examples:
+      thresher                          which agents' sessions are here
+      thresher sessions                 list them
+      thresher show 0f3c9a1e            read one
+      thresher convert s.jsonl --to openai-chat
+      thresher demo                     try it on sample sessions
+    """
+    if context.invoked_subcommand is None:
+        from thresher.cli.overview import show_overview
+
+        show_overview(as_json=as_json)
+
+
+def main() -> None:
+    """Run the command line; a refusal is a sentence and exit code 1, not a traceback."""
+    try:
+        cli()
+    except ThresherError as error:
+        click.echo(f"thresher: {error}", err=True)
+        sys.exit(1)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)

@@ -1,0 +1,5 @@
+"""`python -m thresher.cli`."""
+
+from thresher.cli import main
+
+main()

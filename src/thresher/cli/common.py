@@ -1,0 +1,136 @@
+"""What the verbs share: where to look for sessions, how to print, how to show progress."""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from thresher.errors import ReadError
+from thresher.formats import discover, read_all, sniff
+from thresher.model import Session
+from thresher.model.jsontext import dump
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+PIPED_WIDTH = 160
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print data, nothing else, on standard output.")
+
+
+def place_options(command: CommandT) -> CommandT:
+    """Where to look for sessions."""
+    source = click.option(
+        "--source",
+        "sources",
+        multiple=True,
+        type=click.Path(exists=True, path_type=Path),
+        help="Another file or folder to read; may be given several times.",
+    )
+    leave_out = click.option("--no-discover", is_flag=True, help="Leave out the agents' own folders on this machine.")
+    return source(leave_out(command))
+
+
+def data_home() -> Path:
+    """Where Thresher keeps its own data."""
+    if folder := os.environ.get("THRESHER_HOME"):
+        return Path(folder)
+    from platformdirs import user_data_path
+
+    return user_data_path("thresher")
+
+
+def print_json(value: Any) -> None:
+    """One JSON value on standard output, pretty for a person, whole for a program."""
+    import json
+
+    text = json.dumps(value, indent=2, ensure_ascii=False) if sys.stdout.isatty() else dump(value)
+    click.echo(text.encode("utf-8", "replace"))
+
+
+def console() -> "Console":
+    """Standard output for a person; wide when piped, since nothing wraps there."""
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else PIPED_WIDTH
+    return Console(width=width, highlight=False, soft_wrap=False)
+
+
+def warn(text: str) -> None:
+    """A word on standard error."""
+    click.echo(text, err=True)
+
+
+def session_files(paths: Sequence[Path], sources: Sequence[Path], *, no_discover: bool) -> list[Path]:
+    """The files to read: those named, or else all that this machine and the sources hold."""
+    found: dict[Path, None] = {}
+    if not paths and not no_discover:
+        found.update(dict.fromkeys(one.path for one in discover()))
+    for path in [*paths, *sources]:
+        found.update(dict.fromkeys(_files_below(path) if path.is_dir() else [path]))
+    return list(found)
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    """Every file below a folder that is in a known format; links are not followed, so there are no loops."""
+    for top, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            path = Path(top) / name
+            if path.is_file() and sniff(path):
+                yield path
+
+
+def read_sessions(files: Sequence[Path]) -> tuple[list[Session], list[str]]:
+    """Every session in the files, and a sentence for each file that could not be read.
+
+    A sub-agent's file is listed with its parent, not beside it.
+    """
+    sessions: list[Session] = []
+    failures: list[str] = []
+    for path in with_progress(files, "reading"):
+        try:
+            sessions += read_all(path)
+        except ReadError as error:
+            failures.append(str(error))
+    children = {child.file for session in sessions for child in session.children if child.file != session.file}
+    return [session for session in sessions if session.file not in children], failures
+
+
+def with_progress(items: Sequence[Path], what: str) -> Iterable[Path]:
+    """The items, with a bar on standard error where a person is watching and it may take a while."""
+    if len(items) < 20 or not sys.stderr.isatty():
+        return items
+    from rich.console import Console
+    from rich.progress import track
+
+    return track(items, description=what, console=Console(stderr=True), transient=True)
+
+
+def find_session(reference: str, sources: Sequence[Path], *, no_discover: bool) -> Session:
+    """The session that a path or the start of an id names."""
+    path = Path(reference)
+    if path.is_file():
+        return _only(read_all(path), reference)
+    files = session_files((), sources, no_discover=no_discover)
+    named = [file for file in files if reference in file.name]
+    for some in (named, files):
+        sessions, _ = read_sessions(some)
+        family = [one for session in sessions for one in (session, *session.children)]
+        matching = [session for session in family if session.id.startswith(reference)]
+        if matching:
+            return _only(matching, reference)
+    raise ReadError(
+        f"no file and no session is called `{reference}` among {len(files)} files; `thresher sessions` lists them"
+    )
+
+
+def _only(sessions: Sequence[Session], reference: str) -> Session:
+    if len(sessions) == 1:
+        return sessions[0]
+    ids = ", ".join(session.id for session in sessions[:10])
+    raise ReadError(f"`{reference}` could be {len(sessions)} sessions: {ids}; say more of the id")

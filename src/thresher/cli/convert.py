@@ -1,0 +1,55 @@
+"""`thresher convert`: any conversation as messages for any API."""
+
+from pathlib import Path
+
+import click
+from msgspec import structs
+
+from thresher.cli.common import find_session, json_option, place_options, print_json, warn
+from thresher.errors import ConvertError
+from thresher.formats import emission, format_names
+from thresher.model.jsontext import dump
+
+
+@click.command("convert")
+@click.argument("session")
+@click.option("--to", "target", required=True, type=click.Choice(format_names("wire")), help="The API to write for.")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write there, not to the screen.")
+@click.option("--body/--list", default=None, help="A whole request body, or a plain list of messages.")
+@click.option("--whole", is_flag=True, help="Everything since the start, not only since the last compaction.")
+@place_options
+@json_option
+def command(
+    session: str,
+    target: str,
+    output: Path | None,
+    body: bool | None,
+    whole: bool,
+    sources: tuple[Path, ...],
+    no_discover: bool,
+    as_json: bool,
+) -> None:
+    """Write SESSION (a file, or the start of an id) as messages for an API; say what it cannot hold.
+
+    \b
+    Examples:
+      thresher convert session.jsonl --to openai-chat
+      thresher convert messages.json --to gemini --body -o request.json
+      thresher convert 0f3c9a1e --to anthropic --json
+    """
+    found = find_session(session, sources, no_discover=no_discover)
+    history = found.history
+    if whole:
+        history = structs.replace(history, messages=tuple(found.messages()))
+    result = emission(history, target, body=body)
+    value = {"format": target, "value": result.value, "losses": [str(loss) for loss in result.losses]}
+    if output is not None:
+        if output.exists() and output.samefile(found.file):
+            raise ConvertError(f"`{output}` is the file that is being read; name another one")
+        output.write_text(dump(result.value), encoding="utf-8", errors="replace")
+    elif not as_json:
+        print_json(result.value)
+    if as_json:
+        print_json(value if output is None else value | {"value": None, "output": str(output)})
+    for loss in result.losses:
+        warn(f"thresher: {loss}")

@@ -1,0 +1,54 @@
+"""`thresher` alone: what is on this machine, and what to try next. Looks at folders, reads no session."""
+
+import os
+from collections import defaultdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from thresher.cli.common import console, data_home, print_json
+from thresher.formats import discover
+from thresher.render import amount, size
+
+
+def show_overview(*, as_json: bool) -> None:
+    """Print it."""
+    by_agent: dict[str, list[Path]] = defaultdict(list)
+    for found in discover():
+        by_agent[found.format].append(found.path)
+    agents = [_agent(name, paths) for name, paths in by_agent.items()]
+    if as_json:
+        print_json({"agents": agents, "home": str(data_home())})
+        return
+    out = console()
+    if not agents:
+        out.print("No agent's sessions were found in the usual places on this machine.")
+        out.print("Try it on samples:  thresher demo\nOn files elsewhere:  thresher sessions PATH…")
+        return
+    out.print(_table(agents))
+    out.print("\nNext:  thresher sessions        list them\n       thresher show ID         read one")
+
+
+def _agent(name: str, paths: list[Path]) -> dict[str, Any]:
+    facts = [path.stat() for path in paths]
+    newest = max(fact.st_mtime for fact in facts)
+    return {
+        "agent": name,
+        "sessions": len(paths),
+        "bytes": sum(fact.st_size for fact in facts),
+        "newest": datetime.fromtimestamp(newest, UTC).isoformat(timespec="seconds"),
+        "folder": os.path.commonpath([path.parent for path in paths]),
+    }
+
+
+def _table(agents: list[dict[str, Any]]) -> Any:
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 1), header_style="bold")
+    for name, justify in (("agent", "left"), ("sessions", "right"), ("size", "right"), ("newest", "left")):
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    table.add_column("folder", overflow="fold")
+    for agent in agents:
+        newest = agent["newest"][:16].replace("T", " ")
+        table.add_row(agent["agent"], amount(agent["sessions"]), size(agent["bytes"]), newest, agent["folder"])
+    return table

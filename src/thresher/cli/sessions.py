@@ -1,0 +1,55 @@
+"""`thresher sessions`: list them."""
+
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+
+from thresher.cli.common import (
+    console,
+    json_option,
+    place_options,
+    print_json,
+    read_sessions,
+    session_files,
+    warn,
+)
+
+
+@click.command("sessions")
+@click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path))
+@place_options
+@json_option
+@click.option("--problems", is_flag=True, help="Say each problem that was met while reading.")
+def command(
+    paths: tuple[Path, ...], sources: tuple[Path, ...], no_discover: bool, as_json: bool, problems: bool
+) -> None:
+    """List sessions: those on this machine, or those in PATHS (files or folders).
+
+    \b
+    Examples:
+      thresher sessions
+      thresher sessions ~/old-laptop/.claude --json
+      thresher sessions --no-discover --source backup/
+    """
+    from thresher.render import session_row, session_table
+
+    sessions, failures = read_sessions(session_files(paths, sources, no_discover=no_discover))
+    rows = sorted((session_row(session) for session in sessions), key=lambda row: row.started, reverse=True)
+    if as_json:
+        print_json([msgspec.to_builtins(row) for row in rows])
+    elif rows:
+        out = console()
+        out.print(session_table(rows, out.width))
+        if problems:
+            for problem in (problem for row in rows for problem in row.problems):
+                out.print(problem, markup=False, style="yellow")
+        elif any(row.problems for row in rows):
+            out.print("`--problems` says what was met while reading.", style="dim")
+    else:
+        console().print("No sessions here. `thresher demo` writes some to try; `thresher sessions PATH…` reads others.")
+    for failure in failures:
+        warn(f"thresher: {failure}")
+    if failures:
+        sys.exit(1)

@@ -1,0 +1,353 @@
+"""The Anthropic Messages API: content blocks; tool results are blocks of a user message; system stands apart."""
+
+from collections.abc import Callable
+from typing import Any
+
+from thresher.formats.wire import (
+    Emission,
+    Losses,
+    WireFormat,
+    arguments_object,
+    author_for,
+    body_rest,
+    from_format,
+    is_body,
+    is_native,
+    make_history,
+    pocket_for,
+    put_back,
+    shape_of,
+    split_body,
+    tool_specs,
+    whole_message,
+)
+from thresher.model import (
+    History,
+    Image,
+    Message,
+    Pocket,
+    Role,
+    Summary,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Unknown,
+)
+from thresher.model.jsontext import dump, load
+from thresher.model.parts import Part, ResultPart
+
+NAME = "anthropic"
+NATIVE = Pocket(NAME)
+
+_SYSTEM = Pocket(NAME, shape="system")
+_OWNED = frozenset({"content"})
+_BARE = Pocket(NAME, shape="bare")
+
+
+def parse(value: Any) -> History:
+    """Messages, or a request body, to a history."""
+    rows, rest = split_body(NAME, value, "messages")
+    messages = [parse_message(row) for row in rows]
+    if rest is not None and isinstance(rest.get("system"), str | list):
+        messages.insert(0, _parse_system(rest.pop("system")))
+    return make_history(NAME, messages, rest)
+
+
+def parse_message(row: Any) -> Message:
+    """One message; what is not as the API documents it is kept whole."""
+    content = row.get("content") if isinstance(row, dict) else None
+    if not isinstance(content, str | list) or not isinstance(row.get("role"), str):
+        return whole_message(NAME, row)
+    parts = parse_content(content)
+    role = message_role(row["role"], parts)
+    shape = "list" if isinstance(content, list) and _as_string(parts) is not None else ""
+    fresh = {"role": _wire_role(role), "content": None}
+    pocket = pocket_for(NAME, row, fresh, owned=_OWNED, shape=shape)
+    return Message(role, parts, author=author_for(role, parts), pocket=pocket or NATIVE)
+
+
+def message_role(role: str, parts: tuple[Part, ...]) -> Role:
+    """The model's role for a wire role: a user message that only answers calls is the tools' own."""
+    if role == "assistant":
+        return "assistant"
+    if role == "system":
+        return "system"
+    return "tool" if parts and all(type(part) is ToolResult for part in parts) else "user"
+
+
+def parse_content(content: str | list[Any]) -> tuple[Part, ...]:
+    """Content as the API takes it: a string, or blocks."""
+    if isinstance(content, str):
+        return (Text(content),)
+    return tuple([parse_block(block) for block in content])
+
+
+def parse_block(block: Any) -> Part:
+    """One content block; an unknown or odd one is kept whole."""
+    if type(block) is not dict:
+        return Text(block, _BARE) if isinstance(block, str) else Unknown(type(block).__name__, dump(block))
+    kind = block.get("type")
+    parser = _PARSERS.get(kind) if type(kind) is str else None
+    part = parser(block) if parser else None
+    return part if part is not None else Unknown(str(kind or ""), dump(block))
+
+
+def _parse_text(block: dict[str, Any]) -> Text | None:
+    text = block.get("text")
+    if not isinstance(text, str):
+        return None
+    if len(block) == 2:
+        return Text(text)
+    return Text(text, pocket_for(NAME, block, {"type": "text", "text": text}))
+
+
+def _parse_thinking(block: dict[str, Any]) -> Thinking | None:
+    if block["type"] == "redacted_thinking":
+        data = block.get("data")
+        return Thinking("", data, Pocket(NAME, shape="redacted")) if isinstance(data, str) and len(block) == 2 else None
+    text, signature = block.get("thinking"), block.get("signature", "")
+    if not isinstance(text, str) or not isinstance(signature, str):
+        return None
+    if len(block) == 3 and "signature" in block:
+        return Thinking(text, signature)
+    return Thinking(
+        text,
+        signature,
+        pocket_for(NAME, block, {"type": "thinking", "thinking": text, "signature": signature}),
+    )
+
+
+def _parse_call(block: dict[str, Any]) -> ToolCall | None:
+    call_id, name, arguments = block.get("id", ""), block.get("name"), block.get("input")
+    if not isinstance(call_id, str) or not isinstance(name, str) or not isinstance(arguments, dict):
+        return None
+    text = dump(arguments)
+    if len(block) == 4 and "id" in block:
+        return ToolCall(call_id, name, text)
+    fresh = {"type": "tool_use", "id": call_id, "name": name, "input": None}
+    return ToolCall(call_id, name, text, pocket_for(NAME, block, fresh, owned=frozenset({"input"})))
+
+
+def _parse_result(block: dict[str, Any]) -> ToolResult | None:
+    call_id, content, failed = (
+        block.get("tool_use_id"),
+        block.get("content", ""),
+        block.get("is_error", False),
+    )
+    if not isinstance(call_id, str) or not isinstance(content, str | list) or not isinstance(failed, bool):
+        return None
+    inner: tuple[ResultPart, ...]
+    shape = "" if "content" in block else "absent"
+    if isinstance(content, str):
+        inner = (Text(content),) if content or not shape else ()
+    else:
+        blocks = [parse_block(item) for item in content]
+        inner = tuple(
+            part if isinstance(part, Text | Image | Unknown) else Unknown(item["type"], dump(item))
+            for part, item in zip(blocks, content, strict=True)
+        )
+        shape = "list" if _as_string(inner) is not None else ""
+    fresh = {"type": "tool_result", "tool_use_id": call_id, "content": None} | ({"is_error": True} if failed else {})
+    pocket = (
+        None if len(block) == len(fresh) and not shape else pocket_for(NAME, block, fresh, owned=_OWNED, shape=shape)
+    )
+    return ToolResult(call_id, inner, failed, pocket=pocket)
+
+
+def _parse_media(block: dict[str, Any]) -> Image | None:
+    source = block.get("source")
+    if not isinstance(source, dict):
+        return None
+    image: Image | None = None
+    if source.get("type") == "base64" and isinstance(source.get("data"), str):
+        image = Image(str(source.get("media_type") or ""), source["data"])
+    elif source.get("type") == "url" and isinstance(source.get("url"), str):
+        image = Image("application/pdf" if block["type"] == "document" else "", url=source["url"])
+    if image is None:
+        return None
+    fresh = _media_block(image)
+    if fresh["source"] != source:
+        return None
+    return Image(image.media_type, image.data, image.url, pocket_for(NAME, block, fresh))
+
+
+_PARSERS: dict[str, Callable[[dict[str, Any]], Part | None]] = {
+    "text": _parse_text,
+    "tool_use": _parse_call,
+    "tool_result": _parse_result,
+    "thinking": _parse_thinking,
+    "redacted_thinking": _parse_thinking,
+    "image": _parse_media,
+    "document": _parse_media,
+}
+
+
+def _parse_system(system: str | list[Any]) -> Message:
+    parts = parse_content(system)
+    pocket = Pocket(NAME, shape="system-list") if isinstance(system, list) else _SYSTEM
+    return Message("system", parts, author="harness", pocket=pocket)
+
+
+def emit(history: History, body: bool | None) -> Emission:
+    """A history to messages, or to a body where it came as one or needs one for its system text and tools."""
+    losses = Losses()
+    system: list[Message] = []
+    rows: list[dict[str, Any]] = []
+    merging = False
+    for message in history:
+        native = is_native(message, NAME)
+        if message.role == "system" and (not (rows or native) or shape_of(message, NAME).startswith("system")):
+            system.append(message)
+        elif native:
+            rows.append(_emit_native(message, losses))
+            merging = False
+        else:
+            merging = _emit_foreign(rows, message, losses, merging=merging)
+    specs = None if from_format(history, NAME) else tool_specs(history, losses)
+    wants_body = is_body(history) or bool(system or specs) if body is None else body
+    if not wants_body:
+        if system:
+            losses.add("system text", "left out: a plain list of messages has no place for it")
+        return Emission(rows, losses.problems())
+    fields = body_rest(history, NAME, losses)
+    if system:
+        fields["system"] = _emit_system(system, losses)
+    if history.tools:
+        fields["tools"] = load(history.tools) if specs is None else [_tool(spec) for spec in specs]
+    return Emission({**fields, "messages": rows}, losses.problems())
+
+
+def _tool(spec: Any) -> dict[str, Any]:
+    return {"name": spec.name, "description": spec.description, "input_schema": spec.schema}
+
+
+def _emit_system(system: list[Message], losses: Losses) -> Any:
+    if len(system) == 1 and shape_of(system[0], NAME) != "system-list":
+        text = _as_string(system[0].parts)
+        if text is not None:
+            return text
+    return [block for message in system for block in _blocks(message, losses)]
+
+
+def _emit_native(message: Message, losses: Losses) -> dict[str, Any]:
+    shape = shape_of(message, NAME)
+    if shape == "whole" and isinstance(message.parts[0], Unknown):
+        whole: dict[str, Any] = load(message.parts[0].data)
+        return whole
+    text = _as_string(message.parts) if shape != "list" else None
+    content = _blocks(message, losses) if text is None else text
+    return put_back({"role": _wire_role(message.role), "content": content}, message.pocket, NAME)
+
+
+def _emit_foreign(rows: list[dict[str, Any]], message: Message, losses: Losses, *, merging: bool) -> bool:
+    """Add a message of another dialect, joined with the foreign one before it where the roles agree."""
+    blocks = _blocks(message, losses)
+    if message.role == "system" and blocks:
+        losses.add("system text in the middle of the conversation", "written as a user message")
+    if not blocks:
+        return merging
+    role = _wire_role(message.role)
+    if merging and rows[-1]["role"] == role:
+        rows[-1]["content"] += blocks
+        rows[-1]["content"].sort(key=lambda block: role == "user" and block["type"] != "tool_result")
+    else:
+        rows.append({"role": role, "content": blocks})
+    return True
+
+
+def _blocks(message: Message, losses: Losses) -> list[Any]:
+    native = is_native(message, NAME)
+    blocks = [_block(part, native, losses) for part in message.parts]
+    return [block for block in blocks if native or block is not None]
+
+
+def _block(part: Part, native: bool, losses: Losses) -> Any:
+    match part:
+        case Text() | Summary():
+            if shape_of(part, NAME) == "bare":
+                return part.text
+            return put_back({"type": "text", "text": part.text}, part.pocket, NAME) if native or part.text else None
+        case Thinking():
+            return _thinking_block(part, native, losses)
+        case ToolCall():
+            call = {
+                "type": "tool_use",
+                "id": part.id,
+                "name": part.name,
+                "input": arguments_object(part, losses),
+            }
+            return put_back(call, part.pocket, NAME)
+        case ToolResult():
+            return _result_block(part, native, losses)
+        case Image():
+            return put_back(_media_block(part), part.pocket, NAME)
+        case Unknown():
+            if native:
+                return load(part.data)
+            losses.add(f"part `{part.kind}` of another format", "left out")
+            return None
+
+
+def _thinking_block(part: Thinking, native: bool, losses: Losses) -> dict[str, Any] | None:
+    if not native:
+        losses.add("thinking of another vendor's model", "left out: only its own vendor takes it back")
+        return None
+    if shape_of(part, NAME) == "redacted":
+        return {"type": "redacted_thinking", "data": part.signature}
+    block = {"type": "thinking", "thinking": part.text, "signature": part.signature}
+    return put_back(block, part.pocket, NAME)
+
+
+def _result_block(part: ToolResult, native: bool, losses: Losses) -> dict[str, Any]:
+    shape = shape_of(part, NAME)
+    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": part.call_id}
+    text = _as_string(part.content) if shape != "list" else None
+    if part.content or shape != "absent":
+        inner = [_block(item, native, losses) for item in part.content]
+        block["content"] = [item for item in inner if native or item is not None] if text is None else text
+    if part.is_error:
+        block["is_error"] = True
+    return put_back(block, part.pocket, NAME)
+
+
+def _media_block(part: Image) -> dict[str, Any]:
+    kind = "document" if part.media_type == "application/pdf" or part.media_type.startswith("text/") else "image"
+    if part.url:
+        return {"type": kind, "source": {"type": "url", "url": part.url}}
+    return {"type": kind, "source": {"type": "base64", "media_type": part.media_type, "data": part.data}}
+
+
+def _as_string(parts: tuple[Part, ...]) -> str | None:
+    """The one text these parts are, if a plain string can say it."""
+    if len(parts) == 1 and isinstance(parts[0], Text) and parts[0].pocket is None:
+        return parts[0].text
+    return None
+
+
+def _wire_role(role: Role) -> str:
+    return "assistant" if role == "assistant" else "user"
+
+
+def sniff(value: Any) -> int:
+    """Blocks of this API are a sure sign; plain strings could be anyone's."""
+    rows = value.get("messages") if isinstance(value, dict) else value
+    if not isinstance(rows, list) or not all(isinstance(row, dict) and "role" in row for row in rows[:50]):
+        return 0
+    if isinstance(value, dict) and ("system" in value or "anthropic_version" in value):
+        return 3
+    certain = {"tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"}
+    likely = False
+    for row in rows:
+        if row.get("role") not in ("user", "assistant"):
+            return 0
+        content = row.get("content")
+        if isinstance(content, list):
+            kinds = {block.get("type") for block in content if isinstance(block, dict)}
+            if kinds & certain:
+                return 3
+            likely = likely or row["role"] == "assistant"
+    return 2 if likely else 1 if rows and all("content" in row for row in rows) else 0
+
+
+FORMAT = WireFormat(NAME, "Anthropic Messages", parse, emit, sniff)

@@ -1,0 +1,260 @@
+"""pi: one JSONL file a session. Version 1 is a plain row of entries; from version 2 on they form a tree by id.
+
+A compaction names the first entry that is kept: the next segment is its summary, the kept messages again, and
+what follows.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Struct, structs
+
+from thresher.formats.source import SourceFile
+from thresher.formats.transcript import (
+    Home,
+    TranscriptFormat,
+    group_branches,
+    text_or_empty,
+    timestamp,
+    way_to_root,
+)
+from thresher.formats.wire import author_for
+from thresher.model import (
+    Branch,
+    History,
+    Image,
+    Message,
+    Role,
+    Session,
+    Source,
+    Summary,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Unknown,
+    Usage,
+)
+from thresher.model.jsontext import dump
+from thresher.model.parts import Part
+
+NAME = "pi"
+
+
+class Row(Struct, gc=False):
+    """The fields of an entry that are looked at."""
+
+    type: Any = None
+    id: Any = None
+    parentId: Any = msgspec.UNSET
+    timestamp: Any = None
+    message: Any = None
+    summary: Any = None
+    firstKeptEntryId: Any = None
+    firstKeptEntryIndex: Any = None
+    customType: Any = None
+    content: Any = None
+    name: Any = None
+    cwd: Any = None
+    version: Any = None
+    parentSession: Any = None
+    branchedFrom: Any = None
+
+
+_DECODER = msgspec.json.Decoder(Row)
+
+
+class Entry(NamedTuple):
+    """An entry with its place in the file."""
+
+    id: str
+    row: Row
+    line: int
+    record: bytes
+
+
+def read(source: SourceFile) -> list[Session]:
+    """One session."""
+    head = Row()
+    name = ""
+    records: Counter[str] = Counter()
+    entries: dict[str, Entry] = {}
+    parents: dict[str, str | None] = {}
+    by_index: dict[int, str] = {}
+    for index, (line, record, row) in enumerate(source.rows(_DECODER)):
+        records[row.type if isinstance(row.type, str) else "?"] += 1
+        if row.type == "session":
+            head = row if head.type is None else head
+            continue
+        id_ = row.id if isinstance(row.id, str) else f"line-{line}"
+        linear = next(reversed(entries), None)
+        parents[id_] = linear if row.parentId is msgspec.UNSET else text_or_empty(row.parentId) or None
+        entries[id_] = Entry(id_, row, line, record)
+        by_index[index] = id_
+        name = text_or_empty(row.name) or name if row.type == "session_info" else name
+    segments, branches, compactions = _conversation(source, entries, parents, by_index)
+    times = [time for entry in entries.values() if (time := timestamp(entry.row.timestamp))]
+    prompts = (m.text.strip() for s in segments for m in s if m.author == "human" and m.role == "user")
+    parent = text_or_empty(head.parentSession) or text_or_empty(head.branchedFrom)
+    return [
+        Session(
+            agent=NAME,
+            id=text_or_empty(head.id) or source.path.name.split(".")[0],
+            file=str(source.path),
+            segments=tuple(segments),
+            branches=tuple(branches),
+            problems=tuple(source.problems),
+            compactions=compactions,
+            records=dict(records),
+            project=text_or_empty(head.cwd),
+            title=name or next(filter(None, prompts), "")[:120],
+            version=str(head.version) if isinstance(head.version, int | str) else "1",
+            parent=Path(parent.replace("\\", "/")).stem.rpartition("_")[2],
+            started=min(times, default=None),
+            ended=max(times, default=None),
+        )
+    ]
+
+
+def _conversation(
+    source: SourceFile, entries: dict[str, Entry], parents: dict[str, str | None], by_index: dict[int, str]
+) -> tuple[list[History], list[Branch], int]:
+    leaf = next(reversed(entries), "")
+    ids, cycle = way_to_root(leaf, parents)
+    if cycle:
+        source.problem("entries are each other's parents", "followed until the circle closes", entries[leaf].line)
+    segments: list[list[Message]] = [[]]
+    for id_ in ids:
+        entry = entries[id_]
+        message = _message(source, entry)
+        if entry.row.type == "compaction" and message:
+            kept = _first_kept(entry.row, by_index)
+            start = next((n for n, m in enumerate(segments[-1]) if _line(m) >= _kept_line(entries, kept)), None)
+            again = segments[-1][start:] if start is not None else []
+            segments.append([message, *(structs.replace(m, carried=True) for m in again)])
+        elif message:
+            segments[-1].append(message)
+    left = [id_ for id_ in entries if id_ not in set(ids)] if len(ids) < len(entries) else []
+    branches = [
+        Branch(History(tuple(messages)), after)
+        for (after, _), off in group_branches(left, set(ids), parents).items()
+        if (messages := [m for id_ in off if (m := _message(source, entries[id_]))])
+    ]
+    return [History(tuple(segment)) for segment in segments], branches, len(segments) - 1
+
+
+def _line(message: Message) -> int:
+    return message.source.line if message.source else 0
+
+
+def _first_kept(row: Row, by_index: dict[int, str]) -> str:
+    if isinstance(row.firstKeptEntryId, str):
+        return row.firstKeptEntryId
+    return by_index.get(row.firstKeptEntryIndex, "") if isinstance(row.firstKeptEntryIndex, int) else ""
+
+
+def _kept_line(entries: dict[str, Entry], kept: str) -> float:
+    return entries[kept].line if kept in entries else float("inf")
+
+
+def _message(source: SourceFile, entry: Entry) -> Message | None:
+    row = entry.row
+    match row.type:
+        case "message" if isinstance(row.message, dict):
+            message = _said(row.message)
+        case "compaction" | "branch_summary" if isinstance(row.summary, str):
+            message = Message("user", (Summary(row.summary),), author="harness")
+        case "custom_message":
+            message = Message("user", _parts(row.content), author="harness")
+        case _:
+            return None
+    if message is None:
+        return None
+    return structs.replace(
+        message,
+        id=entry.id,
+        time=timestamp(row.timestamp),
+        source=Source(str(source.path), entry.line),
+        records=(entry.record,),
+    )
+
+
+def _said(wire: dict[str, Any]) -> Message | None:
+    match wire.get("role"):
+        case "user":
+            parts = _parts(wire.get("content"))
+            return Message("user", parts, author=author_for("user", parts))
+        case "assistant":
+            model = text_or_empty(wire.get("model"))
+            return Message(
+                "assistant",
+                _parts(wire.get("content")),
+                author="model",
+                model=model,
+                usage=_usage(wire.get("usage")),
+            )
+        case "toolResult":
+            return Message("tool", (_result(wire),), author="tool")
+        case "bashExecution" if not wire.get("excludeFromContext"):
+            text = f"$ {wire.get('command')}\n{wire.get('output')}"
+            return Message("user", (Text(text),), author="harness")
+        case "bashExecution":
+            return None
+        case "compactionSummary" | "branchSummary":
+            return Message("user", (Summary(text_or_empty(wire.get("summary"))),), author="harness")
+        case role:
+            known: Role = "user"
+            return Message(known, _parts(wire.get("content")) or (Unknown(str(role), dump(wire)),), author="harness")
+
+
+def _result(wire: dict[str, Any]) -> ToolResult:
+    content = tuple(part for part in _parts(wire.get("content")) if isinstance(part, Text | Image | Unknown))
+    call_id, name = text_or_empty(wire.get("toolCallId")), text_or_empty(wire.get("toolName"))
+    return ToolResult(call_id, content, is_error=wire.get("isError") is True, name=name)
+
+
+def _parts(content: Any) -> tuple[Part, ...]:
+    if isinstance(content, str):
+        return (Text(content),)
+    return tuple(_part(block) for block in content) if isinstance(content, list) else ()
+
+
+def _part(block: Any) -> Part:
+    match block:
+        case {"type": "text", "text": str(text)}:
+            return Text(text)
+        case {"type": "thinking", "thinking": str(text)}:
+            return Thinking(text, text_or_empty(block.get("thinkingSignature")))
+        case {"type": "toolCall", "id": str(id_), "name": str(name)}:
+            return ToolCall(id_, name, dump(block.get("arguments", {})))
+        case {"type": "image", "data": str(data)}:
+            return Image(text_or_empty(block.get("mimeType")), data)
+        case {"type": str(kind)}:
+            return Unknown(kind, dump(block))
+        case _:
+            return Unknown("", dump(block))
+
+
+def _usage(usage: Any) -> Usage | None:
+    if not isinstance(usage, dict):
+        return None
+    names = ("input", "output", "cacheRead", "cacheWrite")
+    return Usage(*(usage[name] if type(usage.get(name)) is int else 0 for name in names))
+
+
+def sniff(source: SourceFile) -> int:
+    """The head line of a session."""
+    first = source.head[0] if source.head else None
+    return 3 if isinstance(first, dict) and first.get("type") == "session" and "cwd" in first else 0
+
+
+def homes(environment: Mapping[str, str], home: Path) -> list[Home]:
+    """`PI_CODING_AGENT_DIR`, else `~/.pi/agent`."""
+    root = Path(environment.get("PI_CODING_AGENT_DIR") or home / ".pi" / "agent")
+    return [Home(root / "sessions", "**/*.jsonl")]
+
+
+FORMAT = TranscriptFormat(NAME, "pi", sniff, read, homes)

@@ -1,0 +1,133 @@
+"""The front door: read a file, parse messages, emit them again, tell what something is."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from thresher.errors import FormatError, ReadError
+from thresher.formats.source import Limits, SourceFile
+from thresher.formats.table import Format, find_format, format_names, transcript_formats, wire_formats
+from thresher.formats.transcript import TranscriptFormat
+from thresher.formats.wire import Emission, WireFormat
+from thresher.model import History, Session
+
+_ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
+_SHOWN = 60
+
+
+def read(
+    path: str | os.PathLike[str], *, format: str | None = None, limits: Limits | None = None
+) -> Session | list[Session]:
+    """Read any agent's file: the session in it, or the list of them where it holds several."""
+    sessions = read_all(path, format=format, limits=limits)
+    return sessions[0] if len(sessions) == 1 else sessions
+
+
+def read_all(path: str | os.PathLike[str], *, format: str | None = None, limits: Limits | None = None) -> list[Session]:
+    """Read any agent's file, always as a list."""
+    source = SourceFile(Path(path), limits)
+    chosen = find_format(format) if format else _recognise(source)
+    if isinstance(chosen, TranscriptFormat):
+        return chosen.read(source)
+    return _wire_sessions(source, chosen)
+
+
+def sniff(what: Any) -> str | None:
+    """The name of the format that a path or a value (messages, a request body) is in, or None."""
+    if isinstance(what, str | os.PathLike):
+        try:
+            return _recognise(SourceFile(Path(what))).name
+        except ReadError:
+            return None
+    found = _best_wire(what)
+    return found.name if found else None
+
+
+def parse(messages: Any, format: str | None = None) -> History:
+    """Messages, or a whole request body, to a history; without a `format` it is recognised."""
+    found = find_format(format) if format else _best_wire(messages)
+    if found is None:
+        raise FormatError(
+            f"cannot tell which API these messages are for; say it: format=… ({', '.join(format_names('wire'))})"
+        )
+    if not isinstance(found, WireFormat):
+        raise FormatError(f"`{found.name}` is a transcript on disk, not a wire format: use read(path) for it")
+    return found.parse(messages)
+
+
+def emission(history: History, format: str, *, body: bool | None = None) -> Emission:
+    """A history in a wire format, with a word on each thing that the format cannot hold.
+
+    `body` chooses between a request body and a plain list of messages. By default it comes as it was given; a
+    list with system text or tools that the target has no place for in its list becomes a body.
+    """
+    found = find_format(format)
+    if not isinstance(found, WireFormat):
+        raise FormatError(f"`{format}` can be read, not written; write one of {', '.join(format_names('wire'))}")
+    return found.emit(history, body)
+
+
+def emit(history: History, format: str, *, body: bool | None = None) -> Any:
+    """A history as an API takes it: `emission` without the words."""
+    return emission(history, format, body=body).value
+
+
+def _recognise(source: SourceFile) -> Format:
+    scored = [(one.sniff(source), one) for one in transcript_formats()]
+    score, best = max(scored, key=lambda pair: pair[0])
+    if score:
+        return best
+    wire = _best_wire(_wire_value(source))
+    if wire:
+        return wire
+    empty = source.path.stat().st_size == 0
+    raise ReadError(
+        f"`{source.path}` is empty"
+        if empty
+        else f"`{source.path}` is in no format known here ({', '.join(format_names())}); name one if it should be"
+    )
+
+
+def _best_wire(value: Any) -> WireFormat | None:
+    scored = [(one.sniff(value), one) for one in wire_formats()]
+    score, best = max(scored, key=lambda pair: pair[0])
+    return best if score else None
+
+
+def _wire_value(source: SourceFile) -> Any:
+    """What to look at: the document, the first of many conversations, or the lines as messages."""
+    if source.document is not None:
+        return source.document
+    head = source.head
+    return head[0] if head and _best_wire(head[0]) else head
+
+
+def _wire_sessions(source: SourceFile, chosen: WireFormat) -> list[Session]:
+    if source.document is not None:
+        values = [source.take_document()]
+    else:
+        values = [row for _, _, row in source.rows(_ANY)]
+        if not (values and chosen.sniff(values[0])):
+            values = [values]
+    stem = source.path.name.split(".")[0]
+    ids = [stem] if len(values) == 1 else [f"{stem}-{number}" for number in range(1, len(values) + 1)]
+    return [_wire_session(source, chosen, value, id_) for value, id_ in zip(values, ids, strict=True)]
+
+
+def _wire_session(source: SourceFile, chosen: WireFormat, value: Any, id_: str) -> Session:
+    try:
+        history = chosen.parse(value)
+    except FormatError as error:
+        raise ReadError(f"`{source.path}`: {error}") from error
+    prompts = (message.text.strip() for message in history if message.author == "human")
+    return Session(
+        agent=chosen.name,
+        id=id_,
+        file=str(source.path),
+        segments=(history,),
+        problems=tuple(source.problems),
+        records={"message": len(history)},
+        title=next(filter(None, prompts), "")[:_SHOWN],
+    )

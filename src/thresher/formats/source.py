@@ -1,0 +1,227 @@
+"""A file of records, read as it is: packed or not, torn or not.
+
+Lines are streamed. Whatever is wrong with one of them becomes a problem with its place and what was done, and the
+rest is read. Only a file that cannot be opened at all is an error.
+"""
+
+import gzip
+import io
+import json
+import zlib
+from collections.abc import Iterator
+from contextlib import closing
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Any, TypeVar, cast
+
+import msgspec
+
+from thresher.errors import ReadError
+from thresher.model import Problem
+from thresher.model.jsontext import dump, load
+
+RowT = TypeVar("RowT")
+
+GZIP_MAGIC = b"\x1f\x8b"
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+HEAD_LINES = 12
+MEBIBYTE = 1 << 20
+BLOCK = 1 << 18  # larger ones cost fresh pages from the system every time
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How much of one file is read before it is taken for damaged or hostile."""
+
+    line: int = 64 * MEBIBYTE
+    """The longest line, in bytes."""
+    unpacked: int = 4096 * MEBIBYTE
+    """The most that a packed file may unpack to, in bytes."""
+
+
+class SourceFile:
+    """One file that is being read, with the problems met so far."""
+
+    def __init__(self, path: Path, limits: Limits | None = None) -> None:
+        """Nothing is opened yet."""
+        self.path = path
+        self.limits = limits or Limits()
+        self.problems: list[Problem] = []
+        self._document_problems: list[Problem] = []
+        self._unpack_errors: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error)
+
+    def problem(self, what: str, done: str, line: int = 0) -> None:
+        """Note something that is not as it should be."""
+        self.problems.append(Problem(what, done, str(self.path), line))
+
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """Every line that is not blank, with its number from 1."""
+        for number, line in enumerate(self._split(), 1):
+            if line and not line.isspace():
+                yield number, line
+
+    def _split(self) -> Iterator[bytes]:
+        """Lines without their ends. Reading blocks and splitting them is twice as fast as asking line by line."""
+        rest: list[bytes] = []
+        size = number = 0
+        for block in self._blocks():
+            first, *others = block.split(b"\n")
+            rest.append(first)
+            size += len(first)
+            if not others:
+                if size > self.limits.line:
+                    rest = []
+                continue
+            number += len(others)
+            yield self._checked(b"".join(rest), size, number - len(others) + 1)
+            yield from others[:-1]
+            rest, size = [others[-1]], len(others[-1])
+        if size:
+            yield self._checked(b"".join(rest), size, number + 1)
+
+    def _checked(self, line: bytes, size: int, number: int) -> bytes:
+        if size <= self.limits.line:
+            return line
+        self.problem(f"a line of {size:,} bytes is over the limit of {self.limits.line:,}", "skipped", number)
+        return b""
+
+    def _blocks(self) -> Iterator[bytes]:
+        read = 0
+        with closing(self._open()) as stream:
+            packed = not isinstance(stream, io.FileIO)
+            while True:
+                try:
+                    block = stream.read(BLOCK)
+                except self._unpack_errors as error:
+                    self.problem(f"the packed file is damaged after {read:,} bytes ({error})", "the rest was not read")
+                    return
+                if not block:
+                    return
+                yield block
+                read += len(block)
+                if packed and read > self.limits.unpacked:
+                    self.problem(f"unpacks to more than {self.limits.unpacked:,} bytes", "the rest was not read")
+                    return
+
+    def rows(self, decoder: "msgspec.json.Decoder[RowT]") -> Iterator[tuple[int, bytes, RowT]]:
+        """Every record: line number, the line as it stands, the decoded row."""
+        decode = decoder.decode
+        for number, line in self.lines():
+            try:
+                row = decode(line)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                for text in self._mend(number, line):
+                    yield number, text, decode(text)
+                continue
+            yield number, line, row
+
+    def _mend(self, number: int, line: bytes) -> list[bytes]:
+        """What can be saved of a line that does not decode: the JSON objects in it, as clean text."""
+        text = _legible(line)
+        if not text:
+            self.problem("a line of NUL bytes", "skipped", number)
+            return []
+        found, rest = _objects(text)
+        if not found:
+            self.problem(f"a line is not a JSON object, or torn: {text[:60]!r}", "skipped", number)
+            return []
+        done = f"{len(found)} records read from it" if len(found) > 1 else "read without what is wrong in it"
+        self.problem("a line is not clean JSON" + (f", and ends in {rest[:40]!r}" if rest else ""), done, number)
+        return [dump(_scrub(value)).encode() for value in found]
+
+    @cached_property
+    def head(self) -> list[Any]:
+        """The first few lines as JSON values, for a look at what this is; what does not decode is left out."""
+        values: list[Any] = []
+        for number, line in SourceFile(self.path, self.limits).lines():
+            try:
+                values.append(load(line))
+            except (ValueError, RecursionError):
+                if line.strip() in (b"{", b"["):
+                    break
+                found, rest = _objects(_legible(line))
+                values += [] if rest else found
+            if number >= HEAD_LINES:
+                break
+        return values
+
+    @cached_property
+    def document(self) -> Any:
+        """The whole file as one JSON value, or None where it is a row of records or no JSON at all."""
+        if len(self.head) > 1 and all(isinstance(value, dict | list) for value in self.head):
+            return None
+        whole = SourceFile(self.path, self.limits)
+        data = b"\n".join(line for _, line in whole.lines())
+        self._document_problems = whole.problems
+        try:
+            return load(data)
+        except RecursionError:
+            return None
+        except ValueError:
+            found, rest = _objects(_legible(data), kinds=dict | list)
+            if len(found) != 1 or rest:
+                return None
+            whole.problem("the file is not clean JSON", "read without what is wrong in it")
+            return _scrub(found[0])
+
+    def take_document(self) -> Any:
+        """The document, for good: what was wrong with it is now a problem of this reading."""
+        document = self.document
+        self.problems += self._document_problems
+        return document
+
+    def _open(self) -> IO[bytes]:
+        try:
+            with self.path.open("rb") as peek:
+                magic = peek.read(4)
+            if magic.startswith(GZIP_MAGIC):
+                return cast(IO[bytes], gzip.open(self.path, "rb"))
+            if magic == ZSTD_MAGIC:
+                zstd = _zstd()
+                self._unpack_errors = (OSError, EOFError, zstd.ZstdError)
+                return cast(IO[bytes], zstd.open(self.path, "rb"))
+            return cast(IO[bytes], self.path.open("rb", buffering=0))
+        except IsADirectoryError as error:
+            raise ReadError(f"`{self.path}` is a folder; name a file in it") from error
+        except OSError as error:
+            raise ReadError(f"`{self.path}` cannot be read: {error.strerror or error}") from error
+
+
+def _zstd() -> Any:
+    try:
+        from compression import zstd  # noqa: PLC0415 - from Python 3.14 on
+    except ImportError:
+        from backports import zstd  # noqa: PLC0415 - only where a packed file is met
+    return zstd
+
+
+def _legible(data: bytes) -> str:
+    """Text without a byte order mark and NULs, wrong bytes replaced."""
+    return data.removeprefix(b"\xef\xbb\xbf").replace(b"\0", b"").decode("utf-8", "replace").strip()
+
+
+def _objects(text: str, kinds: Any = dict) -> tuple[list[Any], str]:
+    """The JSON values that stand one after another at the start of a text, and what is left."""
+    decoder = json.JSONDecoder(strict=False)
+    values: list[Any] = []
+    text = text.strip()
+    while text:
+        try:
+            value, end = decoder.raw_decode(text)
+        except (ValueError, RecursionError):
+            break
+        if not isinstance(value, kinds):
+            break
+        values.append(value)
+        text = text[end:].lstrip()
+    return values, text
+
+
+def _scrub(value: Any) -> Any:
+    """The value without lone surrogates, which no file or request can hold."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_scrub(item) for item in value]
+    if isinstance(value, dict):
+        return {_scrub(key): _scrub(item) for key, item in value.items()}
+    return value

@@ -1,0 +1,90 @@
+"""What the readers of transcripts share: the format's row in the table, times, and the tree of records.
+
+Agents that let a person rewind write a tree: each record names its parent. The conversation is the way from the
+latest leaf to its root; what hangs off that way was taken back.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from msgspec import Struct
+
+from thresher.formats.source import SourceFile
+from thresher.model import Session
+
+
+class Home(NamedTuple):
+    """A folder where an agent keeps its sessions, and the glob that finds them in it."""
+
+    folder: Path
+    pattern: str
+    skip: str = ""
+    """Files that belong to another session: a sub-agent's beside its parent's."""
+
+
+class TranscriptFormat(Struct, frozen=True):
+    """One agent's way of keeping its sessions on disk."""
+
+    name: str
+    title: str
+    sniff: Callable[[SourceFile], int]
+    """How sure it is that a file is in this format: 0 no, 1 could be, 2 likely, 3 certain."""
+    read: Callable[[SourceFile], list[Session]]
+    homes: Callable[[Mapping[str, str], Path], Sequence[Home]]
+    """Where its sessions are, by environment and home directory."""
+    kind: Literal["transcript"] = "transcript"
+
+
+def timestamp(value: Any) -> datetime | None:
+    """ISO text, seconds or milliseconds since 1970 to a time with a zone; anything else to None."""
+    try:
+        if isinstance(value, str):
+            time = datetime.fromisoformat(value)
+            return time if time.tzinfo else time.replace(tzinfo=UTC)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return datetime.fromtimestamp(value / 1000 if value > 1e11 else value, UTC)
+    except (ValueError, OverflowError, OSError):
+        pass
+    return None
+
+
+def text_or_empty(value: Any) -> str:
+    """A string, or nothing where a file holds something else in its place."""
+    return value if isinstance(value, str) else ""
+
+
+def way_to_root(leaf: str, parents: Mapping[str, str | None]) -> tuple[list[str], bool]:
+    """The ids from the root down to a leaf, and whether the walk ended in a cycle."""
+    way: list[str] = []
+    seen: set[str] = set()
+    at: str | None = leaf
+    while at is not None and at in parents:
+        if at in seen:
+            return way[::-1], True
+        seen.add(at)
+        way.append(at)
+        at = parents[at]
+    return way[::-1], False
+
+
+def group_branches(
+    left: Sequence[str], used: set[str], parents: Mapping[str, str | None]
+) -> dict[tuple[str, str], list[str]]:
+    """Group what is off the way by where it left it: (the last id on the way, the first one off it) → ids."""
+    tops: dict[str, tuple[str, str]] = {}
+    groups: dict[tuple[str, str], list[str]] = {}
+    for node in left:
+        trail: list[str] = []
+        at: str | None = node
+        while at is not None and at in parents and at not in used and at not in tops:
+            if len(trail) > len(parents):  # a cycle among the records that were left
+                break
+            trail.append(at)
+            at = parents[at]
+        top = tops[at] if at in tops else (at if at in used else "", trail[-1] if trail else node)
+        for passed in trail:
+            tops[passed] = top
+        groups.setdefault(top, []).append(node)
+    return groups

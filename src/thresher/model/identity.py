@@ -1,0 +1,75 @@
+"""What a part is, and which one.
+
+A content id is a hash of one canonical form, tagged with the version of that form: the same words give the same
+id in every dialect. Pockets, cache marks and the ids that pair calls with results stay outside, so two reads of
+one file that returned the same text are the same content. Since a third of real tool results repeat another's
+content, an edit aims at an occurrence: the content id and how many equal ones came before.
+"""
+
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from typing import NamedTuple, assert_never
+
+from thresher.model.jsontext import canonical, load
+from thresher.model.message import Message
+from thresher.model.parts import Image, Part, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
+
+FORM = "t1"
+"""The version of the canonical form; a change of form changes the tag."""
+
+
+class Occurrence(NamedTuple):
+    """One of possibly many equal parts."""
+
+    content: str
+    ordinal: int
+
+
+def content_id(part: Part) -> str:
+    """The id of what a part says."""
+    digest = blake2b(digest_size=16)
+    for piece in _form(part):
+        data = piece.encode("utf-8", "surrogatepass")
+        digest.update(b"%d:" % len(data))
+        digest.update(data)
+    return f"{FORM}:{digest.hexdigest()}"
+
+
+def occurrences(messages: Iterable[Message]) -> Iterator[Occurrence]:
+    """One occurrence for each part of each message, in order."""
+    seen: dict[str, int] = {}
+    for message in messages:
+        for part in message.parts:
+            content = content_id(part)
+            ordinal = seen.get(content, 0)
+            seen[content] = ordinal + 1
+            yield Occurrence(content, ordinal)
+
+
+def _form(part: Part) -> Iterator[str]:
+    match part:
+        case Text():
+            yield from ("text", part.text)
+        case Thinking():
+            yield from ("thinking", part.text, part.signature)
+        case ToolCall():
+            yield from ("call", part.name, _canonical_arguments(part.arguments))
+        case ToolResult():
+            yield from ("result", "error" if part.is_error else "ok")
+            for inner in part.content:
+                yield from _form(inner)
+        case Image():
+            yield from ("image", part.media_type, part.data, part.url)
+        case Summary():
+            yield from ("summary", part.text)
+        case Unknown():
+            yield from ("unknown", part.kind, _canonical_arguments(part.data))
+        case _:
+            assert_never(part)
+
+
+def _canonical_arguments(text: str) -> str:
+    try:
+        return canonical(load(text))
+    except (ValueError, RecursionError):
+        return text

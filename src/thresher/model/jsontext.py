@@ -1,0 +1,37 @@
+"""JSON text to values and back, for what real files hold.
+
+msgspec does the work; the standard library takes over for what msgspec refuses and Python can hold: integers
+past 64 bits, lone surrogates, control characters inside strings.
+"""
+
+import json
+from typing import Any
+
+import msgspec
+
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+
+
+def load(text: str | bytes) -> Any:
+    """Decode JSON text; raises `ValueError` where it is none."""
+    try:
+        return _decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return json.loads(text, strict=False)
+
+
+def dump(value: Any) -> str:
+    """Encode as compact JSON text, keys in the order they came."""
+    try:
+        return _encode(value).decode()
+    except (msgspec.EncodeError, UnicodeEncodeError, OverflowError, TypeError):
+        return json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+
+
+def canonical(value: Any) -> str:
+    """Encode with sorted keys: the same value gives the same text, whoever wrote it."""
+    try:
+        return msgspec.json.encode(value, order="sorted").decode()
+    except (msgspec.EncodeError, UnicodeEncodeError, OverflowError, TypeError):
+        return json.dumps(value, ensure_ascii=True, separators=(",", ":"), sort_keys=True)

@@ -1,0 +1,221 @@
+"""Marks of text that stands in a user's message and that no human typed.
+
+Agents write much into the `user` role: reminders, hooks, command output, the editor's state, a memory tool's
+old text. Formats often flag it; where they do not, the text itself must tell. Two mistakes are possible, and
+the worse one is to lose a human's words. So a mark counts only where a harness would put it: an element that
+opens a line and is closed again, or a phrase at the very start. A tag named in the middle of a sentence, one
+that is never closed, or a harness phrase quoted in a question is a human's. Words such as `goal`, which
+people use as tags of their own, count only when they are the whole message.
+
+All patterns are anchored and none nests quantifiers, so the time is linear in the text.
+"""
+
+import re
+from typing import Literal, NamedTuple
+
+from thresher.model.message import Author
+
+ELEMENTS = (
+    # Claude Code: slash commands, shell mode, reminders, hooks, background work, other agents, the editor.
+    "local-command-caveat local-command-stdout local-command-stderr command-name command-message",
+    "command-args command-contents bash-input bash-stdout bash-stderr system-reminder",
+    "session-start-hook user-prompt-submit-hook user-memory-input task-notification teammate-message",
+    "persisted-output ide_opened_file ide_selection ide_diagnostics new-diagnostics",
+    # Codex: what it tells the model about the machine, the rules, and what the user did outside the prompt.
+    "environment_context user_instructions turn_aborted user_shell_command user_action model_switch",
+    "collaboration_mode subagent_notification apps_instructions skills_instructions",
+    "plugins_instructions personality_spec",
+    # Gemini CLI: the start of a chat, hooks, the summary after a compression.
+    "session_context hook_context state_snapshot",
+    # Cline, Roo, Kilo: the editor's state after every prompt, notices of a compaction, results of writing.
+    "environment_details system_notice file_write_result explicit_instructions",
+    # Cursor and Copilot: the editor's state.
+    "user_info open_and_recently_viewed_files attached_files system_reminder project_layout",
+    "git_status always_applied_workspace_rules agent_skills environment_info workspace_info",
+    "editorcontext reminderinstructions current_datetime system_notification",
+)
+"""Elements that may stand before, after or between a human's words; names in groups, one space between."""
+
+SPACED = "permissions instructions"
+"""Codex's one element with a space in its name."""
+
+WHOLE = ("goal tick skill files",)
+"""Elements whose names people use too: harness only where nothing else is in the message."""
+
+WRAPPERS = ("task feedback user_message user_query userrequest",)
+"""Elements that hold a human's words: the tags are the harness's, what is inside is not."""
+
+RECALLED = (
+    "claude-mem-context relevant-memories relevant_memories supermemory-context",
+    "supermemory-containers memory-hint hindsight_memories hindsight_context openviking-context",
+    "recalled_experience recalled-memories recalled_memories memory-context memory_context",
+    "mem0-memories thresher thresher-recall thresher-memory",
+)
+"""Elements that memory tools put around old text, thresher's own among them."""
+
+HOOKS = ("system-reminder", "session-start-hook", "user-prompt-submit-hook", "hook_context")
+"""Harness elements through which memory tools speak: old text inside one makes it recall."""
+
+TAILS = (
+    # Claude Code after a background task, Roo after a write: one more line of the element before.
+    r"Read the output file to retrieve the result: [^\n]*",
+    r"Full transcript available at: [^\n]*",
+    r"<notice>[^<]*</notice>",
+)
+"""What only counts straight after an element."""
+
+END = ""
+
+PHRASES: tuple[tuple[str, str | None], ...] = (
+    # Claude Code: what it says when a user or a hook steps in, after a compaction, before a skill's text.
+    (r"\[Request interrupted by user[^\]\n]{0,40}\]", None),
+    (r"\[Image: (?:original|source)[^\]\n]{0,400}\]", None),
+    (r"(?:Stop|SubagentStop|UserPromptSubmit|PreToolUse|PostToolUse) hook feedback:", END),
+    (r"This session is being continued from a previous conversation(?: that ran out|[.:]|\s*\Z)", END),
+    (r"Caveat: The messages below were generated", END),
+    (r"Base directory for this skill: ", END),
+    # Codex: the project's instructions, the editor's state, the summary after a compaction.
+    (r"# AGENTS\.md instructions(?: for [/~.A-Z][^\n]*\n|[^\n]*\n\s*<INSTRUCTIONS>)", "</INSTRUCTIONS>"),
+    (r"# Context from my IDE setup:", "## My request for Codex:"),
+    (r"Another language model started to solve this problem and produced a summary", END),
+    # Gemini CLI before it had a tag for it.
+    (r"This is the Gemini CLI\. We are setting up the context for our chat", END),
+    # Cline, Roo, Kilo: results of tools told in the user's role, and lines that introduce a human's answer.
+    (r"\[\w+(?: for '[^\n]*)?\] Result:", END),
+    (r"\[ERROR\] You did not use a tool in your previous response", END),
+    (r"\[TASK RESUMPTION\]", "New instructions for task continuation:"),
+    (r"The user (?:approved|denied) this operation and provided the following (?:context|feedback):", None),
+    (r"New instructions for task continuation:", None),
+    # opencode: what it writes after a sub-agent, and before a file that the prompt names.
+    (r"Summarize the task tool output above and continue with your task\.", None),
+    (r"Called the \w+ tool with the following input:", END),
+)
+"""What may open a message, each with the text that closes it: `END` is the end of the message, None says that
+the phrase is all."""
+
+RECALL_PHRASE = re.compile(r"\s*\[\d+/\d+\]\s+[0-9a-f]{7,40}\s+•")
+"""The header of a memory search's first result: `[1/5] abc1234 •`."""
+
+
+def _names(groups: tuple[str, ...]) -> str:
+    return "|".join(re.escape(name) for group in groups for name in group.split())
+
+
+_KNOWN = re.compile(
+    rf"[ \t]*<(?P<name>{_names(ELEMENTS)}|{SPACED}|(?P<recall>{_names(RECALLED)}))(?:\s[^<>]*)?>",
+    re.IGNORECASE,
+)
+_OPENING = re.compile(rf"^{_KNOWN.pattern}", re.IGNORECASE | re.MULTILINE)
+_WHOLE = re.compile(rf"\s*<(?P<name>{_names(WHOLE)})(?:\s[^<>]*)?>", re.IGNORECASE)
+_WRAPPER = re.compile(rf"\s*<(?P<name>{_names(WRAPPERS)})>", re.IGNORECASE)
+_TAIL = re.compile(rf"\s*(?:{'|'.join(TAILS)})")
+_PHRASE = re.compile(r"\s*(?:" + "|".join(f"({pattern})" for pattern, _ in PHRASES) + ")")
+_OLD_INSIDE = re.compile(rf"(?:<|&lt;)(?:{_names(RECALLED)})\b|^\[\d+/\d+\]\s+[0-9a-f]{{7,40}}\s+•", re.MULTILINE)
+
+
+class _Span(NamedTuple):
+    start: int
+    stop: int
+    author: Literal["harness", "recall"]
+
+
+def author_of(text: str) -> Author:
+    """Who wrote a text of the user's role: a human, if anything of a human's is in it."""
+    spans = _spans(text)
+    if not spans or _rest(text, spans):
+        return "human"
+    return "recall" if any(span.author == "recall" for span in spans) else "harness"
+
+
+def harness_spans(text: str) -> list[tuple[int, int]]:
+    """Where in a text the harness speaks, or a memory tool through it: in order, not overlapping."""
+    return [(span.start, span.stop) for span in _spans(text)]
+
+
+def human_text(text: str) -> str:
+    """What a human typed of it."""
+    return _rest(text, _spans(text))
+
+
+def _rest(text: str, spans: list[_Span]) -> str:
+    kept: list[str] = []
+    position = 0
+    for span in spans:
+        kept.append(text[position : span.start])
+        position = span.stop
+    kept.append(text[position:])
+    return "".join(kept).strip()
+
+
+def _spans(text: str) -> list[_Span]:
+    if RECALL_PHRASE.match(text):
+        return [_Span(0, len(text), "recall")]
+    spans = _phrase(text)
+    if "<" not in text or (spans and spans[-1].stop == len(text)):
+        return spans
+    whole = _whole(text)
+    if whole:
+        return whole
+    spans += _elements(text, spans[-1].stop if spans else 0)
+    return sorted(spans + _wrapper(text, spans))
+
+
+def _phrase(text: str) -> list[_Span]:
+    found = _PHRASE.match(text)
+    if found is None or found.lastindex is None:
+        return []
+    closing = PHRASES[found.lastindex - 1][1]
+    if closing is None:
+        return [_Span(0, found.end(), "harness")]
+    stop = text.find(closing, found.end()) if closing else -1
+    return [_Span(0, len(text) if stop < 0 else stop + len(closing), "harness")]
+
+
+def _whole(text: str) -> list[_Span]:
+    found = _WHOLE.match(text)
+    if found and text.rstrip().lower().endswith(f"</{found['name'].lower()}>"):
+        return [_Span(0, len(text), "harness")]
+    return []
+
+
+def _elements(text: str, position: int) -> list[_Span]:
+    """Elements that open a line, or follow straight upon another."""
+    lowered = text.lower()  # a few characters change length in lower case; then tags must be written as they close
+    searched = lowered if len(lowered) == len(text) else text
+    spans: list[_Span] = []
+    unclosed: set[str] = set()
+    while found := _KNOWN.match(text, position) or _OPENING.search(text, position):
+        name = found["name"].lower()
+        closing = f"</{name}>"
+        stop = -1 if name in unclosed else searched.find(closing, found.end())
+        if stop < 0:
+            unclosed.add(name)  # one look is enough: the time stays linear
+            position = found.end()
+            continue
+        position = stop + len(closing)
+        tail = _TAIL.match(text, position)
+        position = tail.end() if tail else position
+        spans.append(_Span(found.start(), position, _voice(text, found, position)))
+    return spans
+
+
+def _voice(text: str, found: re.Match[str], stop: int) -> Literal["harness", "recall"]:
+    if found["recall"]:
+        return "recall"
+    is_hook = found["name"].lower() in HOOKS
+    return "recall" if is_hook and _OLD_INSIDE.search(text, found.end(), stop) else "harness"
+
+
+def _wrapper(text: str, spans: list[_Span]) -> list[_Span]:
+    """The tags around a human's words, where those are the first thing that is left."""
+    position = 0
+    for span in spans:
+        if text[position : span.start].strip():
+            break
+        position = span.stop
+    found = _WRAPPER.match(text, position)
+    closing = f"</{found['name']}>" if found else ""
+    stop = text.find(closing, found.end()) if found else -1
+    if found is None or stop < 0 or any(span.start <= stop < span.stop for span in spans):
+        return []
+    return [_Span(position, found.end(), "harness"), _Span(stop, stop + len(closing), "harness")]

@@ -1,0 +1,267 @@
+"""The table of agents' tools: which name means what, as data.
+
+Names are grouped by what the tool does, not by agent: once lower-cased, most agents share them (`Read`,
+`read`, `read_file`), and where two agents use one name for two argument layouts, the row lists the keys of
+both and the first one present wins. A new tool is one more word in a row.
+
+Only what *starts* an agent is a `subagent`: asking one for its output, or stopping it, opens no new work.
+"""
+
+from typing import Literal
+
+from msgspec import Struct
+
+Category = Literal[
+    "file_edit",
+    "file_read",
+    "execution",
+    "web",
+    "analysis",
+    "project",
+    "mcp",
+    "subagent",
+    "plan",
+    "question",
+    "other",
+]
+"""What kind of work a call is. `project` is the project's own state: git, memory, skills, modes."""
+
+Operation = Literal["read", "write", "edit", "delete", "move", "list", "search", ""]
+"""What is done to a file; empty where no one file is meant."""
+
+
+class Tool(Struct, frozen=True, gc=False):
+    """One kind of tool, and where its calls say what they touch."""
+
+    category: Category
+    operation: Operation = ""
+    paths: tuple[str, ...] = ()
+    """Argument keys that hold the file; the first present wins."""
+    commands: tuple[str, ...] = ()
+    """Argument keys that hold the shell command or the code."""
+    intents: tuple[str, ...] = ()
+    """Argument keys where the call says what it is for."""
+    patches: tuple[str, ...] = ()
+    """Argument keys that hold a patch, whose text names the files."""
+    verb: str = ""
+    """The argument key that says which of the tool's own operations is meant (see `VERBS`)."""
+
+    @property
+    def takes_arguments(self) -> bool:
+        """Whether the arguments have anything to say; if not, they need no decoding."""
+        return bool(self.paths or self.commands or self.intents or self.patches)
+
+
+FILE = (
+    "file_path",
+    "filePath",
+    "path",
+    "target_file",
+    "notebook_path",
+    "target_notebook",
+    "absolute_path",
+    "relative_path",
+    "filename",
+    "file_name",
+    "file",
+    "old_path",
+    "files",
+    "paths",
+    "include",
+)
+FOLDER = (
+    "path",
+    "dir_path",
+    "dir",
+    "directory",
+    "folder",
+    "target_directory",
+    "relative_workspace_path",
+    "paths",
+)
+MOVED = ("source", "source_path", "old_path", "from", "path")
+COMMAND = ("command", "cmd", "commands", "script", "code", "action", "input")
+PATCH = ("input", "patch", "patchText", "patch_text")
+SAID = ("intent", "description", "explanation", "justification", "summary", "instruction")
+TASK = (
+    "description",
+    "intent",
+    "title",
+    "task_name",
+    "objective",
+    "task",
+    "message",
+    "prompt",
+    "instructions",
+)
+
+VERBS: dict[str, tuple[Category, Operation]] = {
+    "view": ("file_read", "read"),
+    "read": ("file_read", "read"),
+    "create": ("file_edit", "write"),
+    "write": ("file_edit", "write"),
+    "str_replace": ("file_edit", "edit"),
+    "replace": ("file_edit", "edit"),
+    "insert": ("file_edit", "edit"),
+    "edit": ("file_edit", "edit"),
+    "edit_file": ("file_edit", "edit"),
+    "undo_edit": ("file_edit", "edit"),
+    "delete": ("file_edit", "delete"),
+    "rename": ("file_edit", "move"),
+}
+"""What the sub-commands of an all-in-one editor mean."""
+
+ROWS: tuple[tuple[Tool, str], ...] = (
+    (
+        Tool("file_read", "read", FILE, intents=SAID),
+        "read read_file read_files read_many_files read_text_file readfile view view_file view_image open"
+        " open_file notebookread notebook_read read_notebook mcp__acp__read copilot_readfile",
+    ),
+    (
+        # SWE-agent pages through the file it has open: no path is given.
+        Tool("file_read", "read"),
+        "goto scroll_up scroll_down",
+    ),
+    (
+        Tool("file_read", "list", FOLDER, intents=SAID),
+        "ls list list_dir list_directory list_files listdir tree folder_tree directory_tree developer__tree"
+        " copilot_listdirectory",
+    ),
+    (
+        Tool("file_read", "search", FOLDER, intents=SAID),
+        "glob grep find search search_files search_file_content grep_search grep_files ripgrep rg"
+        " file_search glob_file_search find_files codebase_search semantic_search semanticsearch search_code"
+        " search_codebase search_dir find_file copilot_searchcodebase",
+    ),
+    (
+        # These look inside one file, so the file is what they name.
+        Tool("file_read", "search", ("file_name", "file", "path")),
+        "search_file",
+    ),
+    (
+        Tool("file_edit", "write", FILE, intents=SAID),
+        "write write_file write_to_file writefile create create_file save_file new_file mcp__acp__write"
+        " create_new_jupyter_notebook",
+    ),
+    (
+        Tool("file_edit", "edit", FILE, intents=SAID),
+        "edit multiedit multi_edit edit_file edit_notebook notebookedit notebook_edit replace"
+        " replace_in_file search_and_replace search_replace strreplace str_replace apply_diff insert"
+        " insert_content append_file insert_edit_into_file replace_string_in_file"
+        " multi_replace_string_in_file edit_notebook_file edit_file_by_replace insert_content_at_line append"
+        " mcp__acp__edit",
+    ),
+    (
+        Tool("file_edit", "edit", FILE, intents=SAID, verb="command"),
+        "str_replace_editor str_replace_based_edit_tool str_replace_based_edit text_editor"
+        " developer__text_editor file_editor editor",
+    ),
+    (
+        # Anthropic's memory tool edits files of its own; other tools of that name do not.
+        Tool("project", "", FILE, verb="command"),
+        "memory",
+    ),
+    (
+        Tool("file_edit", "edit", patches=PATCH, intents=SAID),
+        "apply_patch applypatch patch apply_patch_tool",
+    ),
+    (Tool("file_edit", "delete", FILE, intents=SAID), "delete delete_file remove_file deletefile"),
+    (Tool("file_edit", "move", MOVED, intents=SAID), "move move_file rename_file mv"),
+    (
+        Tool("execution", commands=COMMAND, intents=SAID),
+        "bash shell shell_command local_shell local_shell_call exec exec_command unified_exec"
+        " container.exec execute execute_bash execute_command run run_command run_commands run_shell_command"
+        " run_terminal_cmd run_terminal_command run_terminal_command_v2 run_in_terminal runinterminal"
+        " terminal developer__shell computercontroller__automation_script powershell cmd mcp__acp__bash"
+        " mcp__ide__executecode execute_ipython_cell run_ipython ipython python python_interpreter"
+        " code_interpreter js_repl run_notebook_cell runnotebookcell copilot_runinterminal",
+    ),
+    (
+        # They go on with something that already runs.
+        Tool("execution"),
+        "write_stdin bashoutput bash_output killshell killbash kill_shell kill_bash taskoutput taskstop"
+        " agentoutputtool read_bash write_bash stop_bash list_bash read_powershell write_powershell"
+        " stop_powershell get_terminal_output await_terminal kill_terminal job_output job_kill"
+        " list_background_processes read_background_output read_command_output get_task_output run_task"
+        " create_and_run_task run_tests runtests send_input wait wait_agent close_agent resume_agent"
+        " list_agents read_agent monitor sleep",
+    ),
+    (
+        Tool("web", intents=("prompt", "intent", "description")),
+        "webfetch web_fetch fetch fetch_url fetchurl fetch_webpage websearch web_search web_search_call"
+        " google_web_search google_search search_web codesearch web_run browser browse browser_action"
+        " browser_use browse_interactive open_simple_browser computer computer_use"
+        " computercontroller__web_scrape web_scrape navigate_page new_page take_snapshot take_screenshot"
+        " click fill hover press_key wait_for browser_navigate browser_click browser_type browser_get_state"
+        " browser_get_content browser_scroll browser_go_back browser_list_tabs browser_switch_tab"
+        " browser_close_tab download fetch_copilot_cli_documentation image_generation image_generation_call"
+        " image_gen generate_image",
+    ),
+    (
+        Tool("analysis", "", FILE, intents=("intent", "description")),
+        "lsp list_code_definition_names list_code_usages diagnostics read_lints readlints get_errors"
+        " geterrors get_changed_files developer__analyze analyze sourcegraph",
+    ),
+    (Tool("analysis"), "think sequentialthinking sequential_thinking reflect expert_review"),
+    (
+        Tool("project"),
+        "skill activate_skill use_skill load_skill fetch_instructions fetch_rules run_slash_command"
+        " slashcommand save_memory savememory store_memory update_memory create_memory recall"
+        " memory__remember_memory memory__retrieve_memories memory__remove_memory_category"
+        " memory__remove_specific_memory enterworktree exitworktree croncreate cronlist crondelete"
+        " schedulewakeup config sql new_rule report_bug request_permissions toolsearch tool_search"
+        " tool_search_call tool_search_tool_regex tool_search_tool_bm25",
+    ),
+    (
+        Tool("mcp"),
+        "use_mcp_tool access_mcp_resource load_mcp_documentation list_mcp_resources"
+        " list_mcp_resource_templates read_mcp_resource fetch_mcp_resource listmcpresources"
+        " listmcpresourcestool readmcpresource readmcpresourcetool call_mcp_tool",
+    ),
+    (
+        Tool("subagent", intents=TASK),
+        "task agent task_v2 new_task spawn_agent spawn_agents_on_csv use_subagents run_subagent runsubagent"
+        " invoke_agent delegate delegate_to_agent codebase_investigator cli_help generalist subagent"
+        " dispatch_agent developer__delegate subagent__execute_task dynamic_task__create_task",
+    ),
+    (
+        Tool("plan", intents=("explanation", "intent", "strategic_intent", "subject", "reason")),
+        "todowrite todoread todo_write todo_read write_todos update_todo update_todo_list manage_todo_list"
+        " managetodolist todo todo__todo_write todo__todo_read taskcreate taskupdate tasklist taskget"
+        " update_plan create_plan enterplanmode exitplanmode enter_plan_mode exit_plan_mode plan_exit"
+        " plan_enter plan_mode_respond act_mode_respond switch_mode switchmode task_tracker task_tracking"
+        " focus_chain report_intent update_topic create_goal get_goal update_goal teamcreate teamdelete"
+        " sendmessage send_message condense summarize_task exitspecmode",
+    ),
+    (
+        # The agent says that it is done.
+        Tool("plan"),
+        "finish submit attempt_completion complete_task exit_cost exit_forfeit task_complete report_agent_job_result",
+    ),
+    (
+        Tool("question", intents=("question", "intent")),
+        "askuserquestion ask_user ask_followup_question ask_question question request_user_input ask_user_question",
+    ),
+)
+
+TABLE: dict[str, Tool] = {name: tool for tool, names in ROWS for name in names.split()}
+"""Every known tool by its lower-cased name."""
+
+FOREIGN = Tool("mcp")
+UNKNOWN = Tool("other")
+
+
+def tool_named(name: str) -> Tool:
+    """The tool of that name, or what its name gives away."""
+    lowered = name.lower().removeprefix("functions.")
+    known = TABLE.get(lowered)
+    if known is not None:
+        return known
+    return FOREIGN if _is_foreign(lowered) else UNKNOWN
+
+
+def _is_foreign(name: str) -> bool:
+    """Claude Code writes `mcp__server__tool`, Gemini CLI `mcp_server_tool`, goose `server__tool`, Copilot CLI
+    `github-mcp-server-tool`; Codex keeps a connector's name apart and starts the tool's with an underscore.
+    """
+    return name.startswith(("mcp_", "_")) or "__" in name or "-mcp-server-" in name

@@ -1,0 +1,216 @@
+"""A session to be read in a terminal, and the same as plain values."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from thresher.model import (
+    History,
+    Image,
+    Message,
+    Part,
+    Session,
+    Summary,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Unknown,
+    content_id,
+    part_text,
+)
+from thresher.model.tools import tool_use
+from thresher.render.words import amount, clean, plural, shorten, tokens
+from thresher.tokens import count, estimate
+
+if TYPE_CHECKING:
+    from rich.text import Text as RichText
+
+FOLD = 12
+"""Lines of one part that are shown before the rest is folded."""
+
+_STYLES = {
+    "human": "bold green",
+    "model": "bold blue",
+    "tool": "magenta",
+    "harness": "dim",
+    "recall": "dim yellow",
+}
+_NAMES = {"human": "you", "model": "model", "tool": "result", "harness": "harness", "recall": "recall"}
+
+
+def transcript(session: Session, *, full: bool = False) -> Iterator["RichText"]:
+    """The session, line by line: who spoke, what was called, what came back."""
+    yield from _heading(session)
+    for number, segment in enumerate(session.segments):
+        if number:
+            yield _rule(f"compacted: the model goes on from a summary ({tokens(count(segment))} tokens)")
+        names = {part.id: part for message in segment for part in message.calls}
+        for message in segment:
+            if not message.carried:
+                yield from _message(message, names, full=full)
+        yield from _waiting(segment)
+    for branch in session.branches:
+        yield _rule(f"taken back: {plural(len(branch.history), 'message')}")
+        names = {part.id: part for message in branch.history for part in message.calls}
+        for message in branch.history:
+            yield from _message(message, names, full=full)
+    if session.problems:
+        yield _rule("problems met while reading")
+        yield from (_line(f"  {problem}", "yellow") for problem in session.problems)
+
+
+def _line(text: str, style: str = "") -> "RichText":
+    from rich.text import Text as RichText
+
+    return RichText(clean(text), style=style)
+
+
+def _rule(text: str) -> "RichText":
+    return _line(f"\n── {text} ──", "bold yellow")
+
+
+def _heading(session: Session) -> Iterator["RichText"]:
+    from rich.text import Text as RichText
+
+    yield RichText.assemble((session.agent, "cyan"), "  ", (session.id, "bold"), "  ", shorten(session.title, 80))
+    facts = [session.project, session.git_branch, f"version {session.version}" if session.version else ""]
+    if session.started and session.ended:
+        facts.append(f"{session.started:%Y-%m-%d %H:%M} to {session.ended:%H:%M}")
+    yield _line(" · ".join(filter(None, facts)), "dim")
+    messages = list(session.messages())
+    counted = [
+        plural(len(messages), "message"),
+        plural(sum(1 for message in messages for _ in message.calls), "call"),
+        plural(session.compactions, "compaction") if session.compactions else "",
+        plural(len(session.children), "sub-agent") if session.children else "",
+        f"about {tokens(count(session.history))} tokens now",
+    ]
+    yield _line(" · ".join(filter(None, counted)), "dim")
+    for child in session.children:
+        title = shorten(child.title, 60)
+        yield _line(f"  sub-agent {child.id}: {plural(len(child.history), 'message')}  {title}", "dim")
+
+
+def _message(message: Message, calls: dict[str, ToolCall], *, full: bool) -> Iterator["RichText"]:
+    from rich.text import Text as RichText
+
+    facts = [f"{message.time:%H:%M:%S}" if message.time else "", message.model]
+    if message.source:
+        facts.append(f"line {message.source.line}")
+    facts.append(_bill(message))
+    name = _NAMES[message.author] if message.role != "system" else "system"
+    yield RichText.assemble("\n", (f"{name:<8}", _STYLES[message.author]), (" · ".join(filter(None, facts)), "dim"))
+    for part in message.parts:
+        yield from _part(part, calls, full=full)
+
+
+def _bill(message: Message) -> str:
+    if message.usage is None:
+        return f"{tokens(sum(map(estimate, message.parts)))} tokens"
+    usage = message.usage
+    cached = f" ({tokens(usage.cache_read)} from cache)" if usage.cache_read else ""
+    return f"{tokens(usage.context)} in{cached}, {tokens(usage.output)} out"
+
+
+def _part(part: Part, calls: dict[str, ToolCall], *, full: bool) -> Iterator["RichText"]:
+    match part:
+        case Text():
+            yield from _folded(part.text, "", full=full, cut=False)
+        case Thinking():
+            shown = part.text or "[signed, not shown]"
+            yield from _folded(shown, "italic dim", full=full, most=4, lead="  ~ ")
+        case ToolCall():
+            yield _line(f"  ▸ {part.name}  {shorten(_aim(part), 100)}", "bold")
+            if full:
+                yield from _folded(part.arguments, "dim", full=True, lead="    ")
+        case ToolResult():
+            yield from _result(part, calls.get(part.call_id), full=full)
+        case Summary():
+            yield from _folded(part.text, "yellow", full=full, lead="  § ", cut=False)
+        case Image():
+            yield _line(f"  [image {part.media_type or part.url}]", "dim")
+        case Unknown():
+            yield _line(f"  [{part.kind or 'unknown part'}: {amount(len(part.data))} characters]", "dim")
+
+
+def _aim(call: ToolCall) -> str:
+    use = tool_use(call)
+    return use.command or use.path or use.intent or call.arguments
+
+
+def _result(part: ToolResult, call: ToolCall | None, *, full: bool) -> Iterator["RichText"]:
+    text = part.text
+    mark, style = ("✗", "red") if part.is_error else ("✓", "green")
+    name = call.name if call else part.name or "no call with this id"
+    size = f"{plural(text.count(chr(10)) + 1, 'line')}, {plural(len(text), 'character')}" if text else "empty"
+    yield _line(f"  {mark} {name}  {size}", style)
+    yield from _folded(text, "dim", full=full, most=6, lead="    ")
+    for item in part.content:
+        if not isinstance(item, Text):
+            yield from _part(item, {}, full=full)
+
+
+def _folded(
+    text: str, style: str, *, full: bool, most: int = FOLD, lead: str = "  ", cut: bool = True
+) -> Iterator["RichText"]:
+    lines = clean(text).rstrip().split("\n")
+    shown = lines if full or len(lines) <= most + 1 else lines[:most]
+    for line in shown:
+        yield _line(lead + (_cut(line) if cut and not full else line), style)
+    if len(shown) < len(lines):
+        yield _line(f"{lead}… {plural(len(lines) - len(shown), 'more line')}", "dim cyan")
+
+
+def _cut(line: str, width: int = 400) -> str:
+    return line if len(line) <= width else f"{line[:width]}… {amount(len(line) - width)} more characters"
+
+
+def _waiting(segment: History) -> Iterator["RichText"]:
+    for chain in segment.chains:
+        if chain.result is None:
+            call = segment[chain.call.message].parts[chain.call.part]
+            if isinstance(call, ToolCall):
+                yield _line(f"\n  {call.name} was called and has no result", "yellow")
+
+
+def session_value(session: Session) -> dict[str, Any]:
+    """The session as plain values, for `--json`."""
+    return {
+        "agent": session.agent,
+        "id": session.id,
+        "file": session.file,
+        "project": session.project,
+        "branch": session.git_branch,
+        "title": session.title,
+        "version": session.version,
+        "parent": session.parent,
+        "started": session.started.isoformat() if session.started else None,
+        "ended": session.ended.isoformat() if session.ended else None,
+        "compactions": session.compactions,
+        "tokens": count(session.history),
+        "segments": [[_message_value(message) for message in segment] for segment in session.segments],
+        "branches": [[_message_value(message) for message in branch.history] for branch in session.branches],
+        "children": [{"id": child.id, "call": child.call_id, "file": child.file} for child in session.children],
+        "problems": [str(problem) for problem in session.problems],
+    }
+
+
+def _message_value(message: Message) -> dict[str, Any]:
+    return {
+        "role": message.role,
+        "author": message.author,
+        "id": message.id,
+        "time": message.time.isoformat() if message.time else None,
+        "line": message.source.line if message.source else None,
+        "carried": message.carried,
+        "parts": [_part_value(part) for part in message.parts],
+    }
+
+
+def _part_value(part: Part) -> dict[str, Any]:
+    value: dict[str, Any] = {"kind": type(part).__name__, "id": content_id(part), "text": part_text(part)}
+    if isinstance(part, ToolCall):
+        value |= {"name": part.name, "call": part.id}
+    elif isinstance(part, ToolResult):
+        value |= {"call": part.call_id, "is_error": part.is_error}
+    return value

@@ -1,0 +1,50 @@
+"""A small set of sample sessions, true to life: for `thresher demo`, for trying things out, and for tests.
+
+Four agents work on one web shop. Each module writes one agent's files as that agent would, into a folder laid
+out like a home directory, so that discovery finds them there. The bytes are the same every time and on every
+machine: the set is generated, not stored, and depends on nothing but this code.
+"""
+
+from pathlib import Path
+
+from thresher.samples import codex, mini_swe, pi
+from thresher.samples.claude_code import Transcript
+from thresher.samples.claude_export import export_session
+from thresher.samples.claude_rounding import rounding_session
+from thresher.samples.making import Record, line_of
+
+__all__ = ["write_samples"]
+
+
+def write_samples(folder: Path) -> list[Path]:
+    """Write every sample session under a folder; gives back the files, in the order they were written."""
+    return [*write_claude_code(folder), *codex.write(folder), *pi.write(folder), *mini_swe.write(folder)]
+
+
+def write_claude_code(folder: Path) -> list[Path]:
+    """Write both Claude Code sessions and the sub-agent's files."""
+    project = folder / ".claude" / "projects" / "-home-sam-shop"
+    main, agent, spawned = rounding_session()
+    export = export_session()
+    agents = project / main.session / "subagents"
+    facts = {"agentType": "Explore", "description": "Find money kept as float", "toolUseId": spawned}
+    return [
+        write_transcript(project / f"{main.session}.jsonl", main),
+        write_transcript(agents / f"agent-{agent.agent}.jsonl", agent),
+        write_record(agents / f"agent-{agent.agent}.meta.json", facts),
+        write_transcript(project / f"{export.session}.jsonl", export),
+    ]
+
+
+def write_transcript(path: Path, transcript: Transcript) -> Path:
+    """Write a session file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"".join(map(line_of, transcript.records)))
+    return path
+
+
+def write_record(path: Path, record: Record) -> Path:
+    """Write one record beside a session file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(line_of(record).rstrip())
+    return path

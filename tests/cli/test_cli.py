@@ -1,0 +1,162 @@
+"""The commands, as a person and as a program would use them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from thresher.cli import VERBS, cli
+from thresher.errors import ThresherError
+from thresher.samples import write_samples
+
+ROOT = Path(__file__).parents[2]
+COLUMNS = {"agent", "messages", "calls", "results", "unpaired", "subagents", "compactions", "tokens", "problems"}
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine of its own, with the sample sessions on it."""
+    for name in (
+        "CLAUDE_CONFIG_DIR",
+        "CODEX_HOME",
+        "PI_CODING_AGENT_DIR",
+        "XDG_CONFIG_HOME",
+        "MSWEA_GLOBAL_CONFIG_DIR",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    monkeypatch.setenv("THRESHER_HOME", str(tmp_path / "thresher"))
+    write_samples(tmp_path)
+    return tmp_path
+
+
+def run(*arguments: str) -> Result:
+    result = CliRunner().invoke(cli, arguments)
+    if isinstance(result.exception, Exception) and not isinstance(result.exception, ThresherError):
+        raise result.exception
+    return result
+
+
+def data(*arguments: str) -> Any:
+    result = run(*arguments, "--json")
+    assert result.exit_code == 0
+    return json.loads(result.stdout)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_command_has_help_with_an_example_and_a_docs_entry(verb: str) -> None:
+    help_text = run(verb, "--help").output
+    assert f"thresher {verb}" in help_text.split("Examples:")[1]
+    assert f"## thresher {verb}\n" in (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+
+
+def test_without_a_verb_it_says_what_is_on_the_machine(home: Path) -> None:
+    value = data()
+    assert {agent["agent"]: agent["sessions"] for agent in value["agents"]} == {"claude-code": 2, "codex": 1, "pi": 1}
+    assert value["home"] == str(home / "thresher")
+    assert "thresher sessions" in run().output
+
+
+def test_an_empty_machine_is_told_what_to_try(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    assert "thresher demo" in run().output
+    assert "thresher demo" in run("sessions").output
+
+
+def test_sessions_lists_what_is_found(home: Path) -> None:
+    rows = data("sessions", "--source", str(home / "runs"))
+    assert sorted(row["agent"] for row in rows) == ["claude-code", "claude-code", "codex", "mini-swe-agent", "pi"]
+    assert all(row.keys() >= COLUMNS for row in rows)
+    assert "claude-code" in run("sessions").output
+
+
+def test_sessions_reads_named_places_and_lists_a_sub_agent_with_its_parent(home: Path) -> None:
+    rows = data("sessions", str(home / ".claude"))
+    assert sorted((row["subagents"], row["compactions"], row["unpaired"]) for row in rows) == [(0, 0, 1), (1, 1, 0)]
+    assert data("sessions", "--no-discover", "--source", str(home / ".codex"))[0]["agent"] == "codex"
+
+
+def test_a_file_that_cannot_be_read_is_named_and_the_others_are_listed(home: Path) -> None:
+    strange = home / "shopping.txt"
+    strange.write_text("milk")
+    result = run("sessions", str(strange), str(home / ".codex"), "--json")
+    assert result.exit_code == 1
+    assert len(json.loads(result.stdout)) == 1
+    assert "shopping.txt" in result.stderr
+
+
+def test_problems_are_shown_on_request(home: Path) -> None:
+    file = next((home / ".codex").rglob("*.jsonl"))
+    file.write_bytes(file.read_bytes() + b'{"torn":')
+    assert "--problems" in run("sessions", str(file)).output
+    assert "torn" in run("sessions", str(file), "--problems").output
+
+
+def test_show_reads_well_and_folds_long_outputs(home: Path) -> None:
+    session = next(row for row in data("sessions", str(home / ".claude")) if row["compactions"])
+    output = run("show", session["id"][:8]).output
+    for expected in ("you ", "model ", "▸ Edit", "✗ Bash", "more lines", "compacted", "taken back", "sub-agent"):
+        assert expected in output
+    assert len(run("show", session["file"], "--full").output) > len(output)
+
+
+def test_show_gives_a_sub_agent_and_data(home: Path) -> None:
+    session = next(row for row in data("sessions", str(home / ".claude")) if row["subagents"])
+    value = data("show", session["id"])
+    child = value["children"][0]["id"]
+    assert data("show", session["id"], "--child", child)["id"] == child
+    assert len(value["segments"]) == 2
+    assert {part["kind"] for message in value["segments"][0] for part in message["parts"]} >= {"Thinking", "ToolCall"}
+
+
+def test_terminal_codes_in_a_transcript_never_reach_the_terminal(tmp_path: Path) -> None:
+    path = tmp_path / "m.json"
+    path.write_text(json.dumps([{"role": "user", "content": "\x1b]0;owned\x07\x1b[31m[bold]red[/bold]\u009b5n"}]))
+    output = run("show", str(path)).output
+    assert "\x1b" not in output
+    assert "\x9b" not in output
+    assert "[bold]red[/bold]" in output
+
+
+def test_an_unknown_session_is_a_clear_error(home: Path) -> None:
+    result = run("show", "nothing-like-it", "--source", str(home))
+    assert result.exit_code == 1
+    assert "thresher sessions" in str(result.exception)
+
+
+@pytest.mark.parametrize("target", ["anthropic", "openai-chat", "openai-responses", "gemini"])
+def test_convert_writes_any_wire_format_and_says_what_is_lost(home: Path, target: str) -> None:
+    file = next((home / ".codex").rglob("*.jsonl"))
+    before = file.read_bytes()
+    value = data("convert", str(file), "--to", target, "--whole")
+    assert value["format"] == target
+    assert value["value"]
+    if target != "openai-responses":
+        assert any("thinking" in loss for loss in value["losses"])
+    out = home / "out.json"
+    assert run("convert", str(file), "--to", target, "-o", str(out)).exit_code == 0
+    assert json.loads(out.read_text(encoding="utf-8"))
+    assert file.read_bytes() == before
+
+
+def test_convert_never_writes_to_the_file_it_reads(home: Path) -> None:
+    file = next((home / ".codex").rglob("*.jsonl"))
+    before = file.read_bytes()
+    assert run("convert", str(file), "--to", "gemini", "-o", str(file)).exit_code == 1
+    assert file.read_bytes() == before
+
+
+def test_wrong_use_exits_with_2() -> None:
+    assert run("convert", "x", "--to", "morse").exit_code == 2
+    assert run("sessions", "/no/such/place").exit_code == 2
+
+
+def test_the_demo_writes_to_the_data_directory_and_shows_what_it_made(home: Path) -> None:
+    value = data("demo")
+    assert value["folder"] == str(home / "thresher" / "demo")
+    assert {row["agent"] for row in value["sessions"]} == {"claude-code", "codex", "pi", "mini-swe-agent"}
+    output = run("demo", "--to", str(home / "elsewhere")).output
+    assert "thresher show" in output
+    assert (home / "elsewhere" / ".codex").is_dir()

@@ -1,0 +1,26 @@
+"""What all tests share: how hard properties are tried, and where the shared recordings lie."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+sys.path.insert(0, str(Path(__file__).parent))  # so that tests in sub-folders can import `strategies`
+
+# A busy machine, not a slow strategy, is what `too_slow` finds when the tests run in many processes.
+_CALM = [HealthCheck.too_slow]
+_IN_CI = bool(os.environ.get("CI"))
+settings.register_profile("default", max_examples=60, deadline=None, derandomize=_IN_CI, suppress_health_check=_CALM)
+settings.register_profile("thorough", max_examples=1000, deadline=None, derandomize=_IN_CI, suppress_health_check=_CALM)
+settings.load_profile(os.environ.get("THRESHER_TEST_PROFILE", "default"))
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real recordings beside the repository."""
+    folder = Path(__file__).parents[1].parent / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip(f"no recordings in {folder}: put the shared data folder there to run this test")
+    return folder

@@ -1,0 +1,53 @@
+"""Where sessions are looked for, on three systems and with the agents' own settings."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import thresher as th
+from thresher.formats.table import transcript_formats
+from thresher.samples import write_samples
+
+
+def test_sessions_are_found_in_the_agents_own_folders(tmp_path: Path) -> None:
+    write_samples(tmp_path)
+    found = th.discover(environment={}, home=tmp_path)
+    assert sorted(one.format for one in found) == ["claude-code", "claude-code", "codex", "pi"]
+    assert all(th.sniff(one.path) == one.format for one in found)
+
+
+def test_settings_of_the_agents_are_honoured(tmp_path: Path) -> None:
+    write_samples(tmp_path / "moved")
+    environment = {
+        "CLAUDE_CONFIG_DIR": str(tmp_path / "moved" / ".claude"),
+        "CODEX_HOME": str(tmp_path / "moved" / ".codex"),
+        "PI_CODING_AGENT_DIR": str(tmp_path / "moved" / ".pi" / "agent"),
+        "MSWEA_GLOBAL_CONFIG_DIR": str(tmp_path / "moved" / "runs"),
+    }
+    found = th.discover(environment=environment, home=tmp_path / "empty")
+    assert {one.format for one in found} == {"claude-code", "codex", "pi", "mini-swe-agent"}
+    assert th.discover(environment={}, home=tmp_path / "empty") == []
+    assert {one.format for one in th.discover(environment=environment, home=tmp_path, formats=["pi"])} == {"pi"}
+
+
+@pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
+def test_every_agent_has_a_home_on_every_system(platform: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", platform)
+    for one in transcript_formats():
+        assert all(home.folder.is_relative_to(tmp_path) for home in one.homes({}, tmp_path))
+
+
+def test_a_circle_of_links_is_no_trap(tmp_path: Path) -> None:
+    write_samples(tmp_path)
+    folder = tmp_path / ".claude" / "projects" / "-home-sam-shop"
+    (folder / "loop").symlink_to(folder, target_is_directory=True)
+    (tmp_path / ".codex" / "sessions" / "loop").symlink_to(tmp_path / ".codex", target_is_directory=True)
+    assert len(th.discover(environment={}, home=tmp_path)) == 4
+
+
+def test_a_sub_agents_file_is_no_session_of_its_own(tmp_path: Path) -> None:
+    folder = tmp_path / ".claude" / "projects" / "-w"
+    folder.mkdir(parents=True)
+    (folder / "agent-a1.jsonl").write_text("{}\n")
+    assert th.discover(environment={}, home=tmp_path) == []

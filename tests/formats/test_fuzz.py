@@ -1,0 +1,54 @@
+"""No damaged file breaks a reader: a short, fixed run of the fuzzer (`make fuzz` is the long one)."""
+
+from importlib.util import module_from_spec, spec_from_file_location
+from itertools import islice
+from pathlib import Path
+from random import Random
+from types import ModuleType
+
+import pytest
+
+from thresher.formats import Limits
+from thresher.samples import write_samples
+
+FUZZER = Path(__file__).parents[2] / "benchmarks" / "fuzz.py"
+FILES = 7
+MUTANTS = 150
+
+
+def load_fuzzer() -> ModuleType:
+    spec = spec_from_file_location("fuzz", FUZZER)
+    assert spec
+    assert spec.loader
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+fuzz = load_fuzzer()
+
+
+def test_every_sample_is_fuzzed(tmp_path: Path) -> None:
+    assert len(write_samples(tmp_path)) == FILES
+
+
+@pytest.mark.parametrize("number", range(FILES))
+def test_damaged_files_are_read_or_refused(number: int, tmp_path: Path) -> None:
+    sample = write_samples(tmp_path)[number]
+    random = Random(number)
+    data = fuzz.excerpt(sample.read_bytes(), random)
+    for mutation, damaged in islice(fuzz.mutants(data, random), MUTANTS):
+        limits = Limits(line=random.choice((100, 2000)), unpacked=5000) if random.random() < 0.1 else None
+        sample.write_bytes(damaged)
+        try:
+            fuzz.exercise(sample, limits)
+        except Exception as error:
+            error.add_note(f"{sample.name}: {mutation}")
+            raise
+
+
+def test_the_same_seed_gives_the_same_files() -> None:
+    data = b'{"type":"user","uuid":"a"}\n{"type":"user","uuid":"b","parentUuid":"a"}\n'
+    first, second = (list(islice(fuzz.mutants(data, Random(7)), 200)) for _ in range(2))
+    assert first == second
+    assert len({damaged for _, damaged in first}) > 100

@@ -1,0 +1,87 @@
+"""What the package shows, what importing it costs, and that the documents are true."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import thresher as th
+from thresher.samples import write_samples
+
+ROOT = Path(__file__).parents[1]
+EDGES = {"rich", "click", "platformdirs", "backports", "asyncio"}
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def imported_by(code: str) -> set[str]:
+    script = f"import sys; before = set(sys.modules); {code}; print(*sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return {name.partition(".")[0] for name in done.stdout.split()}
+
+
+def test_importing_thresher_pulls_in_none_of_the_heavy_libraries() -> None:
+    assert not imported_by("import thresher") & EDGES
+
+
+def test_reading_a_plain_file_pulls_in_none_either(tmp_path: Path) -> None:
+    file = next(path for path in write_samples(tmp_path) if path.suffix == ".jsonl")
+    assert not imported_by(f"import thresher; thresher.read({str(file)!r})") & EDGES
+
+
+def test_help_does_not_wait_for_what_only_output_needs() -> None:
+    code = "from thresher.cli import cli; cli(['sessions', '--help'], standalone_mode=False)"
+    script = f"import sys\ntry:\n    {code}\nexcept SystemExit:\n    pass\nprint('MODULES', *sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "rich" not in done.stdout.split("MODULES")[1].split()
+
+
+def test_the_public_names_are_these_and_twenty_at_most() -> None:
+    assert sorted(th.__all__) == [
+        "History", "Message", "Session", "ThresherError", "count", "discover", "emission", "emit", "parse", "read",
+        "read_all", "sniff",
+    ]  # fmt: skip
+    assert len(th.__all__) <= 20
+    assert all(getattr(th, name).__doc__ for name in th.__all__)
+
+
+def test_importing_prints_nothing() -> None:
+    done = subprocess.run([sys.executable, "-c", "import thresher"], capture_output=True, check=True)
+    assert done.stdout + done.stderr == b""
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 150
+
+
+def test_no_module_is_longer_than_400_lines() -> None:
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in (ROOT / "src").rglob("*.py")}
+    assert {path.name: length for path, length in lengths.items() if length > 400} == {}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=[path.name for path in DOCUMENTS])
+def test_the_python_examples_of_the_documents_run(
+    document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = write_samples(tmp_path)
+    (tmp_path / "session.jsonl").write_bytes(next(path for path in files if path.suffix == ".jsonl").read_bytes())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    names: dict[str, object] = {}
+    for example in re.findall(r"```python\n(.*?)```", document.read_text(encoding="utf-8"), re.DOTALL):
+        exec(compile(example, str(document), "exec"), names)
+
+
+@pytest.mark.parametrize(
+    "document", [*DOCUMENTS, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"], ids=lambda p: p.name
+)
+def test_links_between_the_documents_lead_somewhere(document: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text(encoding="utf-8")):
+        assert (document.parent / target).exists(), target
+
+
+def test_the_architecture_page_names_every_package() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    packages = [path.parent.name for path in (ROOT / "src" / "thresher").glob("*/__init__.py")]
+    assert [name for name in packages if f"`{name}/`" not in text] == []
