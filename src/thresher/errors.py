@@ -15,6 +15,10 @@ class ReadError(ThresherError):
     """A file cannot be read as a conversation."""
 
 
+class UnknownFormatError(ReadError):
+    """A file is in no known format."""
+
+
 class FormatError(ThresherError):
     """A format is unknown, or a value is not in it."""
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from thresher.errors import ReadError
-from thresher.formats import discover, read_all, sniff
+from thresher.errors import ReadError, UnknownFormatError
+from thresher.formats import discover, read_all
 from thresher.model import Session
 from thresher.model.jsontext import dump
 
@@ -76,25 +76,25 @@ def session_files(paths: Sequence[Path], sources: Sequence[Path], *, no_discover
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
-    """Every file below a folder that is in a known format; links are not followed, so there are no loops."""
+    """Every file below a folder; links are not followed, so there are no loops."""
     for top, folders, names in os.walk(folder):
         folders.sort()
-        for name in sorted(names):
-            path = Path(top) / name
-            if path.is_file() and sniff(path):
-                yield path
+        yield from (path for name in sorted(names) if (path := Path(top) / name).is_file())
 
 
-def read_sessions(files: Sequence[Path]) -> tuple[list[Session], list[str]]:
+def read_sessions(files: Sequence[Path], *, named: Sequence[Path] = ()) -> tuple[list[Session], list[str]]:
     """Every session in the files, and a sentence for each file that could not be read.
 
-    A sub-agent's file is listed with its parent, not beside it.
+    A file that was not named but only met in a folder may be anything. A sub-agent's file is listed with its
+    parent, not beside it.
     """
     sessions: list[Session] = []
     failures: list[str] = []
     for path in with_progress(files, "reading"):
         try:
             sessions += read_all(path)
+        except UnknownFormatError as error:
+            failures += [str(error)] if path in named else []
         except ReadError as error:
             failures.append(str(error))
     children = {child.file for session in sessions for child in session.children if child.file != session.file}

@@ -35,7 +35,8 @@ def command(
     """
     from thresher.render import session_row, session_table
 
-    sessions, failures = read_sessions(session_files(paths, sources, no_discover=no_discover))
+    files = session_files(paths, sources, no_discover=no_discover)
+    sessions, failures = read_sessions(files, named=[*paths, *sources])
     rows = sorted((session_row(session) for session in sessions), key=lambda row: row.started, reverse=True)
     if as_json:
         print_json([msgspec.to_builtins(row) for row in rows])

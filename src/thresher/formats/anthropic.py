@@ -13,9 +13,10 @@ from thresher.formats.wire import (
     from_format,
     is_body,
     is_native,
+    keep_rest,
     make_history,
-    pocket_for,
-    put_back,
+    over_rest,
+    rest_of,
     shape_of,
     split_body,
     tool_specs,
@@ -41,8 +42,12 @@ NAME = "anthropic"
 NATIVE = Pocket(NAME)
 
 _SYSTEM = Pocket(NAME, shape="system")
-_OWNED = frozenset({"content"})
 _BARE = Pocket(NAME, shape="bare")
+_REDACTED = Pocket(NAME, shape="redacted")
+_UNSIGNED = Pocket(NAME, shape="unsigned")
+_NAMELESS = Pocket(NAME, shape="nameless")
+_LIST = Pocket(NAME, shape="list")
+_ABSENT = Pocket(NAME, shape="absent")
 
 
 def parse(value: Any) -> History:
@@ -62,9 +67,10 @@ def parse_message(row: Any) -> Message:
     parts = parse_content(content)
     role = message_role(row["role"], parts)
     shape = "list" if isinstance(content, list) and _as_string(parts) is not None else ""
-    fresh = {"role": _wire_role(role), "content": None}
-    pocket = pocket_for(NAME, row, fresh, owned=_OWNED, shape=shape)
-    return Message(role, parts, author=author_for(role, parts), pocket=pocket or NATIVE)
+    expected = {"content": content, "role": _wire_role(role)}
+    rest = {key: value for key, value in row.items() if key not in expected or expected[key] != value}
+    pocket = Pocket(NAME, dump(rest) if rest else "", shape=shape) if rest or shape else NATIVE
+    return Message(role, parts, author=author_for(role, parts), pocket=pocket)
 
 
 def message_role(role: str, parts: tuple[Part, ...]) -> Role:
@@ -97,79 +103,63 @@ def _parse_text(block: dict[str, Any]) -> Text | None:
     text = block.get("text")
     if not isinstance(text, str):
         return None
-    if len(block) == 2:
-        return Text(text)
-    return Text(text, pocket_for(NAME, block, {"type": "text", "text": text}))
+    part = Text(text)
+    return part if len(block) == 2 else keep_rest(part, block, _text_block(part), NAME)
 
 
 def _parse_thinking(block: dict[str, Any]) -> Thinking | None:
     if block["type"] == "redacted_thinking":
         data = block.get("data")
-        return Thinking("", data, Pocket(NAME, shape="redacted")) if isinstance(data, str) and len(block) == 2 else None
-    text, signature = block.get("thinking"), block.get("signature", "")
-    if not isinstance(text, str) or not isinstance(signature, str):
-        return None
-    if len(block) == 3 and "signature" in block:
-        return Thinking(text, signature)
-    return Thinking(
-        text,
-        signature,
-        pocket_for(NAME, block, {"type": "thinking", "thinking": text, "signature": signature}),
-    )
+        part = Thinking("", data, _REDACTED) if isinstance(data, str) else None
+    else:
+        text, signature = block.get("thinking"), block.get("signature", "")
+        if not isinstance(text, str) or not isinstance(signature, str):
+            return None
+        part = Thinking(text, signature, None if "signature" in block else _UNSIGNED)
+    return keep_rest(part, block, _thinking_block(part), NAME) if part else None
 
 
 def _parse_call(block: dict[str, Any]) -> ToolCall | None:
     call_id, name, arguments = block.get("id", ""), block.get("name"), block.get("input")
     if not isinstance(call_id, str) or not isinstance(name, str) or not isinstance(arguments, dict):
         return None
-    text = dump(arguments)
-    if len(block) == 4 and "id" in block:
-        return ToolCall(call_id, name, text)
-    fresh = {"type": "tool_use", "id": call_id, "name": name, "input": None}
-    return ToolCall(call_id, name, text, pocket_for(NAME, block, fresh, owned=frozenset({"input"})))
+    part = ToolCall(call_id, name, dump(arguments), None if "id" in block else _NAMELESS)
+    return part if len(block) == 4 and "id" in block else keep_rest(part, block, _call_block(part, arguments), NAME)
 
 
 def _parse_result(block: dict[str, Any]) -> ToolResult | None:
-    call_id, content, failed = (
-        block.get("tool_use_id"),
-        block.get("content", ""),
-        block.get("is_error", False),
-    )
-    if not isinstance(call_id, str) or not isinstance(content, str | list) or not isinstance(failed, bool):
+    call_id, content, failed = block.get("tool_use_id"), block.get("content"), block.get("is_error", False)
+    if not isinstance(call_id, str) or not isinstance(failed, bool):
         return None
-    inner: tuple[ResultPart, ...]
-    shape = "" if "content" in block else "absent"
     if isinstance(content, str):
-        inner = (Text(content),) if content or not shape else ()
+        part = ToolResult(call_id, (Text(content),), failed)
+        if len(block) == 3:
+            return part
+    elif isinstance(content, list):
+        inner = tuple([_parse_inner(item) for item in content])
+        part = ToolResult(call_id, inner, failed, pocket=_LIST if _as_string(inner) is not None else None)
+    elif "content" in block:
+        return None
     else:
-        blocks = [parse_block(item) for item in content]
-        inner = tuple(
-            part if isinstance(part, Text | Image | Unknown) else Unknown(item["type"], dump(item))
-            for part, item in zip(blocks, content, strict=True)
-        )
-        shape = "list" if _as_string(inner) is not None else ""
-    fresh = {"type": "tool_result", "tool_use_id": call_id, "content": None} | ({"is_error": True} if failed else {})
-    pocket = (
-        None if len(block) == len(fresh) and not shape else pocket_for(NAME, block, fresh, owned=_OWNED, shape=shape)
-    )
-    return ToolResult(call_id, inner, failed, pocket=pocket)
+        part = ToolResult(call_id, (), failed, pocket=_ABSENT)
+    return keep_rest(part, block, _result_block(part, content), NAME)
+
+
+def _parse_inner(item: Any) -> ResultPart:
+    part = parse_block(item)
+    return part if isinstance(part, Text | Image | Unknown) else Unknown(item["type"], dump(item))
 
 
 def _parse_media(block: dict[str, Any]) -> Image | None:
     source = block.get("source")
     if not isinstance(source, dict):
         return None
-    image: Image | None = None
+    image = Image()
     if source.get("type") == "base64" and isinstance(source.get("data"), str):
         image = Image(str(source.get("media_type") or ""), source["data"])
     elif source.get("type") == "url" and isinstance(source.get("url"), str):
         image = Image("application/pdf" if block["type"] == "document" else "", url=source["url"])
-    if image is None:
-        return None
-    fresh = _media_block(image)
-    if fresh["source"] != source:
-        return None
-    return Image(image.media_type, image.data, image.url, pocket_for(NAME, block, fresh))
+    return keep_rest(image, block, _media_block(image), NAME)
 
 
 _PARSERS: dict[str, Callable[[dict[str, Any]], Part | None]] = {
@@ -237,7 +227,8 @@ def _emit_native(message: Message, losses: Losses) -> dict[str, Any]:
         return whole
     text = _as_string(message.parts) if shape != "list" else None
     content = _blocks(message, losses) if text is None else text
-    return put_back({"role": _wire_role(message.role), "content": content}, message.pocket, NAME)
+    rest = rest_of(message, NAME)
+    return {"role": rest.pop("role", _wire_role(message.role)), "content": content, **rest}
 
 
 def _emit_foreign(rows: list[dict[str, Any]], message: Message, losses: Losses, *, merging: bool) -> bool:
@@ -267,48 +258,52 @@ def _block(part: Part, native: bool, losses: Losses) -> Any:
         case Text() | Summary():
             if shape_of(part, NAME) == "bare":
                 return part.text
-            return put_back({"type": "text", "text": part.text}, part.pocket, NAME) if native or part.text else None
+            block = _text_block(part) if native or part.text else None
         case Thinking():
-            return _thinking_block(part, native, losses)
+            if not native:
+                losses.foreign(part)
+            block = _thinking_block(part) if native else None
         case ToolCall():
-            call = {
-                "type": "tool_use",
-                "id": part.id,
-                "name": part.name,
-                "input": arguments_object(part, losses),
-            }
-            return put_back(call, part.pocket, NAME)
+            block = _call_block(part, arguments_object(part, losses))
         case ToolResult():
-            return _result_block(part, native, losses)
+            block = _result_block(part, _result_content(part, native, losses))
         case Image():
-            return put_back(_media_block(part), part.pocket, NAME)
+            block = _media_block(part)
         case Unknown():
             if native:
                 return load(part.data)
-            losses.add(f"part `{part.kind}` of another format", "left out")
-            return None
+            losses.foreign(part)
+            block = None
+    return block and over_rest(block, rest_of(part, NAME))
 
 
-def _thinking_block(part: Thinking, native: bool, losses: Losses) -> dict[str, Any] | None:
-    if not native:
-        losses.add("thinking of another vendor's model", "left out: only its own vendor takes it back")
-        return None
+def _text_block(part: Text | Summary) -> dict[str, Any]:
+    return {"type": "text", "text": part.text}
+
+
+def _thinking_block(part: Thinking) -> dict[str, Any]:
     if shape_of(part, NAME) == "redacted":
         return {"type": "redacted_thinking", "data": part.signature}
-    block = {"type": "thinking", "thinking": part.text, "signature": part.signature}
-    return put_back(block, part.pocket, NAME)
+    signature = {} if shape_of(part, NAME) == "unsigned" else {"signature": part.signature}
+    return {"type": "thinking", "thinking": part.text} | signature
 
 
-def _result_block(part: ToolResult, native: bool, losses: Losses) -> dict[str, Any]:
-    shape = shape_of(part, NAME)
+def _call_block(part: ToolCall, arguments: dict[str, Any]) -> dict[str, Any]:
+    named = {} if shape_of(part, NAME) == "nameless" else {"id": part.id}
+    return {"type": "tool_use"} | named | {"name": part.name, "input": arguments}
+
+
+def _result_block(part: ToolResult, content: Any) -> dict[str, Any]:
     block: dict[str, Any] = {"type": "tool_result", "tool_use_id": part.call_id}
-    text = _as_string(part.content) if shape != "list" else None
-    if part.content or shape != "absent":
-        inner = [_block(item, native, losses) for item in part.content]
-        block["content"] = [item for item in inner if native or item is not None] if text is None else text
-    if part.is_error:
-        block["is_error"] = True
-    return put_back(block, part.pocket, NAME)
+    if part.content or shape_of(part, NAME) != "absent":
+        block["content"] = content
+    return block | {"is_error": True} if part.is_error else block
+
+
+def _result_content(part: ToolResult, native: bool, losses: Losses) -> Any:
+    text = _as_string(part.content) if shape_of(part, NAME) != "list" else None
+    inner = [_block(item, native, losses) for item in part.content] if text is None else []
+    return [item for item in inner if native or item is not None] if text is None else text
 
 
 def _media_block(part: Image) -> dict[str, Any]:
@@ -343,7 +338,7 @@ def sniff(value: Any) -> int:
             return 0
         content = row.get("content")
         if isinstance(content, list):
-            kinds = {block.get("type") for block in content if isinstance(block, dict)}
+            kinds = {str(block.get("type")) for block in content if isinstance(block, dict)}
             if kinds & certain:
                 return 3
             likely = likely or row["role"] == "assistant"

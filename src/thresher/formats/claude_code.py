@@ -87,23 +87,30 @@ def _gather(source: SourceFile) -> Facts:
     for line, record, row in source.rows(_DECODER):
         kind = row.type if type(row.type) is str else "?"
         facts.records[kind] += 1
+        node = _node(row, line, record, last)
         if kind in _CHAIN:
-            node = _node(row, line, record, last)
             if node.id in facts.nodes:
                 facts.records["repeated"] += 1
                 continue
             facts.nodes[node.id] = node
             last = node.id
-            if kind == "progress":
-                if b'"agent_progress"' in record:
-                    _note_progress(facts, node)
-            else:
-                _note_facts(facts, row, record)
-        elif kind == "queue-operation":
-            _note_queue(facts, queue, _NOTE.decode(record), line, record)
-        else:
-            _note_title(facts, _NOTE.decode(record))
+        try:
+            _note(facts, queue, kind, node)
+        except UnicodeDecodeError:
+            source.problem("wrong UTF-8 beside the conversation", "what it says of the session is left out", line)
     return facts
+
+
+def _note(facts: Facts, queue: list[tuple[str, int]], kind: str, node: Node) -> None:
+    if kind == "progress":
+        if b'"agent_progress"' in node.record:
+            _note_progress(facts, node)
+    elif kind in _CHAIN:
+        _note_facts(facts, node.row, node.record)
+    elif kind == "queue-operation":
+        _note_queue(facts, queue, _NOTE.decode(node.record), node)
+    else:
+        _note_title(facts, _NOTE.decode(node.record))
 
 
 def _node(row: Row, line: int, record: bytes, last: str | None) -> Node:
@@ -148,23 +155,25 @@ def _note_progress(facts: Facts, node: Node) -> None:
     if isinstance(node.row.parentToolUseID, str):
         facts.spawned_by.setdefault(agent, node.row.parentToolUseID)
     inner = value.message
-    if isinstance(inner, dict) and inner.get("type") in ("user", "assistant"):
-        row = Row(type=inner["type"], isSidechain=True, message=inner.get("message"), timestamp=inner.get("timestamp"))
+    if not isinstance(inner, dict) or not isinstance(inner.get("message"), dict):
+        return
+    if inner.get("type") in ("user", "assistant"):
+        row = Row(type=inner["type"], isSidechain=True, message=inner["message"], timestamp=inner.get("timestamp"))
         rows = facts.progress.setdefault(agent, [])
         uuid = text_or_empty(inner.get("uuid")) or node.id
         rows.append(Node(uuid, rows[-1].id if rows else None, row, node.line, node.record))
 
 
-def _note_queue(facts: Facts, queue: list[tuple[str, int]], note: Note, line: int, record: bytes) -> None:
+def _note_queue(facts: Facts, queue: list[tuple[str, int]], note: Note, node: Node) -> None:
     """A prompt that leaves the queue by `remove` was given to the model in the middle of its turn."""
     match note.operation:
         case "enqueue" if isinstance(note.content, str):
-            queue.append((note.content, line))
+            queue.append((note.content, node.line))
         case "remove" if queue:
             text, asked = queue.pop(0)
             if author_of(text) == "human" and not text.startswith('{"task_id"'):
                 row = Row(type="user", message={"role": "user", "content": text}, timestamp=note.timestamp)
-                facts.steering.append(Node(f"queue-{asked}", None, row, line, record))
+                facts.steering.append(Node(f"queue-{asked}", None, row, node.line, node.record))
         case "dequeue" if queue:
             queue.pop(0)
         case "popAll":
@@ -256,7 +265,7 @@ def _inline_children(source: SourceFile, facts: Facts, spoken: Sequence[Node]) -
             agent=NAME,
             id=agent,
             file=str(source.path),
-            segments=(History(messages_of(nodes, str(source.path))),),
+            segments=(History(messages_of(nodes, source)),),
             project=facts.told.get("cwd", ""),
             parent=facts.sessions[0] if facts.sessions else "",
             call_id=facts.spawned_by.get(agent, ""),

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from thresher.formats.anthropic import NATIVE, message_role, parse_content
+from thresher.formats.source import SourceFile
 from thresher.formats.transcript import text_or_empty, timestamp
 from thresher.formats.wire import author_for
 from thresher.model import Author, Message, Role, Source, Summary, Text, Usage
@@ -138,7 +139,7 @@ def message_id(node: Node) -> str:
     return (text_or_empty(node.row.message.get("id")) if node.row.type == "assistant" else "") or node.id
 
 
-def messages_of(nodes: Sequence[Node], file: str) -> tuple[Message, ...]:
+def messages_of(nodes: Sequence[Node], source: SourceFile) -> tuple[Message, ...]:
     """Records in order to messages."""
     drafts: list[_Draft] = []
     by_id: dict[str, _Draft] = {}
@@ -146,7 +147,11 @@ def messages_of(nodes: Sequence[Node], file: str) -> tuple[Message, ...]:
         row = node.row
         wire = {"content": attached(row.attachment)} if row.type == "attachment" else row.message
         content, key = wire.get("content"), wire.get("id") if row.type == "assistant" else None
-        parts = parse_content(content) if isinstance(content, str | list) else ()
+        try:
+            parts = parse_content(content) if isinstance(content, str | list) else ()
+        except RecursionError:
+            source.problem("a record is nested too deep to follow", "its content is left out", node.line)
+            parts = ()
         draft = by_id.get(key) if type(key) is str else None
         if draft is None:
             draft = _Draft(node, wire, [*parts], [node.record], [wire.get("usage")])
@@ -157,6 +162,7 @@ def messages_of(nodes: Sequence[Node], file: str) -> tuple[Message, ...]:
             draft.parts.extend(parts)
             draft.records.append(node.record)
             draft.bills.append(wire.get("usage"))
+    file = str(source.path)
     return tuple([_message(draft, file) for draft in drafts])
 
 

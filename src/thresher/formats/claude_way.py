@@ -37,15 +37,14 @@ def conversation(
         compactions += root.row.subtype == "compact_boundary"
         leaf = _leaf_before(source, root, left, parents)
     ways.reverse()
-    file = str(source.path)
     unsaid = _unsaid(steering, ways)
     segments = [
-        History(messages_of(sorted([*way, *unsaid[n]], key=_line) if n in unsaid else way, file))
+        History(messages_of(sorted([*way, *unsaid[n]], key=_line) if n in unsaid else way, source))
         for n, way in enumerate(ways)
     ]
     spoken = {node.id: message_id(node) for way in ways for node in way}
     branches = [
-        Branch(History(messages_of([left[id_] for id_ in ids], file)), _message_before(after, parents, spoken))
+        Branch(History(messages_of([left[id_] for id_ in ids], source)), _message_before(after, parents, spoken))
         for (after, _), ids in group_branches(list(left), used, parents).items()
     ]
     return segments, branches, compactions

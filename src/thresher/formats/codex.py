@@ -286,7 +286,10 @@ def read(source: SourceFile) -> list[Session]:
     for line, record, row in source.rows(_DECODER):
         try:
             reading.take(line, record, row)
-        except (AttributeError, TypeError, KeyError) as error:
+        except UnicodeDecodeError:  # a payload is not looked at before it is taken
+            for text in source.mend(line, record):
+                reading.take(line, text, _DECODER.decode(text))
+        except (AttributeError, TypeError, KeyError, RecursionError) as error:
             source.problem(f"a record is not as its type says ({error})", "skipped", line)
     return [reading.session()]
 

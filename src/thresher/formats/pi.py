@@ -164,7 +164,11 @@ def _message(source: SourceFile, entry: Entry) -> Message | None:
     row = entry.row
     match row.type:
         case "message" if isinstance(row.message, dict):
-            message = _said(row.message)
+            try:
+                message = _said(row.message)
+            except RecursionError:
+                source.problem("an entry is nested too deep to follow", "skipped", entry.line)
+                return None
         case "compaction" | "branch_summary" if isinstance(row.summary, str):
             message = Message("user", (Summary(row.summary),), author="harness")
         case "custom_message":

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
-from thresher.errors import FormatError, ReadError
+from thresher.errors import ConvertError, FormatError, ReadError, UnknownFormatError
 from thresher.formats.source import Limits, SourceFile
 from thresher.formats.table import Format, find_format, format_names, transcript_formats, wire_formats
 from thresher.formats.transcript import TranscriptFormat
@@ -29,9 +30,10 @@ def read_all(path: str | os.PathLike[str], *, format: str | None = None, limits:
     """Read any agent's file, always as a list."""
     source = SourceFile(Path(path), limits)
     chosen = find_format(format) if format else _recognise(source)
-    if isinstance(chosen, TranscriptFormat):
-        return chosen.read(source)
-    return _wire_sessions(source, chosen)
+    try:
+        return chosen.read(source) if isinstance(chosen, TranscriptFormat) else _wire_sessions(source, chosen)
+    except RecursionError as error:
+        raise ReadError(f"`{source.path}` holds values nested too deep to follow") from error
 
 
 def sniff(what: Any) -> str | None:
@@ -54,7 +56,10 @@ def parse(messages: Any, format: str | None = None) -> History:
         )
     if not isinstance(found, WireFormat):
         raise FormatError(f"`{found.name}` is a transcript on disk, not a wire format: use read(path) for it")
-    return found.parse(messages)
+    try:
+        return found.parse(messages)
+    except RecursionError as error:
+        raise FormatError("these messages hold values nested too deep to follow") from error
 
 
 def emission(history: History, format: str, *, body: bool | None = None) -> Emission:
@@ -66,7 +71,10 @@ def emission(history: History, format: str, *, body: bool | None = None) -> Emis
     found = find_format(format)
     if not isinstance(found, WireFormat):
         raise FormatError(f"`{format}` can be read, not written; write one of {', '.join(format_names('wire'))}")
-    return found.emit(history, body)
+    try:
+        return found.emit(history, body)
+    except RecursionError as error:
+        raise ConvertError("this history holds values nested too deep to follow") from error
 
 
 def emit(history: History, format: str, *, body: bool | None = None) -> Any:
@@ -82,12 +90,10 @@ def _recognise(source: SourceFile) -> Format:
     wire = _best_wire(_wire_value(source))
     if wire:
         return wire
-    empty = source.path.stat().st_size == 0
-    raise ReadError(
-        f"`{source.path}` is empty"
-        if empty
-        else f"`{source.path}` is in no format known here ({', '.join(format_names())}); name one if it should be"
-    )
+    if source.path.stat().st_size == 0:
+        raise UnknownFormatError(f"`{source.path}` is empty")
+    known = ", ".join(format_names())
+    raise UnknownFormatError(f"`{source.path}` is in no format known here ({known}); name one if it should be")
 
 
 def _best_wire(value: Any) -> WireFormat | None:
@@ -105,15 +111,19 @@ def _wire_value(source: SourceFile) -> Any:
 
 
 def _wire_sessions(source: SourceFile, chosen: WireFormat) -> list[Session]:
-    if source.document is not None:
-        values = [source.take_document()]
-    else:
-        values = [row for _, _, row in source.rows(_ANY)]
-        if not (values and chosen.sniff(values[0])):
-            values = [values]
+    """One conversation a document, a line, or (where the lines are messages) a file."""
     stem = source.path.name.split(".")[0]
-    ids = [stem] if len(values) == 1 else [f"{stem}-{number}" for number in range(1, len(values) + 1)]
-    return [_wire_session(source, chosen, value, id_) for value, id_ in zip(values, ids, strict=True)]
+    if source.document is not None:
+        values = {stem: source.take_document()}
+    else:
+        rows = [(line, row) for line, _, row in source.rows(_ANY)]
+        values = {f"{stem}-{line}": row for line, row in rows if chosen.sniff(row)}
+        for line in (line for line, row in rows if values and f"{stem}-{line}" not in values):
+            source.problem(f"a line is no conversation in the format `{chosen.name}`", "skipped", line)
+        values = values or {stem: [row for _, row in rows]}
+    sessions = [_wire_session(source, chosen, value, id_) for id_, value in values.items()]
+    sessions[0] = structs.replace(sessions[0], problems=tuple(source.problems))
+    return sessions
 
 
 def _wire_session(source: SourceFile, chosen: WireFormat, value: Any, id_: str) -> Session:
@@ -127,7 +137,6 @@ def _wire_session(source: SourceFile, chosen: WireFormat, value: Any, id_: str) 
         id=id_,
         file=str(source.path),
         segments=(history,),
-        problems=tuple(source.problems),
         records={"message": len(history)},
         title=next(filter(None, prompts), "")[:_SHOWN],
     )

@@ -7,10 +7,12 @@ rest is read. Only a file that cannot be opened at all is an error.
 import gzip
 import io
 import json
+import re
 import zlib
 from collections.abc import Iterator
 from contextlib import closing
 from functools import cached_property
+from math import isfinite
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
@@ -18,13 +20,14 @@ import msgspec
 
 from thresher.errors import ReadError
 from thresher.model import Problem
-from thresher.model.jsontext import dump, load
+from thresher.model.jsontext import load
 
 RowT = TypeVar("RowT")
 
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 HEAD_LINES = 12
+_ESCAPES = re.compile(r"(\\\\|\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2})|\\ud[89a-f][0-9a-f]{2}")
 MEBIBYTE = 1 << 20
 BLOCK = 1 << 18  # larger ones cost fresh pages from the system every time
 
@@ -109,12 +112,12 @@ class SourceFile:
             try:
                 row = decode(line)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-                for text in self._mend(number, line):
+                for text in self.mend(number, line):
                     yield number, text, decode(text)
                 continue
             yield number, line, row
 
-    def _mend(self, number: int, line: bytes) -> list[bytes]:
+    def mend(self, number: int, line: bytes) -> list[bytes]:
         """What can be saved of a line that does not decode: the JSON objects in it, as clean text."""
         text = _legible(line)
         if not text:
@@ -126,7 +129,7 @@ class SourceFile:
             return []
         done = f"{len(found)} records read from it" if len(found) > 1 else "read without what is wrong in it"
         self.problem("a line is not clean JSON" + (f", and ends in {rest[:40]!r}" if rest else ""), done, number)
-        return [dump(_scrub(value)).encode() for value in found]
+        return [_clean_json(value) for value in found]
 
     @cached_property
     def head(self) -> list[Any]:
@@ -150,6 +153,9 @@ class SourceFile:
         if len(self.head) > 1 and all(isinstance(value, dict | list) for value in self.head):
             return None
         whole = SourceFile(self.path, self.limits)
+        _, first = next(SourceFile(self.path, self.limits).lines(), (0, b""))
+        if not _legible(first[:100]).startswith(("{", "[")):
+            return None
         data = b"\n".join(line for _, line in whole.lines())
         self._document_problems = whole.problems
         try:
@@ -161,7 +167,7 @@ class SourceFile:
             if len(found) != 1 or rest:
                 return None
             whole.problem("the file is not clean JSON", "read without what is wrong in it")
-            return _scrub(found[0])
+            return load(_clean_json(found[0]))
 
     def take_document(self) -> Any:
         """The document, for good: what was wrong with it is now a problem of this reading."""
@@ -201,7 +207,7 @@ def _legible(data: bytes) -> str:
 
 def _objects(text: str, kinds: Any = dict) -> tuple[list[Any], str]:
     """The JSON values that stand one after another at the start of a text, and what is left."""
-    decoder = json.JSONDecoder(strict=False)
+    decoder = json.JSONDecoder(strict=False, parse_constant=lambda _: None, parse_float=_finite)
     values: list[Any] = []
     text = text.strip()
     while text:
@@ -216,12 +222,12 @@ def _objects(text: str, kinds: Any = dict) -> tuple[list[Any], str]:
     return values, text
 
 
-def _scrub(value: Any) -> Any:
-    """The value without lone surrogates, which no file or request can hold."""
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, list):
-        return [_scrub(item) for item in value]
-    if isinstance(value, dict):
-        return {_scrub(key): _scrub(item) for key, item in value.items()}
-    return value
+def _finite(text: str) -> float | None:
+    """JSON has no infinity: a number past what a float holds becomes null."""
+    number = float(text)
+    return number if isfinite(number) else None
+
+
+def _clean_json(value: Any) -> bytes:
+    """The value as JSON text without lone surrogates, which no file or request can hold."""
+    return _ESCAPES.sub(lambda found: found[0] if found[1] else r"\ufffd", json.dumps(value)).encode()

@@ -76,35 +76,8 @@ class Losses:
         return tuple(Problem(what + times.get(n, f" ({n} times)"), done) for (what, done), n in self._seen.items())
 
 
-def pocket_for(
-    name: str,
-    original: Mapping[str, Any],
-    fresh: Mapping[str, Any],
-    *,
-    owned: frozenset[str] = frozenset(),
-    shape: str = "",
-) -> Pocket | None:
-    """What must be put back on `fresh` to make it `original` again; `owned` fields are the model's own."""
-    fields = {k: v for k, v in original.items() if k not in owned and (k not in fresh or _differ(fresh[k], v))}
-    absent = tuple(k for k in fresh if k not in original and k not in owned)
-    if not (fields or absent or shape):
-        return None
-    return Pocket(name, dump(fields) if fields else "", absent, shape)
-
-
 def _differ(a: Any, b: Any) -> bool:
     return type(a) is not type(b) or a != b
-
-
-def put_back(fresh: dict[str, Any], pocket: Pocket | None, name: str) -> dict[str, Any]:
-    """`fresh` with what its own format had written beside it."""
-    if pocket is None or pocket.format != name:
-        return fresh
-    for key in pocket.absent:
-        fresh.pop(key, None)
-    if pocket.fields:
-        fresh.update(load(pocket.fields))
-    return fresh
 
 
 def keep_rest(part: P, original: Mapping[str, Any], fresh: Mapping[str, Any], name: str) -> P | None:
