@@ -4,7 +4,8 @@ All readers get the same plain files in the same run, turn by turn, and the best
 the processor and not of the clock. Every reader gives all that it read, at once:
 - json.loads: every line decoded into dicts and lists, and nothing made of them;
 - Thresher: `read_all`: messages, tree, branches, sub-agents, problems;
-- claude-code-log: `load_transcript`, which gives the list of its entries (extra `bench`).
+- claude-code-log (extra `bench`): `load_transcript` gives a flat list of entries, the tree and the calls not looked
+  at; the same with its session tree and its messages, results paired with calls, is what compares with Thresher's.
 
 Memory is the peak that `read` adds to a fresh process, in which the session stays alive.
 """
@@ -29,6 +30,8 @@ from thresher.samples import write_samples
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "claude_code"
 OTHERS = ("codex", "pi", "mini_swe")
+PEER_ENTRIES = "claude-code-log, entries"
+PEER_MESSAGES = "claude-code-log, messages"
 MEGABYTE = 1_000_000
 LARGEST = 5
 JOINED = 40 * MEGABYTE
@@ -81,18 +84,23 @@ def plain_rows(path: Path) -> object:
         return rows
 
 
-def peer() -> Reader | None:
-    """The other reader of Claude Code's files, if it is installed."""
+def peers() -> dict[str, Reader]:
+    """The other reader of Claude Code's files, if it is installed: its entries, and its messages."""
     try:
-        load_transcript = import_module("claude_code_log.converter").load_transcript
+        converter, renderer = import_module("claude_code_log.converter"), import_module("claude_code_log.renderer")
     except ImportError:
-        return None
+        return {}
 
-    def read(path: Path) -> object:
+    def entries(path: Path) -> object:
         with contextlib.redirect_stdout(io.StringIO()):
-            return load_transcript(path, silent=True)
+            return converter.load_transcript(path, silent=True)
 
-    return read
+    def messages(path: Path) -> object:
+        with contextlib.redirect_stdout(io.StringIO()):
+            found = converter.deduplicate_messages(converter.load_transcript(path, silent=True))
+            return renderer.generate_template_messages(found, converter.build_dag_from_entries(found))
+
+    return {PEER_ENTRIES: entries, PEER_MESSAGES: messages}
 
 
 def race(what: str, files: Sequence[Path], readers: dict[str, Reader], rounds: int) -> list[Speed]:
@@ -196,19 +204,20 @@ class Report(NamedTuple):
     def musts(self) -> Iterator[tuple[str, float | None, bool]]:
         """What must hold, the figure, and whether it does."""
         own, plain = self.rate("claude_code", "thresher") or 0, self.rate("claude_code", "json.loads") or 1
-        other = self.rate("claude_code", "claude-code-log")
         yield "at least 1.0 × json.loads", own / plain, own >= plain
-        yield "at least 5 × claude-code-log", own / other if other else None, bool(other and own >= 5 * other)
+        for name in (PEER_MESSAGES, PEER_ENTRIES):
+            other = self.rate("claude_code", name)
+            yield f"at least 5 × {name}", own / other if other else None, bool(other and own >= 5 * other)
         worst = max(one.multiple for one in self.memories)
         yield "memory under 3 × the file, at the worst", worst, worst < 3
 
 
 def show(report: Report) -> None:
     """As tables."""
-    print(f"{'files':<14}{'reader':<18}{'MB':>8}{'MB/s':>9}{'× json.loads':>14}")
+    print(f"{'files':<14}{'reader':<28}{'MB':>8}{'MB/s':>9}{'× json.loads':>14}")
     for speed in report.speeds:
         ratio = speed.rate / (report.rate(speed.files, "json.loads") or 1)
-        print(f"{speed.files:<14}{speed.reader:<18}{speed.megabytes:8.1f}{speed.rate:9.1f}{ratio:14.2f}")
+        print(f"{speed.files:<14}{speed.reader:<28}{speed.megabytes:8.1f}{speed.rate:9.1f}{ratio:14.2f}")
     print(f"claude-code-log: {report.peer}\n")
     print(f"{'memory of':<40}{'MB':>8}{'peak MB':>9}{'× size':>9}")
     sizes = sum(one.megabytes for one in report.memories)
@@ -236,13 +245,12 @@ def measure(data: Path, rounds: int, scratch: Path) -> Report:
     large = joined(files, scratch / "joined.jsonl")
     memories = [memory(path) for path in (*files[:LARGEST], large)]
     readers: dict[str, Reader] = {"json.loads": plain_rows, "thresher": thresher.read_all}
-    other = peer()
-    with_peer = {**readers, "claude-code-log": other} if other else readers
-    speeds = race("claude_code", files, with_peer, rounds) + race("one large", [large], with_peer, rounds)
+    others = peers()
+    speeds = race("claude_code", files, readers | others, rounds) + race("one large", [large], readers, rounds)
     for kind in OTHERS:
         if (data.parent / kind).is_dir():
             speeds += race(kind, unpacked(data.parent / kind, scratch / kind), readers, rounds)
-    said = f"version {version('claude-code-log')}, on the same files" if other else "not installed, left out"
+    said = f"version {version('claude-code-log')}, on the same files" if others else "not installed, left out"
     return Report(speeds, memories, said)
 
 

@@ -12,7 +12,8 @@ from msgspec import structs
 
 from thresher.errors import FormatError
 from thresher.formats import anthropic, gemini, openai_chat, openai_responses
-from thresher.formats.wire import Pairing, WireFormat
+from thresher.formats.dialect import Pairing
+from thresher.formats.wire import WireFormat
 from thresher.model import (
     History,
     Image,

@@ -28,7 +28,7 @@ def test_an_empty_history_has_a_shape_too() -> None:
     assert len(empty) == 0
     assert list(empty) == []
     assert empty.current is None
-    assert not (empty.turns or empty.exchanges or empty.chains or empty.orphans or empty.spawns)
+    assert {*empty.turns, *empty.exchanges, *empty.chains, *empty.orphans, *empty.spawns} == set()
     assert empty.occurrences == ()
 
 

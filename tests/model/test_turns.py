@@ -128,9 +128,15 @@ def test_a_turn_is_one_model_call(messages: list[Message], turns: list[tuple[int
         pytest.param([user(), user()], [(0, 1), (1, 2)], 1, id="two prompts in a row"),
         pytest.param(
             [Message("user", (Text("again"),), carried=True), user(), model()],
-            [(0, 3)],
+            [(0, 1), (1, 3)],
             1,
-            id="carried words are not said again",
+            id="carried words are still a prompt",
+        ),
+        pytest.param(
+            [Message("user", (Text("look"),), author="model"), model()],
+            [(0, 2)],
+            0,
+            id="a sub-agent is prompted by a model",
         ),
         pytest.param(
             [Message("user", (Summary("what was"),), author="harness"), model()],
@@ -180,6 +186,11 @@ def places(history: History, kind: type) -> list[Place]:
         for j, part in enumerate(message.parts)
         if isinstance(part, kind)
     ]
+
+
+def is_prompt(message: Message) -> bool:
+    """By a human, or by the model that started a sub-agent."""
+    return message.role == "user" and message.author in ("human", "model")
 
 
 @given(history=histories)
@@ -248,12 +259,12 @@ def test_exchanges_cut_the_history_into_pieces(history: History) -> None:
     for before, after in pairwise(history.exchanges):
         assert before.stop == after.start
         opening = history[after.start]
-        assert (opening.role, opening.author, opening.carried) == ("user", "human", False)
+        assert is_prompt(opening)
 
 
 @given(history=histories)
-def test_the_current_message_is_the_last_that_a_human_wrote(history: History) -> None:
-    prompts = [m for m in history if m.role == "user" and m.author == "human" and not m.carried]
+def test_the_current_message_is_the_last_prompt(history: History) -> None:
+    prompts = [message for message in history if is_prompt(message)]
     assert history.current is (prompts[-1] if prompts else None)
 
 

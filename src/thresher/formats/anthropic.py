@@ -3,16 +3,15 @@
 from collections.abc import Callable
 from typing import Any
 
-from thresher.formats.wire import (
-    Emission,
+from thresher.formats.dialect import (
     Losses,
-    WireFormat,
     arguments_object,
     author_for,
     body_rest,
     from_format,
     is_body,
     is_native,
+    is_whole,
     keep_rest,
     make_history,
     over_rest,
@@ -21,7 +20,9 @@ from thresher.formats.wire import (
     split_body,
     tool_specs,
     whole_message,
+    whole_value,
 )
+from thresher.formats.wire import Emission, WireFormat
 from thresher.model import (
     History,
     Image,
@@ -96,7 +97,16 @@ def parse_block(block: Any) -> Part:
     kind = block.get("type")
     parser = _PARSERS.get(kind) if type(kind) is str else None
     part = parser(block) if parser else None
-    return part if part is not None else Unknown(str(kind or ""), dump(block))
+    return part if part is not None else _keep_whole(block)
+
+
+def _keep_whole(block: dict[str, Any]) -> Unknown:
+    """A block we do not read, but for its cache mark: that moves from request to request and is no content."""
+    kind = str(block.get("type") or "")
+    if "cache_control" not in block:
+        return Unknown(kind, dump(block))
+    rest = {key: value for key, value in block.items() if key != "cache_control"}
+    return Unknown(kind, dump(rest), Pocket(NAME, dump({"cache_control": block["cache_control"]})))
 
 
 def _parse_text(block: dict[str, Any]) -> Text | None:
@@ -147,7 +157,7 @@ def _parse_result(block: dict[str, Any]) -> ToolResult | None:
 
 def _parse_inner(item: Any) -> ResultPart:
     part = parse_block(item)
-    return part if isinstance(part, Text | Image | Unknown) else Unknown(item["type"], dump(item))
+    return part if isinstance(part, Text | Image | Unknown) else _keep_whole(item)
 
 
 def _parse_media(block: dict[str, Any]) -> Image | None:
@@ -183,7 +193,7 @@ def emit(history: History, body: bool | None) -> Emission:
     """A history to messages, or to a body where it came as one or needs one for its system text and tools."""
     losses = Losses()
     system: list[Message] = []
-    rows: list[dict[str, Any]] = []
+    rows: list[Any] = []
     merging = False
     for message in history:
         native = is_native(message, NAME)
@@ -220,18 +230,16 @@ def _emit_system(system: list[Message], losses: Losses) -> Any:
     return [block for message in system for block in _blocks(message, losses)]
 
 
-def _emit_native(message: Message, losses: Losses) -> dict[str, Any]:
-    shape = shape_of(message, NAME)
-    if shape == "whole" and isinstance(message.parts[0], Unknown):
-        whole: dict[str, Any] = load(message.parts[0].data)
-        return whole
-    text = _as_string(message.parts) if shape != "list" else None
+def _emit_native(message: Message, losses: Losses) -> Any:
+    if is_whole(message, NAME):
+        return whole_value(message)
+    text = _as_string(message.parts) if shape_of(message, NAME) != "list" else None
     content = _blocks(message, losses) if text is None else text
     rest = rest_of(message, NAME)
     return {"role": rest.pop("role", _wire_role(message.role)), "content": content, **rest}
 
 
-def _emit_foreign(rows: list[dict[str, Any]], message: Message, losses: Losses, *, merging: bool) -> bool:
+def _emit_foreign(rows: list[Any], message: Message, losses: Losses, *, merging: bool) -> bool:
     """Add a message of another dialect, joined with the foreign one before it where the roles agree."""
     blocks = _blocks(message, losses)
     if message.role == "system" and blocks:
@@ -256,7 +264,7 @@ def _blocks(message: Message, losses: Losses) -> list[Any]:
 def _block(part: Part, native: bool, losses: Losses) -> Any:
     match part:
         case Text() | Summary():
-            if shape_of(part, NAME) == "bare":
+            if native and shape_of(part, NAME) == "bare":
                 return part.text
             block = _text_block(part) if native or part.text else None
         case Thinking():
@@ -271,7 +279,8 @@ def _block(part: Part, native: bool, losses: Losses) -> Any:
             block = _media_block(part)
         case Unknown():
             if native:
-                return load(part.data)
+                whole = load(part.data)
+                return over_rest(whole, rest_of(part, NAME)) if isinstance(whole, dict) else whole
             losses.foreign(part)
             block = None
     return block and over_rest(block, rest_of(part, NAME))

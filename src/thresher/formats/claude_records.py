@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Raw, Struct
 
 from thresher.formats.anthropic import NATIVE, message_role, parse_content
+from thresher.formats.dialect import author_for
 from thresher.formats.source import SourceFile
 from thresher.formats.transcript import text_or_empty, timestamp
-from thresher.formats.wire import author_for
 from thresher.model import Author, Message, Role, Source, Summary, Text, Usage
 from thresher.model.parts import Part
 

@@ -7,8 +7,9 @@ name and order. A made-up id is noted and not written. Keys have two spellings; 
 from collections.abc import Iterator
 from typing import Any
 
-from thresher.formats import wire
-from thresher.formats.wire import Losses, Pairing, keep_rest, noted, over_rest, rest_of, shape_of
+from thresher.formats import dialect
+from thresher.formats.dialect import Losses, Pairing, keep_rest, noted, over_rest, rest_of, shape_of
+from thresher.formats.wire import Emission, WireFormat
 from thresher.model import History, Message, Pocket, Role
 from thresher.model.jsontext import dump, load
 from thresher.model.parts import (
@@ -40,7 +41,7 @@ _SYSTEM = ("systemInstruction", "system_instruction")
 
 def parse(value: Any) -> History:
     """Contents, or a request body, to a history."""
-    rows, rest = wire.split_body(NAME, value, "contents")
+    rows, rest = dialect.split_body(NAME, value, "contents")
     pairing = Pairing(_given_ids(rows))
     messages = [parse_content(row, pairing) for row in rows]
     for key in [key for key in _SYSTEM if rest and key in rest]:
@@ -48,7 +49,7 @@ def parse(value: Any) -> History:
         if rest and system is not None:
             del rest[key]
             messages.insert(0, system)
-    return wire.make_history(NAME, messages, rest)
+    return dialect.make_history(NAME, messages, rest)
 
 
 def _given_ids(rows: list[Any]) -> Iterator[str]:
@@ -64,7 +65,7 @@ def parse_content(row: Any, pairing: Pairing) -> Message:
     """One content; one not as the API documents it is kept whole. `pairing` knows the calls before it."""
     parts = row.get("parts") if isinstance(row, dict) else None
     if not isinstance(parts, list) or not isinstance(row.get("role"), str | None):
-        return wire.whole_message(NAME, row)
+        return dialect.whole_message(NAME, row)
     parsed = tuple([_parse_part(part, pairing) for part in parts])
     role = _model_role(row.get("role"), parsed)
     rest = {key: value for key, value in row.items() if key != "parts"}
@@ -72,7 +73,7 @@ def parse_content(row: Any, pairing: Pairing) -> Message:
     if rest.get("role") == _wire_role(role):
         del rest["role"]
     pocket = Pocket(NAME, dump(rest) if rest else "", absent) if rest or absent else NATIVE
-    return Message(role, parsed, author=wire.author_for(role, parsed), pocket=pocket)
+    return Message(role, parsed, author=dialect.author_for(role, parsed), pocket=pocket)
 
 
 def _model_role(role: Any, parts: tuple[Part, ...]) -> Role:
@@ -187,13 +188,13 @@ def _parse_media(key: str, value: dict[str, Any]) -> Image | None:
     return keep_rest(image, value, _media(image), NAME)
 
 
-def emit(history: History, body: bool | None) -> wire.Emission:
+def emit(history: History, body: bool | None) -> Emission:
     """A history to contents, or to a body where it came as one or needs one for its system text and tools."""
     losses = Losses()
-    writer = _Writer(wire.call_names(history), losses)
+    writer = _Writer(dialect.call_names(history), losses)
     system: list[Message] = []
     for message in history:
-        native = wire.is_native(message, NAME)
+        native = dialect.is_native(message, NAME)
         shaped = shape_of(message, NAME).startswith(_SYSTEM)
         if shaped or (message.role == "system" and not native and not writer.rows):
             system.append(message)
@@ -201,20 +202,20 @@ def emit(history: History, body: bool | None) -> wire.Emission:
             writer.native(message)
         else:
             writer.foreign(message)
-    specs = None if wire.from_format(history, NAME) else wire.tool_specs(history, losses)
-    if not wire.wants_body(history, body, losses, system_text=system, tool_definitions=specs):
-        return wire.Emission(writer.rows, losses.problems())
-    fields = wire.body_rest(history, NAME, losses)
+    specs = None if dialect.from_format(history, NAME) else dialect.tool_specs(history, losses)
+    if not dialect.wants_body(history, body, losses, system_text=system, tool_definitions=specs):
+        return Emission(writer.rows, losses.problems())
+    fields = dialect.body_rest(history, NAME, losses)
     for message in system:
         _put_system(message, fields, writer)
     if specs is None and history.tools:
         fields["tools"] = load(history.tools)
     elif specs:
         fields["tools"] = [{"functionDeclarations": [_declaration(spec) for spec in specs]}]
-    return wire.Emission({**fields, "contents": writer.rows}, losses.problems())
+    return Emission({**fields, "contents": writer.rows}, losses.problems())
 
 
-def _declaration(spec: wire.ToolSpec) -> dict[str, Any]:
+def _declaration(spec: dialect.ToolSpec) -> dict[str, Any]:
     return {"name": spec.name, "description": spec.description, "parametersJsonSchema": spec.schema}
 
 
@@ -229,8 +230,8 @@ class _Writer:
 
     def native(self, message: Message) -> None:
         self._merging = False
-        if wire.is_whole(message, NAME):
-            self.rows.append(wire.whole_value(message))
+        if dialect.is_whole(message, NAME):
+            self.rows.append(dialect.whole_value(message))
             return
         rest = rest_of(message, NAME)
         row: dict[str, Any] = {"role": _wire_role(message.role), "parts": self.parts(message)}
@@ -256,7 +257,7 @@ class _Writer:
 
     def parts(self, message: Message) -> list[Any]:
         """What a message says, as parts of this API."""
-        if wire.is_native(message, NAME):
+        if dialect.is_native(message, NAME):
             return [self._native(part) for part in message.parts]
         return [written for part in message.parts for written in self._foreign(part)]
 
@@ -270,7 +271,7 @@ class _Writer:
             case ToolCall():
                 return _call(part, self._losses)
             case ToolResult():
-                return _response(part, wire.result_name(part, self._names))
+                return _response(part, dialect.result_name(part, self._names))
             case Image():
                 return _media(part)
             case Unknown():
@@ -290,7 +291,7 @@ class _Writer:
             self._losses.add("image in a tool result", "written beside the function response")
         texts = tuple([inner for inner in part.content if isinstance(inner, Text)])
         plain = ToolResult(part.call_id, texts, part.is_error)
-        return [_response(plain, wire.result_name(part, self._names)), *map(_media, images)]
+        return [_response(plain, dialect.result_name(part, self._names)), *map(_media, images)]
 
 
 def _put_system(message: Message, fields: dict[str, Any], writer: _Writer) -> None:
@@ -313,7 +314,7 @@ def _thinking(part: Thinking) -> dict[str, Any]:
 
 def _call(call: ToolCall, losses: Losses) -> dict[str, Any]:
     notes = shape_of(call, NAME).split()
-    inner = {"id": call.id, "name": call.name, "args": wire.arguments_object(call, losses)}
+    inner = {"id": call.id, "name": call.name, "args": dialect.arguments_object(call, losses)}
     if "no-id" in notes:
         del inner["id"]
     if "no-args" in notes and not inner["args"]:
@@ -328,7 +329,7 @@ def _response(result: ToolResult, name: str) -> dict[str, Any]:
         del inner["id"]
     media = [part for part in result.content if not isinstance(part, Text)]
     if "no-response" not in notes or len(media) < len(result.content):
-        answer = wire.as_object(result.text) if "object" in notes else None
+        answer = dialect.as_object(result.text) if "object" in notes else None
         key = "error" if result.is_error else next((key for key in _ANSWERS if key in notes), "output")
         inner["response"] = {key: result.text} if answer is None else answer
     if media:
@@ -360,4 +361,4 @@ def sniff(value: Any) -> int:
     return 3 if all(fits) else 0
 
 
-FORMAT = wire.WireFormat(NAME, "Gemini generateContent", parse, emit, sniff)
+FORMAT = WireFormat(NAME, "Gemini generateContent", parse, emit, sniff)

@@ -7,8 +7,9 @@ while that says nothing (`"content": null`, `"tool_calls": []`): once a part spe
 from collections.abc import Iterator
 from typing import Any
 
-from thresher.formats import wire
-from thresher.formats.wire import Losses, Pairing, keep_rest, over_rest, rest_of, shape_of
+from thresher.formats import dialect
+from thresher.formats.dialect import Losses, Pairing, keep_rest, over_rest, rest_of, shape_of
+from thresher.formats.wire import Emission, WireFormat
 from thresher.model import History, Message, Pocket, Role
 from thresher.model.jsontext import dump, load
 from thresher.model.parts import (
@@ -44,9 +45,9 @@ _AUDIO = {"audio/mpeg": "mp3", "audio/x-wav": "wav"}
 
 def parse(value: Any) -> History:
     """Messages, or a request body, to a history."""
-    rows, rest = wire.split_body(NAME, value, "messages")
+    rows, rest = dialect.split_body(NAME, value, "messages")
     pairing = Pairing(_given_ids(rows))
-    return wire.make_history(NAME, [parse_message(row, pairing) for row in rows], rest)
+    return dialect.make_history(NAME, [parse_message(row, pairing) for row in rows], rest)
 
 
 def _given_ids(rows: list[Any]) -> Iterator[str]:
@@ -62,13 +63,13 @@ def parse_message(row: Any, pairing: Pairing | None = None) -> Message:
     role = row.get("role") if isinstance(row, dict) else None
     content = parse_content(row.get("content")) if isinstance(role, str) else None
     if content is None:
-        return wire.whole_message(NAME, row)
+        return dialect.whole_message(NAME, row)
     model_role = _ROLES.get(str(role), "user")
     if model_role == "tool":
         return _parse_result(row, content, pairing or Pairing())
     if model_role == "assistant":
-        return _parse_assistant(row, content, pairing or Pairing()) or wire.whole_message(NAME, row)
-    author = wire.author_for(model_role, content) if role in _ROLES else "harness"
+        return _parse_assistant(row, content, pairing or Pairing()) or dialect.whole_message(NAME, row)
+    author = dialect.author_for(model_role, content) if role in _ROLES else "harness"
     return Message(model_role, content, author=author, pocket=_row_pocket(row, model_role, set()))
 
 
@@ -109,7 +110,7 @@ def _parse_call(entry: Any, pairing: Pairing) -> ToolCall | Unknown:
     notes = ["custom" if kind == "custom" else "", "" if "type" in entry else "untyped"]
     notes += ["" if isinstance(arguments, str) else "object", "" if given else "no-id"]
     text = arguments if isinstance(arguments, str) else dump(arguments)
-    call = ToolCall(given, name, text, wire.noted(NAME, *notes))
+    call = ToolCall(given, name, text, dialect.noted(NAME, *notes))
     kept = keep_rest(call, entry, _call(call, native=True), NAME)
     return unknown if kept is None else ToolCall(pairing.call(name, given), name, text, kept.pocket)
 
@@ -168,31 +169,31 @@ def _parse_media(kind: str, inner: dict[str, Any]) -> Image | None:
     if not isinstance(value, str):
         return None
     audio = kind == "input_audio"
-    image = Image(f"audio/{inner.get('format')}", value) if audio else wire.image_from_url(value)
+    image = Image(f"audio/{inner.get('format')}", value) if audio else dialect.image_from_url(value)
     if _media_kind(image) == kind:
         return image
     return Image(image.media_type, image.data, image.url, Pocket(NAME, shape=kind))
 
 
-def emit(history: History, body: bool | None) -> wire.Emission:
+def emit(history: History, body: bool | None) -> Emission:
     """A history to messages, or to a body where it came as one or needs one for its tools."""
     losses = Losses()
     writer = _Writer(losses)
     for message in history:
-        if wire.is_native(message, NAME) and _fits(message):
+        if dialect.is_native(message, NAME) and _fits(message):
             writer.native(message)
         else:
             writer.foreign(message)
-    specs = None if wire.from_format(history, NAME) else wire.tool_specs(history, losses)
-    if not wire.wants_body(history, body, losses, tool_definitions=specs):
-        return wire.Emission(writer.done(), losses.problems())
-    fields = wire.body_rest(history, NAME, losses)
+    specs = None if dialect.from_format(history, NAME) else dialect.tool_specs(history, losses)
+    if not dialect.wants_body(history, body, losses, tool_definitions=specs):
+        return Emission(writer.done(), losses.problems())
+    fields = dialect.body_rest(history, NAME, losses)
     if specs is None and history.tools:
         fields["tools"] = load(history.tools)
     elif specs:
         tools = ({"name": s.name, "description": s.description, "parameters": s.schema} for s in specs)
         fields["tools"] = [{"type": "function", "function": tool} for tool in tools]
-    return wire.Emission({**fields, "messages": writer.done()}, losses.problems())
+    return Emission({**fields, "messages": writer.done()}, losses.problems())
 
 
 def _fits(message: Message) -> bool:
@@ -220,7 +221,7 @@ class _Writer:
     def native(self, message: Message) -> None:
         if message.role != "tool":
             self._settle()
-        self._add(wire.whole_value(message) if wire.is_whole(message, NAME) else _emit_native(message))
+        self._add(dialect.whole_value(message) if dialect.is_whole(message, NAME) else _emit_native(message))
 
     def foreign(self, message: Message) -> None:
         pieces: list[Any] = []
@@ -257,7 +258,7 @@ class _Writer:
 
     def _result(self, result: ToolResult) -> None:
         images = [part for part in result.content if isinstance(part, Image)]
-        text = wire.error_text(result)
+        text = dialect.error_text(result)
         if images:
             self._losses.add("image in a tool result", "written as a user message after the results")
             self._images.append({"type": "text", "text": f"[image of tool result {result.call_id}]"})
@@ -291,7 +292,7 @@ def _emit_native(message: Message) -> dict[str, Any]:
             row["name"] = result.name
         # This API has no mark for failure, so a marked result was made by an edit.
         others = (part for part in result.content if not isinstance(part, Text))
-        content = (Text(wire.error_text(result)), *others) if result.is_error else result.content
+        content = (Text(dialect.error_text(result)), *others) if result.is_error else result.content
     if message.role == "assistant":
         content = tuple([part for part in message.parts if not _put_beside(part, row)])
     pieces = [_piece(part) for part in content]
@@ -325,9 +326,9 @@ def _put_beside(part: Part, row: dict[str, Any]) -> bool:
 
 def _call(call: ToolCall, *, native: bool) -> dict[str, Any]:
     notes = shape_of(call, NAME).split() if native else []
-    arguments: Any = call.arguments if native else wire.arguments_text(call)
+    arguments: Any = call.arguments if native else dialect.arguments_text(call)
     if "object" in notes:
-        value = wire.as_object(call.arguments)
+        value = dialect.as_object(call.arguments)
         arguments = arguments if value is None else value
     kind, key = ("custom", "input") if "custom" in notes else ("function", "arguments")
     entry: dict[str, Any] = {"id": call.id, "type": kind, kind: {"name": call.name, key: arguments}}
@@ -373,7 +374,7 @@ def _media_piece(image: Image) -> dict[str, Any]:
     if kind == "input_audio":
         form = _AUDIO.get(image.media_type, image.media_type.partition("/")[2])
         return {"type": kind, kind: {"data": image.data, "format": form}}
-    return {"type": kind, kind: {"file_data" if kind == "file" else "url": wire.image_url(image)}}
+    return {"type": kind, kind: {"file_data" if kind == "file" else "url": dialect.image_url(image)}}
 
 
 def _string_or_list(pieces: list[Any]) -> Any:
@@ -396,4 +397,4 @@ def sniff(value: Any) -> int:
     return 1 if all(isinstance(row.get("content"), str | None) for row in rows) else 0
 
 
-FORMAT = wire.WireFormat(NAME, "OpenAI Chat Completions", parse, emit, sniff)
+FORMAT = WireFormat(NAME, "OpenAI Chat Completions", parse, emit, sniff)

@@ -7,8 +7,9 @@ on the message. Items we do not read (searches, references, compactions) are kep
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from thresher.formats import wire
-from thresher.formats.wire import Losses, keep_rest, noted, over_rest, rest_of, shape_of
+from thresher.formats import dialect
+from thresher.formats.dialect import Losses, keep_rest, noted, over_rest, rest_of, shape_of
+from thresher.formats.wire import Emission, WireFormat
 from thresher.model import History, Message, Pocket, Role
 from thresher.model.jsontext import dump, load
 from thresher.model.parts import (
@@ -42,28 +43,28 @@ def parse(value: Any) -> History:
     """Items, or a request body, to a history."""
     if isinstance(value, dict) and isinstance(value.get("input"), str):
         said = (Text(value["input"]),)
-        author = wire.author_for("user", said)
+        author = dialect.author_for("user", said)
         messages = [Message("user", said, author=author, pocket=Pocket(NAME, shape="input untyped string"))]
         rest: dict[str, Any] | None = {key: item for key, item in value.items() if key != "input"}
     else:
-        rows, rest = wire.split_body(NAME, value, "input")
+        rows, rest = dialect.split_body(NAME, value, "input")
         messages = [parse_item(row) for row in rows]
     if rest is not None and isinstance(rest.get("instructions"), str):
         told = (Text(rest.pop("instructions")),)
         pocket = Pocket(NAME, shape="instructions")
         messages.insert(0, Message("system", told, author="harness", pocket=pocket))
-    return wire.make_history(NAME, messages, rest)
+    return dialect.make_history(NAME, messages, rest)
 
 
 def parse_item(item: Any) -> Message:
     """One item; an unknown or odd one is kept whole."""
     if not isinstance(item, dict):
-        return wire.whole_message(NAME, item)
+        return dialect.whole_message(NAME, item)
     kind = item.get("type", "message")
     if kind == "message":
-        return _parse_message(item) or wire.whole_message(NAME, item)
+        return _parse_message(item) or dialect.whole_message(NAME, item)
     if not isinstance(kind, str):
-        return wire.whole_message(NAME, item)
+        return dialect.whole_message(NAME, item)
     parser = _PARSERS.get(kind)
     part = parser(item) if parser is not None else None
     if part is None:
@@ -88,7 +89,7 @@ def _parse_message(item: dict[str, Any]) -> Message | None:
     spoken = model_role == "assistant"
     text = isinstance(content, str)
     parts = (Text(content),) if isinstance(content, str) else parse_content(content, spoken=spoken)
-    author = wire.author_for(model_role, parts) if role in _ROLES else "harness"
+    author = dialect.author_for(model_role, parts) if role in _ROLES else "harness"
     rest = {key: value for key, value in item.items() if key not in ("type", "content")}
     if role == model_role:
         del rest["role"]
@@ -126,7 +127,7 @@ def _parse_media(kind: str, piece: dict[str, Any]) -> Image | None:
         return Image("application/pdf", url=piece["file_url"])
     if not isinstance(value, str):
         return None
-    image = wire.image_from_url(value)
+    image = dialect.image_from_url(value)
     pocket = noted(NAME, "" if _media_kind(image) == kind else kind)
     return Image(image.media_type, image.data, image.url, pocket)
 
@@ -193,32 +194,32 @@ _PARSERS: dict[str, Callable[[dict[str, Any]], ToolCall | ToolResult | Thinking 
 }
 
 
-def emit(history: History, body: bool | None) -> wire.Emission:
+def emit(history: History, body: bool | None) -> Emission:
     """A history to items, or to a body where it came as one or needs one for its tools."""
     losses = Losses()
-    specs = None if wire.from_format(history, NAME) else wire.tool_specs(history, losses)
-    whole = wire.wants_body(history, body, losses, tool_definitions=specs)
+    specs = None if dialect.from_format(history, NAME) else dialect.tool_specs(history, losses)
+    whole = dialect.wants_body(history, body, losses, tool_definitions=specs)
     instructions: list[str] = []
     rows: list[Any] = []
     for message in history:
-        leading = message.role == "system" and not rows and not wire.is_native(message, NAME)
+        leading = message.role == "system" and not rows and not dialect.is_native(message, NAME)
         if whole and (leading or shape_of(message, NAME) == "instructions"):
             instructions.append(message.text)
         else:
             rows += _items(message, losses)
     if not whole:
-        return wire.Emission(rows, losses.problems())
-    fields = wire.body_rest(history, NAME, losses)
+        return Emission(rows, losses.problems())
+    fields = dialect.body_rest(history, NAME, losses)
     if instructions:
         fields["instructions"] = "\n\n".join(instructions)
     if specs is None and history.tools:
         fields["tools"] = load(history.tools)
     elif specs:
         fields["tools"] = [_tool(spec) for spec in specs]
-    return wire.Emission({**fields, "input": _input(history, rows)}, losses.problems())
+    return Emission({**fields, "input": _input(history, rows)}, losses.problems())
 
 
-def _tool(spec: wire.ToolSpec) -> dict[str, Any]:
+def _tool(spec: dialect.ToolSpec) -> dict[str, Any]:
     """Strict is this API's default, and few schemas of others are fit for it."""
     tool = {"type": "function", "name": spec.name, "description": spec.description}
     return {**tool, "parameters": spec.schema, "strict": False}
@@ -235,9 +236,9 @@ def _input(history: History, rows: list[Any]) -> Any:
 
 def _items(message: Message, losses: Losses) -> list[Any]:
     """A message as items, in order: one for what is said together, one for each call, result, reasoning."""
-    if wire.is_whole(message, NAME):
-        return [wire.whole_value(message)]
-    native = wire.is_native(message, NAME)
+    if dialect.is_whole(message, NAME):
+        return [dialect.whole_value(message)]
+    native = dialect.is_native(message, NAME)
     items: list[Any] = []
     said: list[Part] = []
     for part in message.parts:
@@ -287,12 +288,12 @@ def _call(call: ToolCall, *, native: bool) -> dict[str, Any]:
     key = "id" if "by-id" in notes else "call_id"
     item: dict[str, Any]
     if not native or not notes:
-        arguments = call.arguments if native else wire.arguments_text(call)
+        arguments = call.arguments if native else dialect.arguments_text(call)
         item = {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": arguments}
     elif "custom" in notes:
         item = {"type": "custom_tool_call", "call_id": call.id, "name": call.name, "input": call.arguments}
     else:
-        action = wire.as_object(call.arguments)
+        action = dialect.as_object(call.arguments)
         exec_it = {"type": "exec", "command": [call.arguments]}
         item = {"type": f"{_SHELL}_call", key: call.id, "action": exec_it if action is None else action}
     return over_rest(item, rest_of(call, NAME)) if native else item
@@ -307,7 +308,7 @@ def _result(result: ToolResult, losses: Losses, *, native: bool) -> dict[str, An
 
 
 def _output(result: ToolResult, notes: list[str], losses: Losses, *, native: bool) -> Any:
-    text = wire.error_text(result)
+    text = dialect.error_text(result)
     if "object" in notes:
         return _decoded(text)
     if "list" in notes and not result.is_error:
@@ -369,7 +370,7 @@ def _media_piece(image: Image) -> dict[str, Any]:
         form = image.media_type.partition("/")[2].replace("mpeg", "mp3").removeprefix("x-")
         return {"type": kind, kind: {"data": image.data, "format": form}}
     key = "file_url" if kind == "input_file" and image.url else _MEDIA[kind]
-    return {"type": kind, key: wire.image_url(image)}
+    return {"type": kind, key: dialect.image_url(image)}
 
 
 def sniff(value: Any) -> int:
@@ -388,4 +389,4 @@ def sniff(value: Any) -> int:
     return 2 if kinds == {"message"} else 0
 
 
-FORMAT = wire.WireFormat(NAME, "OpenAI Responses", parse, emit, sniff)
+FORMAT = WireFormat(NAME, "OpenAI Responses", parse, emit, sniff)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct, structs
 
+from thresher.formats.dialect import author_for
 from thresher.formats.source import SourceFile
 from thresher.formats.transcript import (
     Home,
@@ -21,7 +22,6 @@ from thresher.formats.transcript import (
     timestamp,
     way_to_root,
 )
-from thresher.formats.wire import author_for
 from thresher.model import (
     Branch,
     History,

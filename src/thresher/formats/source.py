@@ -4,7 +4,6 @@ Lines are streamed. Whatever is wrong with one of them becomes a problem with it
 rest is read. Only a file that cannot be opened at all is an error.
 """
 
-import gzip
 import io
 import json
 import re
@@ -156,7 +155,7 @@ class SourceFile:
         _, first = next(SourceFile(self.path, self.limits).lines(), (0, b""))
         if not _legible(first[:100]).startswith(("{", "[")):
             return None
-        data = b"\n".join(line for _, line in whole.lines())
+        data = b"".join(whole._blocks())
         self._document_problems = whole.problems
         try:
             return load(data)
@@ -180,6 +179,8 @@ class SourceFile:
             with self.path.open("rb") as peek:
                 magic = peek.read(4)
             if magic.startswith(GZIP_MAGIC):
+                import gzip  # noqa: PLC0415 - only where a packed file is met
+
                 return cast(IO[bytes], gzip.open(self.path, "rb"))
             if magic == ZSTD_MAGIC:
                 zstd = _zstd()

@@ -6,7 +6,6 @@ object like the `FORMAT` of any module here.
 
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Literal
 
 from thresher.errors import FormatError
@@ -29,6 +28,8 @@ FORMATS: dict[str, tuple[Literal["wire", "transcript"], str]] = {
 
 @cache
 def _others() -> dict[str, Format]:
+    from importlib.metadata import entry_points  # noqa: PLC0415 - takes longer to import than all of this package
+
     return {entry.name: entry.load() for entry in entry_points(group="thresher.formats")}
 
 

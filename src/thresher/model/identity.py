@@ -7,12 +7,15 @@ content, an edit aims at an occurrence: the content id and how many equal ones c
 """
 
 from collections.abc import Iterable, Iterator
-from hashlib import blake2b
-from typing import NamedTuple, assert_never
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from thresher.model.jsontext import canonical, load
 from thresher.model.message import Message
 from thresher.model.parts import Image, Part, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
+
+if TYPE_CHECKING:
+    from hashlib import blake2b
 
 FORM = "t1"
 """The version of the canonical form; a change of form changes the tag."""
@@ -27,12 +30,19 @@ class Occurrence(NamedTuple):
 
 def content_id(part: Part) -> str:
     """The id of what a part says."""
-    digest = blake2b(digest_size=16)
+    digest = _blake2b()(digest_size=16)
     for piece in _form(part):
         data = piece.encode("utf-8", "surrogatepass")
         digest.update(b"%d:" % len(data))
         digest.update(data)
     return f"{FORM}:{digest.hexdigest()}"
+
+
+@cache
+def _blake2b() -> "type[blake2b]":
+    from hashlib import blake2b  # noqa: PLC0415 - brings OpenSSL along, and most readers never hash
+
+    return blake2b
 
 
 def occurrences(messages: Iterable[Message]) -> Iterator[Occurrence]:
