@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import thresher as th
-from thresher.model import Session
+from thresher.model import Session, Unknown, content_id
+from thresher.samples import write_samples
 
 ID = "0f0f0f0f-1111-4222-8333-444444444444"
 
@@ -137,3 +138,28 @@ def test_usage_is_taken_once_from_the_last_line_of_a_message(tmp_path: Path) -> 
     session = read(write(tmp_path / f"{ID}.jsonl", *rows))
     usages = [message.usage for message in session.messages() if message.usage]
     assert [(usage.input, usage.output) for usage in usages] == [(2, 631)]
+
+
+def test_a_line_reads_the_same_strictly_and_loosely_decoded(tmp_path: Path) -> None:
+    sample = next(path for path in write_samples(tmp_path) if path.stat().st_size > 100_000)
+    records = [json.loads(line) for line in sample.read_text(encoding="utf-8").splitlines()]
+    for record in records:
+        if isinstance(record.get("message"), dict) and isinstance(record["message"].get("content"), list):
+            record["message"]["content"].append({"type": "hologram"})
+    loose = read(write(tmp_path / "loose" / sample.name, *records))
+    strict = read(sample)
+    assert len(strict.segments) == len(loose.segments) == 2
+    for ours, theirs in zip(strict.messages(branches=True), loose.messages(branches=True), strict=True):
+        known = [part for part in theirs.parts if not isinstance(part, Unknown)]
+        assert [content_id(part) for part in ours.parts] == [content_id(part) for part in known]
+        assert (ours.usage, ours.id) == (theirs.usage, theirs.id)
+
+
+def test_arguments_keep_the_exact_text_of_the_file(tmp_path: Path) -> None:
+    record = json.dumps(row("assistant", "a", None, call("t1", "Read"))).replace(
+        '{"description"', '{ "limit":1.50,"description"'
+    )
+    path = tmp_path / f"{ID}.jsonl"
+    path.write_text(record + "\n")
+    [found] = read(path).history[0].calls
+    assert found.arguments.startswith('{ "limit":1.50,')

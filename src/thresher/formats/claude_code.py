@@ -18,7 +18,20 @@ from typing import Any
 
 import msgspec
 
-from thresher.formats.claude_records import Node, Note, Row, answered_call, messages_of, speaks
+from thresher.formats.claude_messages import messages_of
+from thresher.formats.claude_rows import (
+    LOOSE,
+    STRICT,
+    Node,
+    Note,
+    Outcome,
+    Row,
+    Wire,
+    answered_call,
+    speaks,
+    texts_of,
+    tidy,
+)
 from thresher.formats.claude_way import conversation
 from thresher.formats.source import SourceFile
 from thresher.formats.transcript import Home, TranscriptFormat, text_or_empty, timestamp, way_to_root
@@ -37,21 +50,11 @@ _KINDS = {
     "queue-operation",
 }
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_SPILL = re.compile(rb"""(?:persistedOutputPath|<persisted-output>)[^<]{1,400}?tool-results[/\\\\]+([\w-][\w.-]*)""")
+_PERSISTED = "<persisted-output>"
+_SPILL = re.compile(r"tool-results[/\\]+([\w-][\w.-]*)")
 _NOTIFICATION = re.compile(rb"<task-id>([\w-]+)</task-id>.{0,20}?<tool-use-id>([\w-]+)</tool-use-id>", re.DOTALL)
-_DECODER = msgspec.json.Decoder(Row)
 _NOTE = msgspec.json.Decoder(Note)
 _CHAIN = frozenset({"user", "assistant", "system", "attachment", "progress"})
-
-
-class Progress(msgspec.Struct, gc=False):
-    """What a progress record or a result says of a sub-agent."""
-
-    agentId: Any = None
-    message: Any = None
-
-
-_PROGRESS = msgspec.json.Decoder(Progress)
 
 
 class Facts:
@@ -84,7 +87,8 @@ def _gather(source: SourceFile) -> Facts:
     facts = Facts()
     queue: list[tuple[str, int]] = []
     last: str | None = None
-    for line, record, row in source.rows(_DECODER):
+    for line, record, decoded in source.rows(STRICT, LOOSE):
+        row = tidy(decoded)
         kind = row.type if type(row.type) is str else "?"
         facts.records[kind] += 1
         node = _node(row, line, record, last)
@@ -103,7 +107,7 @@ def _gather(source: SourceFile) -> Facts:
 
 def _note(facts: Facts, queue: list[tuple[str, int]], kind: str, node: Node) -> None:
     if kind == "progress":
-        if b'"agent_progress"' in node.record:
+        if node.row.data is not None and node.row.data.agentId:
             _note_progress(facts, node)
     elif kind in _CHAIN:
         _note_facts(facts, node.row, node.record)
@@ -129,39 +133,36 @@ def _note_facts(facts: Facts, row: Row, record: bytes) -> None:
                 facts.told.setdefault(field, value)
     if row.forkedFrom and isinstance(row.forkedFrom, dict):
         facts.fork = text_or_empty(row.forkedFrom.get("sessionId"))
-    if row.toolUseResult:
-        if b'"agentId"' in record:
-            agent = _progress(row.toolUseResult).agentId
-            if isinstance(agent, str) and (call := answered_call(row.message)):
-                facts.spawned_by[agent] = call
-        if b"tool-results" in record and (found := _SPILL.search(record)):
-            facts.spilled[answered_call(row.message)] = found[1].decode()
+    if isinstance(row.toolUseResult, Outcome):
+        call = answered_call(row.message)
+        if isinstance(row.toolUseResult.agentId, str):
+            facts.spawned_by[row.toolUseResult.agentId] = call
+        if name := _spill(row):
+            facts.spilled[call] = name
     elif row.type == "user" and (found := _NOTIFICATION.search(record)):
         facts.spawned_by.setdefault(found[1].decode(), found[2].decode())
 
 
-def _progress(data: msgspec.Raw) -> Progress:
-    try:
-        return _PROGRESS.decode(data)
-    except msgspec.MsgspecError:
-        return Progress()
+def _spill(row: Row) -> str:
+    """The name of the file that holds the whole of a long output; the preview or the harness's note tells."""
+    path = row.toolUseResult.persistedOutputPath
+    told = path if isinstance(path, str) else next((text for text in texts_of(row) if text.startswith(_PERSISTED)), "")
+    found = _SPILL.search(told[:1000]) if told else None
+    return found[1] if found else ""
 
 
 def _note_progress(facts: Facts, node: Node) -> None:
-    value = _progress(node.row.data)
-    agent = value.agentId
+    agent, inner = node.row.data.agentId, node.row.data.message
     if not isinstance(agent, str):
         return
     if isinstance(node.row.parentToolUseID, str):
         facts.spawned_by.setdefault(agent, node.row.parentToolUseID)
-    inner = value.message
-    if not isinstance(inner, dict) or not isinstance(inner.get("message"), dict):
-        return
-    if inner.get("type") in ("user", "assistant"):
-        row = Row(type=inner["type"], isSidechain=True, message=inner["message"], timestamp=inner.get("timestamp"))
+    if inner is not None and inner.type in ("user", "assistant") and inner.message is not None:
+        row = Row(type=inner.type, isSidechain=True, message=inner.message, timestamp=inner.timestamp)
         rows = facts.progress.setdefault(agent, [])
-        uuid = text_or_empty(inner.get("uuid")) or node.id
-        rows.append(Node(uuid, rows[-1].id if rows else None, row, node.line, node.record))
+        rows.append(
+            Node(text_or_empty(inner.uuid) or node.id, rows[-1].id if rows else None, row, node.line, node.record)
+        )
 
 
 def _note_queue(facts: Facts, queue: list[tuple[str, int]], note: Note, node: Node) -> None:
@@ -172,7 +173,7 @@ def _note_queue(facts: Facts, queue: list[tuple[str, int]], note: Note, node: No
         case "remove" if queue:
             text, asked = queue.pop(0)
             if author_of(text) == "human" and not text.startswith('{"task_id"'):
-                row = Row(type="user", message={"role": "user", "content": text}, timestamp=note.timestamp)
+                row = Row(type="user", message=Wire(content=text), timestamp=note.timestamp)
                 facts.steering.append(Node(f"queue-{asked}", None, row, node.line, node.record))
         case "dequeue" if queue:
             queue.pop(0)

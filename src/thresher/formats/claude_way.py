@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from thresher.formats.claude_records import Node, answered_call, calls_of, message_id, messages_of, texts_of
+from thresher.formats.claude_messages import message_id, messages_of
+from thresher.formats.claude_rows import Node, answered_call, calls_of, texts_of
 from thresher.formats.source import SourceFile
 from thresher.formats.transcript import group_branches, text_or_empty, way_to_root
 from thresher.model import Branch, History
@@ -89,7 +90,7 @@ class _Strays:
         self.by_call: dict[str, Node] = {}
         for node in nodes:
             if node.row.type == "assistant":
-                self.by_message.setdefault(text_or_empty(node.row.message.get("id")), []).append(node)
+                self.by_message.setdefault(text_or_empty(node.row.message.id), []).append(node)
             elif node.row.type == "user" and (call := answered_call(node.row.message)):
                 self.by_call.setdefault(call, node)
         self.by_message.pop("", None)
@@ -97,7 +98,7 @@ class _Strays:
     def bring_back(self, way: list[Node], left: dict[str, Node]) -> list[Node]:
         """The way in the order of the file, with its strays."""
         spoken = [node for node in way if node.row.type == "assistant"]
-        ids = dict.fromkeys(text_or_empty(node.row.message.get("id")) for node in spoken)
+        ids = dict.fromkeys(text_or_empty(node.row.message.id) for node in spoken)
         strays = [stray for id_ in ids for stray in self.by_message.get(id_, ()) if stray.id in left]
         answered = {answered_call(node.row.message) for node in way if node.row.type == "user"}
         asked = (call for node in [*spoken, *strays] for call in calls_of(node.row.message))
@@ -115,7 +116,7 @@ def _unsaid(steering: Sequence[Node], ways: Sequence[Sequence[Node]]) -> dict[in
     said = {text for way in ways for node in way for text in texts_of(node.row)}
     placed: dict[int, list[Node]] = {}
     for node in steering:
-        if node.row.message["content"].strip() not in said:
+        if node.row.message.content.strip() not in said:
             ends = (n for n, way in enumerate(ways) if way and way[-1].line > node.line)
             placed.setdefault(next(ends, len(ways) - 1), []).append(node)
     return placed

@@ -251,7 +251,7 @@ def _usage(usage: Any) -> Usage | None:
 
 def sniff(source: SourceFile) -> int:
     """The head line of a session."""
-    first = source.head[0] if source.head else None
+    first = next(iter(source.head), None)
     return 3 if isinstance(first, dict) and first.get("type") == "session" and "cwd" in first else 0
 
 

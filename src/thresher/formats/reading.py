@@ -16,6 +16,7 @@ from thresher.model import History, Session
 
 _ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 _SHOWN = 60
+CERTAIN = 3
 
 
 def read(
@@ -83,9 +84,14 @@ def emit(history: History, format: str, *, body: bool | None = None) -> Any:
 
 
 def _recognise(source: SourceFile) -> Format:
-    scored = [(one.sniff(source), one) for one in transcript_formats()]
-    score, best = max(scored, key=lambda pair: pair[0])
-    if score:
+    best, best_score = None, 0
+    for one in transcript_formats():
+        score = one.sniff(source)
+        if score == CERTAIN:
+            return one
+        if score > best_score:
+            best, best_score = one, score
+    if best:
         return best
     wire = _best_wire(_wire_value(source))
     if wire:
@@ -106,7 +112,7 @@ def _wire_value(source: SourceFile) -> Any:
     """What to look at: the document, the first of many conversations, or the lines as messages."""
     if source.document is not None:
         return source.document
-    head = source.head
+    head = list(source.head)
     return head[0] if head and _best_wire(head[0]) else head
 
 

@@ -31,6 +31,9 @@ MEBIBYTE = 1 << 20
 BLOCK = 1 << 18  # larger ones cost fresh pages from the system every time
 
 
+_REFUSALS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
 class Limits(msgspec.Struct, frozen=True):
     """How much of one file is read before it is taken for damaged or hostile."""
 
@@ -38,6 +41,21 @@ class Limits(msgspec.Struct, frozen=True):
     """The longest line, in bytes."""
     unpacked: int = 4096 * MEBIBYTE
     """The most that a packed file may unpack to, in bytes."""
+
+
+class Head:
+    """Values that are made when they are asked for, and then kept."""
+
+    def __init__(self, values: Iterator[Any]) -> None:
+        """Nothing is made yet."""
+        self._made: list[Any] = []
+        self._values = values
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from self._made
+        for value in self._values:
+            self._made.append(value)
+            yield value
 
 
 class SourceFile:
@@ -104,16 +122,21 @@ class SourceFile:
                     self.problem(f"unpacks to more than {self.limits.unpacked:,} bytes", "the rest was not read")
                     return
 
-    def rows(self, decoder: "msgspec.json.Decoder[RowT]") -> Iterator[tuple[int, bytes, RowT]]:
-        """Every record: line number, the line as it stands, the decoded row."""
-        decode = decoder.decode
+    def rows(
+        self, decoder: "msgspec.json.Decoder[RowT]", loose: "msgspec.json.Decoder[RowT] | None" = None
+    ) -> Iterator[tuple[int, bytes, RowT]]:
+        """Every record: line number, the line as it stands, the decoded row; `loose` takes what `decoder` refuses."""
+        decode, decode_loosely = decoder.decode, (loose or decoder).decode
         for number, line in self.lines():
             try:
                 row = decode(line)
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-                for text in self.mend(number, line):
-                    yield number, text, decode(text)
-                continue
+            except _REFUSALS:
+                try:
+                    row = decode_loosely(line)
+                except _REFUSALS:
+                    for text in self.mend(number, line):
+                        yield number, text, decode_loosely(text)
+                    continue
             yield number, line, row
 
     def mend(self, number: int, line: bytes) -> list[bytes]:
@@ -131,25 +154,27 @@ class SourceFile:
         return [_clean_json(value) for value in found]
 
     @cached_property
-    def head(self) -> list[Any]:
+    def head(self) -> "Head":
         """The first few lines as JSON values, for a look at what this is; what does not decode is left out."""
-        values: list[Any] = []
+        return Head(self._head())
+
+    def _head(self) -> Iterator[Any]:
         for number, line in SourceFile(self.path, self.limits).lines():
             try:
-                values.append(load(line))
+                yield load(line)
             except (ValueError, RecursionError):
                 if line.strip() in (b"{", b"["):
-                    break
+                    return
                 found, rest = _objects(_legible(line))
-                values += [] if rest else found
+                yield from [] if rest else found
             if number >= HEAD_LINES:
-                break
-        return values
+                return
 
     @cached_property
     def document(self) -> Any:
         """The whole file as one JSON value, or None where it is a row of records or no JSON at all."""
-        if len(self.head) > 1 and all(isinstance(value, dict | list) for value in self.head):
+        head = list(self.head)
+        if len(head) > 1 and all(isinstance(value, dict | list) for value in head):
             return None
         whole = SourceFile(self.path, self.limits)
         _, first = next(SourceFile(self.path, self.limits).lines(), (0, b""))
