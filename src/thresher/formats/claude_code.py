@@ -99,7 +99,8 @@ def _gather(source: SourceFile) -> Facts:
             facts.nodes[node.id] = node
             last = node.id
         try:
-            _note(facts, queue, kind, node)
+            if kind != "assistant" or [row.sessionId] != facts.sessions[-1:]:
+                _note(facts, queue, kind, node)
         except UnicodeDecodeError:
             source.problem("wrong UTF-8 beside the conversation", "what it says of the session is left out", line)
     return facts

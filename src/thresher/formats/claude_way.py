@@ -43,7 +43,7 @@ def conversation(
         History(messages_of(sorted([*way, *unsaid[n]], key=_line) if n in unsaid else way, source))
         for n, way in enumerate(ways)
     ]
-    spoken = {node.id: message_id(node) for way in ways for node in way}
+    spoken = {node.id: message_id(node) for way in ways for node in way} if left else {}
     branches = [
         Branch(History(messages_of([left[id_] for id_ in ids], source)), _message_before(after, parents, spoken))
         for (after, _), ids in group_branches(list(left), used, parents).items()
