@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+import thresher as th
 from thresher.errors import FormatError
 from thresher.formats import anthropic, gemini, openai_chat, openai_responses
 from thresher.formats.dialect import Pairing
@@ -1041,3 +1042,9 @@ def test_plain_words_could_be_anyones() -> None:
     odd: list[Any] = [None, 5, "text", {}, [5], [[]], [{"role": "user"}, 5], {"messages": 5}]
     for value in odd:
         assert max(wire.sniff(value) for wire in WIRE.values()) <= 1
+
+
+@pytest.mark.parametrize("target", ["anthropic", "gemini"])
+def test_an_empty_system_text_needs_no_body(target: str) -> None:
+    history = th.parse([{"role": "system", "content": ""}, {"role": "user", "content": "hi"}], "openai-chat")
+    assert isinstance(th.emit(history, target), list)

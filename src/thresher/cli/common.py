@@ -1,6 +1,7 @@
 """What the verbs share: where to look for sessions, how to print, how to show progress."""
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -42,6 +43,13 @@ def data_home() -> Path:
     from platformdirs import user_data_path
 
     return user_data_path("thresher")
+
+
+def program() -> str:
+    """How this program is called here: by its name where that works, else as it was."""
+    called = sys.argv[0]
+    found = shutil.which("thresher")
+    return "thresher" if found and Path(found).resolve() == Path(called).resolve() else called
 
 
 def print_json(value: Any) -> None:

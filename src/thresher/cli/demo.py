@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from thresher.cli.common import console, data_home, json_option, print_json, read_sessions, session_files
+from thresher.cli.common import console, data_home, json_option, print_json, program, read_sessions, session_files
 
 
 @click.command("demo")
@@ -40,8 +40,8 @@ def command(folder: Path | None, as_json: bool) -> None:
     longest = max(rows, key=lambda row: row.messages)
     out.print("\nNext:", style="bold")
     for line in (
-        f'thresher show "{longest.file}"',
-        f'thresher convert "{longest.file}" --to openai-chat',
-        "thresher",
+        f'{program()} show "{longest.file}"',
+        f'{program()} convert "{longest.file}" --to openai-chat',
+        f"{program()}                     which sessions are on this machine",
     ):
         out.print(f"  {line}", markup=False, soft_wrap=True)

@@ -198,7 +198,7 @@ def emit(history: History, body: bool | None) -> Emission:
     for message in history:
         native = is_native(message, NAME)
         if message.role == "system" and (not (rows or native) or shape_of(message, NAME).startswith("system")):
-            system.append(message)
+            system += [message] if native or message.text else []
         elif native:
             rows.append(_emit_native(message, losses))
             merging = False

@@ -197,7 +197,7 @@ def emit(history: History, body: bool | None) -> Emission:
         native = dialect.is_native(message, NAME)
         shaped = shape_of(message, NAME).startswith(_SYSTEM)
         if shaped or (message.role == "system" and not native and not writer.rows):
-            system.append(message)
+            system += [message] if native or message.text else []
         elif native:
             writer.native(message)
         else:
