@@ -10,6 +10,7 @@ from thresher.formats.dialect import (
     body_rest,
     from_format,
     is_body,
+    is_empty,
     is_native,
     is_whole,
     keep_rest,
@@ -198,7 +199,7 @@ def emit(history: History, body: bool | None) -> Emission:
     for message in history:
         native = is_native(message, NAME)
         if message.role == "system" and (not (rows or native) or shape_of(message, NAME).startswith("system")):
-            system += [message] if native or message.text else []
+            system += [] if is_empty(message) and not native else [message]
         elif native:
             rows.append(_emit_native(message, losses))
             merging = False

@@ -124,6 +124,11 @@ def is_native(message: Message, name: str) -> bool:
     return message.pocket is not None and message.pocket.format == name
 
 
+def is_empty(message: Message) -> bool:
+    """Whether a message holds nothing, or only texts without a word."""
+    return all(isinstance(part, Text | Summary) and not part.text for part in message.parts)
+
+
 def whole_message(name: str, value: Any) -> Message:
     """A message that is not as its format says: kept as it is, and written as it is."""
     kind = str(value.get("type") or value.get("role") or "") if isinstance(value, dict) else type(value).__name__

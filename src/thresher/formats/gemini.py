@@ -197,7 +197,7 @@ def emit(history: History, body: bool | None) -> Emission:
         native = dialect.is_native(message, NAME)
         shaped = shape_of(message, NAME).startswith(_SYSTEM)
         if shaped or (message.role == "system" and not native and not writer.rows):
-            system += [message] if native or message.text else []
+            system += [] if dialect.is_empty(message) and not native else [message]
         elif native:
             writer.native(message)
         else:
