@@ -1,0 +1,62 @@
+"""The real recordings beside the repository, against the counts that came with them.
+
+Where the counts differ on purpose: calls of inline sub-agents belong to the sub-agent; a line that holds two records
+is read as both; searches of Codex are items too; a compaction was counted there as boundary and summary, and a
+harness's own trimming (`microcompact_boundary`) as one more.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import thresher as th
+from thresher.render import SessionRow, session_row
+
+KINDS = ("claude_code", "codex", "mini_swe", "pi")
+GLUED = {"claude_code/entire-025.jsonl.gz"}
+SEARCHES = ("response_item:web_search_call", "response_item:tool_search_call", "response_item:tool_search_output")
+
+
+def counted(folder: Path, kind: str) -> list[tuple[dict[str, Any], th.Session, SessionRow]]:
+    rows = map(json.loads, (folder / "index.jsonl").read_text(encoding="utf-8").splitlines())
+    wanted = [row for row in rows if row["file"].startswith(f"{kind}/")]
+    sessions = [th.read(folder / row["file"]) for row in wanted]
+    return [
+        (row, one, session_row(one)) for row, one in zip(wanted, sessions, strict=True) if isinstance(one, th.Session)
+    ]
+
+
+def records(kind: str, row: SessionRow) -> int:
+    match kind:
+        case "claude_code":
+            return row.records.get("user", 0) + row.records.get("assistant", 0)
+        case "codex":
+            items = {name: n for name, n in row.records.items() if not name.startswith(("event_msg", "turn_context"))}
+            others = ("session_meta", "compacted", "state", "head", *SEARCHES)
+            return sum(n for name, n in items.items() if name not in others)
+        case "pi":
+            return row.records["message"]
+        case _:
+            return sum(row.records.values())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_counts_agree_with_the_index(kind: str, shared_data: Path) -> None:
+    found = counted(shared_data, kind)
+    assert found
+    for expected, session, row in found:
+        inline = [child for child in session.children if child.file == session.file]
+        theirs = sum(1 for child in inline for message in child.messages() for _ in message.calls)
+        doubled = 1 if expected["file"] in GLUED else 0
+        assert records(kind, row) == expected["msgs"] + doubled, expected["file"]
+        assert expected["calls"] in (row.calls, row.calls + theirs), expected["file"]
+        assert row.subagents == expected["subagent_calls"], expected["file"]
+
+
+def test_no_result_of_a_recording_is_lost(shared_data: Path) -> None:
+    """In the raw records every result has its call but for a few that were scrubbed; so they must have here."""
+    rows = [row for kind in KINDS for _, _, row in counted(shared_data, kind)]
+    assert sum(row.results for row in rows) > 19_000
+    assert sum(row.unpaired for row in rows) < 150
