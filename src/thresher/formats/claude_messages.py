@@ -45,7 +45,7 @@ from thresher.model.parts import Part
 _NOT_FAILED = Pocket(NATIVE.format, '{"is_error":false}')
 
 
-class _Draft(Struct, frozen=True):
+class _Draft(Struct, frozen=True, gc=False):
     """One message while its lines are gathered."""
 
     first: Node
@@ -76,7 +76,8 @@ def messages_of(nodes: Sequence[Node], source: SourceFile) -> tuple[Message, ...
         else:
             draft.parts.extend(parts)
             draft.records.append(node.record)
-            draft.bills.append(wire.usage)
+            if wire.usage != draft.bills[-1]:
+                draft.bills.append(wire.usage)
     file = str(source.path)
     return tuple([_message(draft, file) for draft in drafts])
 

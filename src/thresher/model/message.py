@@ -41,7 +41,7 @@ class Source(Struct, frozen=True, gc=False):
     line: int
 
 
-class Message(Struct, frozen=True):
+class Message(Struct, frozen=True, gc=False):
     """One message of a conversation."""
 
     role: Role
