@@ -306,7 +306,7 @@ def arguments_text(call: ToolCall) -> str:
 def error_text(result: ToolResult) -> str:
     """A failed result's words for a format that has no mark for failure."""
     text = result.text
-    return text if not result.is_error or text[:5].lower() == "error" else f"Error: {text}"
+    return text if not result.is_error or text.lstrip()[:5].lower() == "error" else f"Error: {text}"
 
 
 def tool_specs(history: History, losses: Losses) -> list[ToolSpec]:
