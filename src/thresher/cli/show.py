@@ -1,11 +1,16 @@
 """`thresher show`: read one session."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from thresher.cli.common import console, find_session, json_option, place_options, print_json
 from thresher.errors import ReadError
+
+if TYPE_CHECKING:
+    from rich.padding import Padding
+    from rich.text import Text
 
 
 @click.command("show")
@@ -39,4 +44,15 @@ def command(
         return
     out = console()
     for line in transcript(found, full=full):
-        out.print(line, soft_wrap=not out.is_terminal)
+        if out.is_terminal:
+            out.print(_indented(line))
+        else:
+            out.print(line, soft_wrap=True)
+
+
+def _indented(line: "Text") -> "Padding":
+    """A line whose later rows, where it wraps, start under its first."""
+    from rich.padding import Padding
+
+    spaces = len(line.plain) - len(line.plain.lstrip(" "))
+    return Padding(line[spaces:], (0, 0, 0, spaces), expand=False)
