@@ -341,7 +341,7 @@ def _packed(data: bytes, random: Random) -> tuple[str, bytes]:
     choice = random.random()
     if choice > 0.1:
         return "", data
-    packed: bytes = gzip.compress(data, 1) if choice > 0.05 else _zstd().compress(data)
+    packed: bytes = gzip.compress(data, 1, mtime=0) if choice > 0.05 else _zstd().compress(data)
     name = "gzip" if choice > 0.05 else "zstd"
     match random.randrange(4):
         case 0:
