@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from thresher.formats.claude_messages import messages_of
 from thresher.formats.claude_rows import (
@@ -28,8 +29,8 @@ from thresher.formats.claude_rows import (
     Row,
     Wire,
     answered_call,
+    result_text,
     speaks,
-    texts_of,
     tidy,
 )
 from thresher.formats.claude_way import conversation
@@ -87,8 +88,9 @@ def _gather(source: SourceFile) -> Facts:
     facts = Facts()
     queue: list[tuple[str, int]] = []
     last: str | None = None
-    for line, record, decoded in source.rows(STRICT, LOOSE):
-        row = tidy(decoded)
+    for line, record, row in source.rows(STRICT, LOOSE):
+        if type(row) is Row:
+            tidy(row)
         kind = row.type if type(row.type) is str else "?"
         facts.records[kind] += 1
         node = _node(row, line, record, last)
@@ -98,9 +100,10 @@ def _gather(source: SourceFile) -> Facts:
                 continue
             facts.nodes[node.id] = node
             last = node.id
+            if kind == "assistant" and facts.sessions and row.sessionId == facts.sessions[-1]:
+                continue
         try:
-            if kind != "assistant" or [row.sessionId] != facts.sessions[-1:]:
-                _note(facts, queue, kind, node)
+            _note(facts, queue, kind, node)
         except UnicodeDecodeError:
             source.problem("wrong UTF-8 beside the conversation", "what it says of the session is left out", line)
     return facts
@@ -120,7 +123,7 @@ def _note(facts: Facts, queue: list[tuple[str, int]], kind: str, node: Node) -> 
 
 def _node(row: Row, line: int, record: bytes, last: str | None) -> Node:
     uuid = row.uuid if type(row.uuid) is str else f"line-{line}"
-    parent = last if row.parentUuid is msgspec.UNSET else row.parentUuid if type(row.parentUuid) is str else None
+    parent = last if row.parentUuid is UNSET else row.parentUuid if type(row.parentUuid) is str else None
     return Node(uuid, parent, row, line, record)
 
 
@@ -146,9 +149,12 @@ def _note_facts(facts: Facts, row: Row, record: bytes) -> None:
 
 def _spill(row: Row) -> str:
     """The name of the file that holds the whole of a long output; the preview or the harness's note tells."""
-    path = row.toolUseResult.persistedOutputPath
-    told = path if isinstance(path, str) else next((text for text in texts_of(row) if text.startswith(_PERSISTED)), "")
-    found = _SPILL.search(told[:1000]) if told else None
+    told = row.toolUseResult.persistedOutputPath
+    if not isinstance(told, str):
+        told = result_text(row.message)
+        if not told.startswith(_PERSISTED):
+            return ""
+    found = _SPILL.search(told[:1000])
     return found[1] if found else ""
 
 

@@ -7,12 +7,12 @@ of the first. Its usage is repeated on each and grows: the largest is the bill.
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from thresher.formats.anthropic import NATIVE, message_role, parse_block
 from thresher.formats.claude_rows import (
     LOOSE,
+    Bill,
     Block,
     CallBlock,
     Node,
@@ -52,7 +52,7 @@ class _Draft(Struct, frozen=True, gc=False):
     wire: Wire
     parts: list[Part]
     records: list[bytes]
-    bills: list[Raw]
+    bills: list[Bill]
 
 
 def message_id(node: Node) -> str:
@@ -69,15 +69,15 @@ def messages_of(nodes: Sequence[Node], source: SourceFile) -> tuple[Message, ...
         key = wire.id if node.row.type == "assistant" else None
         draft = by_id.get(key) if type(key) is str else None
         if draft is None:
-            draft = _Draft(node, wire, parts, [node.record], [wire.usage])
+            draft = _Draft(node, wire, parts, [node.record], [])
             drafts.append(draft)
             if type(key) is str:
                 by_id[key] = draft
         else:
             draft.parts.extend(parts)
             draft.records.append(node.record)
-            if wire.usage != draft.bills[-1]:
-                draft.bills.append(wire.usage)
+        if wire.usage is not None:
+            draft.bills.append(wire.usage)
     file = str(source.path)
     return tuple([_message(draft, file) for draft in drafts])
 
@@ -151,38 +151,18 @@ def _author(row: Row, role: Role, parts: tuple[Part, ...]) -> Author:
     return "model" if row.isSidechain and author == "human" else author
 
 
-class _Bill(Struct, gc=False):
-    input_tokens: Any = 0
-    output_tokens: Any = 0
-    cache_read_input_tokens: Any = 0
-    cache_creation_input_tokens: Any = 0
-    cache_creation: Any = None
-
-
-_BILL = msgspec.json.Decoder(_Bill)
-
-
-def _usage(bills: list[Raw]) -> Usage | None:
+def _usage(bills: list[Bill]) -> Usage | None:
     """The bill is repeated on every line of a message, and grows: the largest is the last word."""
-    known = [bill for raw in bills if (bill := _bill(raw))]
-    if not known:
+    if not bills:
         return None
-    bill = known[0] if len(known) == 1 else max(known, key=lambda bill: _count(bill.output_tokens))
-    tiers = bill.cache_creation if isinstance(bill.cache_creation, dict) else {}
+    bill = bills[0] if len(bills) == 1 else max(bills, key=lambda bill: _count(bill.output_tokens))
     return Usage(
         input=_count(bill.input_tokens),
         output=_count(bill.output_tokens),
         cache_read=_count(bill.cache_read_input_tokens),
         cache_write=_count(bill.cache_creation_input_tokens),
-        cache_write_1h=_count(tiers.get("ephemeral_1h_input_tokens")),
+        cache_write_1h=_count(bill.cache_creation.ephemeral_1h_input_tokens) if bill.cache_creation else 0,
     )
-
-
-def _bill(raw: Raw) -> _Bill | None:
-    try:
-        return _BILL.decode(raw) if raw else None
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
 
 
 def _count(value: Any) -> int:

@@ -12,7 +12,6 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from thresher.formats.transcript import text_or_empty
-from thresher.model.jsontext import dump
 
 _NONE = Raw(b"")
 
@@ -50,13 +49,29 @@ class ResultBlock(Struct, gc=False, forbid_unknown_fields=True, tag_field="type"
 Block = TextBlock | ThinkingBlock | CallBlock | ResultBlock
 
 
+class Tiers(Struct, gc=False):
+    """Cache writes by how long they live."""
+
+    ephemeral_1h_input_tokens: Any = 0
+
+
+class Bill(Struct, gc=False):
+    """The tokens of one model call."""
+
+    input_tokens: Any = 0
+    output_tokens: Any = 0
+    cache_read_input_tokens: Any = 0
+    cache_creation_input_tokens: Any = 0
+    cache_creation: Tiers | None = None
+
+
 class Wire(Struct, gc=False):
     """The API's message in a record; loosely decoded, its content holds the blocks as plain values."""
 
     id: Any = None
     model: Any = None
     content: str | list[Block] | UnsetType = UNSET
-    usage: Raw = _NONE
+    usage: Bill | None = None
 
 
 class Row(Struct, gc=False):
@@ -122,17 +137,15 @@ STRICT = cast("msgspec.json.Decoder[Row]", msgspec.json.Decoder(StrictRow))
 LOOSE = msgspec.json.Decoder(Row)
 
 
-def tidy(row: Row) -> Row:
-    """A loosely decoded record in the same clothes as a strict one."""
-    if type(row) is Row:
-        row.message = wire_of(row.message)
-        row.toolUseResult = _pick(Outcome, row.toolUseResult)
-        row.data = _pick(Progress, row.data)
-        if row.data is not None:
-            row.data.message = _pick(Echo, row.data.message)
-            if row.data.message is not None:
-                row.data.message.message = wire_of(row.data.message.message)
-    return row
+def tidy(row: Row) -> None:
+    """Put a loosely decoded record into the same clothes as a strict one."""
+    row.message = wire_of(row.message)
+    row.toolUseResult = _pick(Outcome, row.toolUseResult)
+    row.data = _pick(Progress, row.data)
+    if row.data is not None:
+        row.data.message = _pick(Echo, row.data.message)
+        if row.data.message is not None:
+            row.data.message.message = wire_of(row.data.message.message)
 
 
 def _pick(kind: type[Struct], value: Any) -> Any:
@@ -143,8 +156,9 @@ def wire_of(message: Any) -> Wire | None:
     """A loosely decoded message in the same clothes as a strict one."""
     if not isinstance(message, dict):
         return None
-    content, usage = message.get("content"), message.get("usage")
-    bill = Raw(dump(usage).encode()) if isinstance(usage, dict) else _NONE
+    content, bill = message.get("content"), _pick(Bill, message.get("usage"))
+    if bill is not None:
+        bill.cache_creation = _pick(Tiers, bill.cache_creation)
     return Wire(message.get("id"), message.get("model"), content if isinstance(content, str | list) else UNSET, bill)
 
 
@@ -190,6 +204,16 @@ def answered_call(message: Wire | None) -> str:
     return ""
 
 
+def result_text(message: Wire | None) -> str:
+    """The words of the result that a user record carries, where it is a plain one."""
+    for block in message.content if message is not None and type(message.content) is list else ():
+        if type(block) is ResultBlock:
+            return block.content
+        if isinstance(block, dict) and isinstance(block.get("content"), str):
+            return cast(str, block["content"])
+    return ""
+
+
 def calls_of(message: Wire) -> Iterator[str]:
     """The ids of the calls in an assistant record."""
     for block in message.content if isinstance(message.content, list) else ():
@@ -205,12 +229,9 @@ def texts_of(row: Row) -> Iterator[str]:
     if isinstance(content, str):
         yield content.strip()
     for block in content if isinstance(content, list) else ():
-        if type(block) is TextBlock:
-            yield block.text.strip()
-        elif type(block) is ResultBlock:
-            yield block.content.strip()
-        elif isinstance(block, dict):
-            yield from (text.strip() for key in ("text", "content") if isinstance(text := block.get(key), str))
+        text = block.text if type(block) is TextBlock else block.get("text") if isinstance(block, dict) else None
+        if isinstance(text, str):
+            yield text.strip()
 
 
 def attached(attachment: dict[str, Any]) -> str | list[Any] | None:
