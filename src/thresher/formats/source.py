@@ -8,7 +8,7 @@ import io
 import json
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import cached_property
 from math import isfinite
@@ -75,28 +75,35 @@ class SourceFile:
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """Every line that is not blank, with its number from 1."""
-        for number, line in enumerate(self._split(), 1):
-            if line and not line.isspace():
-                yield number, line
+        for first, batch in self._batches():
+            for number, line in enumerate(batch, first):
+                if line and not line.isspace():
+                    yield number, line
 
-    def _split(self) -> Iterator[bytes]:
-        """Lines without their ends. Reading blocks and splitting them is twice as fast as asking line by line."""
+    def _batches(self) -> Iterator[tuple[int, list[bytes]]]:
+        """Lines without their ends, those of one block together, and the number of the first.
+
+        Splitting blocks is twice as fast as asking line by line.
+        """
         rest: list[bytes] = []
-        size = number = 0
+        size, number = 0, 1
         for block in self._blocks():
-            first, *others = block.split(b"\n")
-            rest.append(first)
-            size += len(first)
-            if not others:
+            batch = block.split(b"\n")
+            rest.append(batch[0])
+            size += len(batch[0])
+            if len(batch) == 1:
                 if size > self.limits.line:
                     rest = []
                 continue
-            number += len(others)
-            yield self._checked(b"".join(rest), size, number - len(others) + 1)
-            yield from others[:-1]
-            rest, size = [others[-1]], len(others[-1])
+            batch[0] = self._checked(b"".join(rest), size, number)
+            last = batch.pop()
+            if self.limits.line < BLOCK:
+                batch = [self._checked(line, len(line), n) for n, line in enumerate(batch, number)]
+            yield number, batch
+            number += len(batch)
+            rest, size = [last], len(last)
         if size:
-            yield self._checked(b"".join(rest), size, number + 1)
+            yield number, [self._checked(b"".join(rest), size, number)]
 
     def _checked(self, line: bytes, size: int, number: int) -> bytes:
         if size <= self.limits.line:
@@ -127,17 +134,20 @@ class SourceFile:
     ) -> Iterator[tuple[int, bytes, RowT]]:
         """Every record: line number, the line as it stands, the decoded row; `loose` takes what `decoder` refuses."""
         decode, decode_loosely = decoder.decode, (loose or decoder).decode
-        for number, line in self.lines():
-            try:
-                row = decode(line)
-            except _REFUSALS:
+        for first, batch in self._batches():
+            for number, line in enumerate(batch, first):
                 try:
-                    row = decode_loosely(line)
+                    yield number, line, decode(line)
                 except _REFUSALS:
-                    for text in self.mend(number, line):
-                        yield number, text, decode_loosely(text)
-                    continue
-            yield number, line, row
+                    if line and not line.isspace():
+                        yield from self._refused(number, line, decode_loosely)
+
+    def _refused(self, number: int, line: bytes, decode: Callable[[bytes], RowT]) -> Iterator[tuple[int, bytes, RowT]]:
+        try:
+            yield number, line, decode(line)
+        except _REFUSALS:
+            for text in self.mend(number, line):
+                yield number, text, decode(text)
 
     def mend(self, number: int, line: bytes) -> list[bytes]:
         """What can be saved of a line that does not decode: the JSON objects in it, as clean text."""
