@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from thresher.model.message import Message
 from thresher.model.parts import ToolCall, ToolResult
-from thresher.model.tools import tool_use
 
 
 class Place(NamedTuple):
@@ -145,6 +144,8 @@ def _pair(messages: Sequence[Message]) -> tuple[tuple[Chain, ...], tuple[Place, 
 
 
 def _spawns(messages: Sequence[Message], chains: Sequence[Chain]) -> list[Spawn]:
+    from thresher.model.tools import tool_use  # noqa: PLC0415 - its patterns take time to compile, and reading needs none
+
     spawns: list[Spawn] = []
     for chain in chains:
         call = messages[chain.call.message].parts[chain.call.part]
