@@ -126,6 +126,16 @@ def test_an_unknown_session_is_a_clear_error(home: Path) -> None:
     assert "thresher sessions" in str(result.exception)
 
 
+def test_one_of_many_sessions_in_a_file_is_named_by_its_id(tmp_path: Path) -> None:
+    path = tmp_path / "many.jsonl"
+    rows = [
+        {"messages": [{"role": "system", "content": "Hm."}, {"role": "user", "content": f"{n}"}]} for n in range(1, 13)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert f"--source {path}" in str(run("show", str(path)).exception)
+    assert data("show", "many-1", "--source", str(path), "--no-discover")["id"] == "many-1"
+
+
 @pytest.mark.parametrize("target", ["anthropic", "openai-chat", "openai-responses", "gemini"])
 def test_convert_writes_any_wire_format_and_says_what_is_lost(home: Path, target: str) -> None:
     file = next((home / ".codex").rglob("*.jsonl"))

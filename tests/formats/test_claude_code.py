@@ -163,3 +163,11 @@ def test_arguments_keep_the_exact_text_of_the_file(tmp_path: Path) -> None:
     path.write_text(record + "\n")
     [found] = read(path).history[0].calls
     assert found.arguments.startswith('{ "limit":1.50,')
+
+
+def test_a_team_mates_words_do_not_end_the_conversation(tmp_path: Path) -> None:
+    rows = [row("user", "u", None, "Go."), row("assistant", "a", "u", [{"type": "text", "text": "Going."}])]
+    rows.append(row("user", "t", "u", "Me too.", teamName="others"))
+    session = read(write(tmp_path / f"{ID}.jsonl", *rows))
+    assert [message.text for message in session.history] == ["Go.", "Going."]
+    assert [message.text for message in session.branches[0].history] == ["Me too."]

@@ -110,6 +110,7 @@ def test_packed_files_are_read_whatever_they_are_called(tmp_path: Path, pack: An
     assert texts(read(tmp_path, data, "odd-name")) == ["Hello there.", "Packed."]
     cut = read(tmp_path, pack(lines(*(row(f"n{n}", text=f"{n} {hash(n)}" * 50) for n in range(3_000))))[:-200], "cut")
     assert any("damaged" in problem.what for problem in cut.problems)
+    assert len(texts(cut)) > 2_000
 
 
 def test_a_circle_of_parents_ends(tmp_path: Path) -> None:

@@ -120,10 +120,10 @@ def with_progress(items: Sequence[Path], what: str) -> Iterable[Path]:
 
 
 def find_session(reference: str, sources: Sequence[Path], *, no_discover: bool) -> Session:
-    """The session that a path or the start of an id names."""
+    """The session that a path or the start of an id names; a whole id is never taken for the start of another."""
     path = Path(reference)
     if path.is_file():
-        return _only(read_all(path), reference)
+        return _only(read_all(path), reference, f"`ID --source {reference}` names one")
     files = session_files((), sources, no_discover=no_discover)
     named = [file for file in files if reference in file.name]
     for some in (named, files):
@@ -131,14 +131,15 @@ def find_session(reference: str, sources: Sequence[Path], *, no_discover: bool) 
         family = [one for session in sessions for one in (session, *session.children)]
         matching = [session for session in family if session.id.startswith(reference)]
         if matching:
-            return _only(matching, reference)
+            whole = [session for session in matching if session.id == reference]
+            return _only(whole or matching, reference, "say more of the id")
     raise ReadError(
         f"no file and no session is called `{reference}` among {len(files)} files; `thresher sessions` lists them"
     )
 
 
-def _only(sessions: Sequence[Session], reference: str) -> Session:
+def _only(sessions: Sequence[Session], reference: str, hint: str) -> Session:
     if len(sessions) == 1:
         return sessions[0]
-    ids = ", ".join(session.id for session in sessions[:10])
-    raise ReadError(f"`{reference}` could be {len(sessions)} sessions: {ids}; say more of the id")
+    ids = ", ".join(session.id for session in sessions[:10]) + (", …" if len(sessions) > 10 else "")
+    raise ReadError(f"`{reference}` could be {len(sessions)} sessions: {ids}; {hint}")

@@ -23,7 +23,8 @@ def conversation(
     ways: list[list[Node]] = []
     strays: _Strays | None = None
     compactions = 0
-    leaf = next((node for node in reversed(main) if not node.row.isMeta), main[-1] if main else None)
+    own = (node for node in reversed(main) if not (node.row.isMeta or node.row.teamName))
+    leaf = next(own, main[-1] if main else None)
     while leaf is not None:
         ids, cycle = way_to_root(leaf.id, parents)
         if cycle:

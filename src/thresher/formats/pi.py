@@ -55,7 +55,6 @@ class Row(Struct, gc=False):
     summary: Any = None
     firstKeptEntryId: Any = None
     firstKeptEntryIndex: Any = None
-    customType: Any = None
     content: Any = None
     name: Any = None
     cwd: Any = None

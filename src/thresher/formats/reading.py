@@ -99,7 +99,7 @@ def _recognise(source: SourceFile) -> Format:
     if source.path.stat().st_size == 0:
         raise UnknownFormatError(f"`{source.path}` is empty")
     known = ", ".join(format_names())
-    raise UnknownFormatError(f"`{source.path}` is in no format known here ({known}); name one if it should be")
+    raise UnknownFormatError(f"`{source.path}` is in no format known here ({known}); `read(path, format=…)` insists")
 
 
 def _best_wire(value: Any) -> WireFormat | None:

@@ -115,9 +115,11 @@ class SourceFile:
         read = 0
         with closing(self._open()) as stream:
             packed = not isinstance(stream, io.FileIO)
+            # `read` of a packed stream waits for a whole block, and loses what it has where the packing is damaged.
+            read_block = cast(io.BufferedReader, stream).read1 if packed else stream.read
             while True:
                 try:
-                    block = stream.read(BLOCK)
+                    block = read_block(BLOCK)
                 except self._unpack_errors as error:
                     self.problem(f"the packed file is damaged after {read:,} bytes ({error})", "the rest was not read")
                     return
