@@ -35,7 +35,7 @@ from thresher.formats.claude_rows import (
 )
 from thresher.formats.claude_way import conversation
 from thresher.formats.source import SourceFile
-from thresher.formats.transcript import Home, TranscriptFormat, text_or_empty, timestamp, way_to_root
+from thresher.formats.transcript import Home, TranscriptFormat, first_prompt, text_or_empty, timestamp, way_to_root
 from thresher.model import History, Session
 from thresher.model.marks import author_of
 
@@ -250,8 +250,7 @@ def _title(facts: Facts, segments: Sequence[History]) -> str:
     for leaf, summary in facts.summaries.items():
         if leaf in facts.nodes:
             return summary
-    prompts = (message.text for segment in segments for message in segment if message.author == "human")
-    return next((text.strip() for text in prompts if text.strip()), "")[:120]
+    return first_prompt(segments)
 
 
 # Sub-agents

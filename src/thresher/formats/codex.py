@@ -18,7 +18,7 @@ from msgspec import Raw, Struct, structs
 
 from thresher.formats.openai_responses import NATIVE, parse_item
 from thresher.formats.source import SourceFile
-from thresher.formats.transcript import Home, TranscriptFormat, text_or_empty, timestamp
+from thresher.formats.transcript import Home, TranscriptFormat, first_prompt, text_or_empty, timestamp
 from thresher.model import (
     Branch,
     History,
@@ -213,7 +213,6 @@ class Reading:
         segments = [History(tuple(map(self._authored, segment)), pocket=NATIVE) for segment in self.segments]
         meta, git = self.meta, self.meta.get("git")
         times = [message.time for segment in segments for message in segment if message.time]
-        prompts = (m.text.strip() for segment in segments for m in segment if m.author == "human" and m.role == "user")
         return Session(
             agent=NAME,
             id=text_or_empty(meta.get("id")) or self.source.path.name.split(".")[0],
@@ -225,7 +224,7 @@ class Reading:
             records=dict(self.records),
             project=text_or_empty(meta.get("cwd")),
             git_branch=text_or_empty(git.get("branch")) if isinstance(git, dict) else "",
-            title=self.title or next(filter(None, prompts), "")[:120],
+            title=self.title or first_prompt(segments),
             version=text_or_empty(meta.get("cli_version")),
             parent=text_or_empty(meta.get("parent_thread_id")) or text_or_empty(meta.get("forked_from_id")),
             started=min(times, default=None),

@@ -17,6 +17,7 @@ from thresher.formats.source import SourceFile
 from thresher.formats.transcript import (
     Home,
     TranscriptFormat,
+    first_prompt,
     group_branches,
     text_or_empty,
     timestamp,
@@ -96,7 +97,6 @@ def read(source: SourceFile) -> list[Session]:
         name = text_or_empty(row.name) or name if row.type == "session_info" else name
     segments, branches, compactions = _conversation(source, entries, parents, by_index)
     times = [time for entry in entries.values() if (time := timestamp(entry.row.timestamp))]
-    prompts = (m.text.strip() for s in segments for m in s if m.author == "human" and m.role == "user")
     parent = text_or_empty(head.parentSession) or text_or_empty(head.branchedFrom)
     return [
         Session(
@@ -109,7 +109,7 @@ def read(source: SourceFile) -> list[Session]:
             compactions=compactions,
             records=dict(records),
             project=text_or_empty(head.cwd),
-            title=name or next(filter(None, prompts), "")[:120],
+            title=name or first_prompt(segments),
             version=str(head.version) if isinstance(head.version, int | str) else "1",
             parent=Path(parent.replace("\\", "/")).stem.rpartition("_")[2],
             started=min(times, default=None),

@@ -10,12 +10,11 @@ from msgspec import structs
 from thresher.errors import ConvertError, FormatError, ReadError, UnknownFormatError
 from thresher.formats.source import Limits, SourceFile
 from thresher.formats.table import Format, find_format, format_names, transcript_formats, wire_formats
-from thresher.formats.transcript import TranscriptFormat
+from thresher.formats.transcript import TranscriptFormat, first_prompt
 from thresher.formats.wire import Emission, WireFormat
 from thresher.model import History, Session
 
 _ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
-_SHOWN = 60
 CERTAIN = 3
 
 
@@ -137,12 +136,11 @@ def _wire_session(source: SourceFile, chosen: WireFormat, value: Any, id_: str) 
         history = chosen.parse(value)
     except FormatError as error:
         raise ReadError(f"`{source.path}`: {error}") from error
-    prompts = (message.text.strip() for message in history if message.author == "human")
     return Session(
         agent=chosen.name,
         id=id_,
         file=str(source.path),
         segments=(history,),
         records={"message": len(history)},
-        title=next(filter(None, prompts), "")[:_SHOWN],
+        title=first_prompt([history]),
     )

@@ -4,7 +4,7 @@ Agents that let a person rewind write a tree: each record names its parent. The 
 latest leaf to its root; what hangs off that way was taken back.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -12,7 +12,10 @@ from typing import Any, Literal, NamedTuple
 from msgspec import Struct
 
 from thresher.formats.source import SourceFile
-from thresher.model import Session
+from thresher.model import History, Session
+
+TITLE = 120
+"""Characters of a title that is made up from a prompt."""
 
 
 class Home(NamedTuple):
@@ -53,6 +56,13 @@ def timestamp(value: Any) -> datetime | None:
 def text_or_empty(value: Any) -> str:
     """A string, or nothing where a file holds something else in its place."""
     return value if isinstance(value, str) else ""
+
+
+def first_prompt(histories: Iterable[History]) -> str:
+    """What a person asked first: a title for a session that has none."""
+    said = (message for history in histories for message in history if message.author == "human")
+    prompts = (message.text.strip() for message in said if message.role == "user")
+    return next(filter(None, prompts), "")[:TITLE]
 
 
 def way_to_root(leaf: str, parents: Mapping[str, str | None]) -> tuple[list[str], bool]:
