@@ -3,7 +3,13 @@
 ThresherError
 ├── ReadError       a file cannot be read as a conversation at all (what can be read in part becomes problems)
 ├── FormatError     a format is not known, or a value is not in the format it was said to be in
-└── ConvertError    a history cannot be written in the wanted format
+├── ConvertError    a history cannot be written in the wanted format
+├── OptionError     a policy, a preset or one of their options is not known, or has a value that makes no sense
+├── PlanError       a plan does not belong to the history it is applied to
+├── RepairError     a broken history that no rule could mend
+├── BudgetError     a history cannot be made as small as asked: says how small it can get, and what pins it
+├── StoreError      what is left out cannot be written down, or (NotStoredError) is not there
+└── CounterError    a way of counting tokens is not known, or not installed
 """
 
 
@@ -25,3 +31,20 @@ class FormatError(ThresherError):
 
 class ConvertError(ThresherError):
     """A history cannot be written in the wanted format."""
+
+
+class OptionError(ThresherError):
+    """A policy, a preset or an option is unknown, or a value makes no sense."""
+
+
+class PlanError(ThresherError):
+    """A plan does not belong to the history it is applied to."""
+
+
+class BudgetError(ThresherError):
+    """A history cannot be made as small as asked."""
+
+    def __init__(self, message: str, smallest: int) -> None:
+        """Say how small it can get."""
+        super().__init__(message)
+        self.smallest = smallest

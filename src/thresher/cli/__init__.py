@@ -13,6 +13,9 @@ from thresher.errors import ThresherError
 VERBS = {
     "sessions": "thresher.cli.sessions",
     "show": "thresher.cli.show",
+    "fit": "thresher.cli.fit",
+    "check": "thresher.cli.check",
+    "restore": "thresher.cli.restore",
     "convert": "thresher.cli.convert",
     "demo": "thresher.cli.demo",
 }
@@ -47,6 +50,7 @@ def cli(context: click.Context, as_json: bool) -> None:
       thresher                          which agents' sessions are here
       thresher sessions                 list them
       thresher show 0f3c9a1e            read one
+      thresher fit 0f3c9a1e -b 60k      make it fit
       thresher convert s.jsonl --to openai-chat
       thresher demo                     try it on sample sessions
     """

@@ -36,15 +36,6 @@ def place_options(command: CommandT) -> CommandT:
     return source(leave_out(command))
 
 
-def data_home() -> Path:
-    """Where Thresher keeps its own data."""
-    if folder := os.environ.get("THRESHER_HOME"):
-        return Path(folder)
-    from platformdirs import user_data_path
-
-    return user_data_path("thresher")
-
-
 def program() -> str:
     """How this program is called here: by its name where that works, else as it was."""
     called = sys.argv[0]

@@ -5,7 +5,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from thresher.cli.common import console, data_home, json_option, print_json, program, read_sessions, session_files
+from thresher.cli.common import console, json_option, print_json, program, read_sessions, session_files
+from thresher.store import home
 
 
 @click.command("demo")
@@ -26,7 +27,7 @@ def command(folder: Path | None, as_json: bool) -> None:
     from thresher.render import session_row, session_table
     from thresher.samples import write_samples
 
-    folder = folder or data_home() / "demo"
+    folder = folder or home() / "demo"
     files = write_samples(folder)
     sessions, _ = read_sessions(session_files([folder], (), no_discover=True))
     rows = [session_row(session) for session in sessions]

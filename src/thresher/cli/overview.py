@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from thresher.cli.common import console, data_home, print_json
+from thresher.cli.common import console, print_json
 from thresher.formats import discover
 from thresher.render import amount, size
+from thresher.store import home
 
 
 def show_overview(*, as_json: bool) -> None:
@@ -18,7 +19,7 @@ def show_overview(*, as_json: bool) -> None:
         by_agent[found.format].append(found.path)
     agents = [_agent(name, paths) for name, paths in by_agent.items()]
     if as_json:
-        print_json({"agents": agents, "home": str(data_home())})
+        print_json({"agents": agents, "home": str(home())})
         return
     out = console()
     if not agents:

@@ -1,14 +1,20 @@
 """A history: what a model sees, as an immutable sequence of messages."""
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import accumulate
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from thresher.model.identity import Occurrence, occurrences
 from thresher.model.message import Message
-from thresher.model.parts import Pocket
+from thresher.model.parts import Part, Pocket
 from thresher.model.turns import Chain, Exchange, Place, Shape, Spawn, Turn, shape_of
+
+if TYPE_CHECKING:
+    from thresher.model.tools import Link
 
 
 class History(Struct, frozen=True, dict=True):
@@ -39,6 +45,28 @@ class History(Struct, frozen=True, dict=True):
         """Which part is which: one occurrence a part, in order."""
         return tuple(occurrences(self.messages))
 
+    @cached_property
+    def places(self) -> dict[Occurrence, Place]:
+        """Where each occurrence stands."""
+        spots = (Place(i, j) for i, message in enumerate(self.messages) for j in range(len(message.parts)))
+        return dict(zip(self.occurrences, spots, strict=True))
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return list(accumulate((len(message.parts) for message in self.messages), initial=0))
+
+    def occurrence(self, place: Place) -> Occurrence:
+        """Which one the part at a place is."""
+        return self.occurrences[self._starts[place.message] + place.part]
+
+    def part(self, place: Place) -> Part:
+        """The part at a place."""
+        return self.messages[place.message].parts[place.part]
+
+    def turn(self, message: int) -> int:
+        """The number of the turn that a message belongs to, or that came last before it; from 1, 0 before the first."""
+        return bisect_right(self.shape.turns, message, key=lambda turn: turn.start)
+
     @property
     def turns(self) -> tuple[Turn, ...]:
         """One a model call."""
@@ -53,6 +81,13 @@ class History(Struct, frozen=True, dict=True):
     def chains(self) -> tuple[Chain, ...]:
         """Every call with its result, in the order of the calls."""
         return self.shape.chains
+
+    @cached_property
+    def links(self) -> "tuple[Link, ...]":
+        """Every chain with its call, its result, and what the tool does."""
+        from thresher.model.tools import links  # noqa: PLC0415 - its patterns take time to compile
+
+        return tuple(links(self.messages, self.shape.chains))
 
     @property
     def orphans(self) -> tuple[Place, ...]:

@@ -11,6 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from thresher.model.jsontext import canonical, load
+from thresher.model.memo import per_message
 from thresher.model.message import Message
 from thresher.model.parts import Image, Part, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
 
@@ -45,12 +46,17 @@ def _blake2b() -> "type[blake2b]":
     return blake2b
 
 
+@per_message
+def content_ids(message: Message) -> tuple[str, ...]:
+    """The content ids of a message's parts."""
+    return tuple([content_id(part) for part in message.parts])
+
+
 def occurrences(messages: Iterable[Message]) -> Iterator[Occurrence]:
     """One occurrence for each part of each message, in order."""
     seen: dict[str, int] = {}
     for message in messages:
-        for part in message.parts:
-            content = content_id(part)
+        for content in content_ids(message):
             ordinal = seen.get(content, 0)
             seen[content] = ordinal + 1
             yield Occurrence(content, ordinal)

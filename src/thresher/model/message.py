@@ -41,7 +41,7 @@ class Source(Struct, frozen=True, gc=False):
     line: int
 
 
-class Message(Struct, frozen=True, gc=False):
+class Message(Struct, frozen=True, weakref=True):
     """One message of a conversation."""
 
     role: Role

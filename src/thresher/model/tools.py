@@ -10,15 +10,19 @@ git (`project`), a patch handed to `apply_patch` (`file_edit`), and plain readin
 import posixpath
 import re
 import shlex
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from thresher.model.jsontext import load
-from thresher.model.parts import ToolCall
+from thresher.model.memo import per_message
+from thresher.model.message import Message
+from thresher.model.parts import ToolCall, ToolResult
 from thresher.model.tool_table import TABLE, VERBS, Category, Operation, Tool, tool_named
+from thresher.model.turns import Chain
 
-__all__ = ["TABLE", "Category", "Operation", "Tool", "ToolUse", "tool_named", "tool_use"]
+__all__ = ["TABLE", "Category", "Link", "Operation", "Tool", "ToolUse", "links", "tool_named", "tool_use"]
 
 CACHED_LENGTH = 4096
 """Longer arguments are read anew each time, so that the cache never holds on to whole files."""
@@ -39,6 +43,30 @@ def tool_use(call: ToolCall) -> ToolUse:
     if len(call.arguments) <= CACHED_LENGTH:
         return _cached(call.name, call.arguments)
     return _read(call.name, call.arguments)
+
+
+class Link(NamedTuple):
+    """A tool chain with what it holds."""
+
+    chain: Chain
+    call: ToolCall
+    result: ToolResult | None
+    use: ToolUse
+
+
+def links(messages: Sequence[Message], chains: Iterable[Chain]) -> Iterator[Link]:
+    """Every chain with its call, its result, and what it does."""
+    for chain in chains:
+        call = messages[chain.call.message].parts[chain.call.part]
+        result = messages[chain.result.message].parts[chain.result.part] if chain.result else None
+        use = _uses(messages[chain.call.message])[chain.call.part]
+        if isinstance(call, ToolCall) and use is not None:
+            yield Link(chain, call, result if isinstance(result, ToolResult) else None, use)
+
+
+@per_message
+def _uses(message: Message) -> tuple[ToolUse | None, ...]:
+    return tuple([tool_use(part) if isinstance(part, ToolCall) else None for part in message.parts])
 
 
 def _read(name: str, arguments: str) -> ToolUse:

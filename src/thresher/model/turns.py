@@ -144,12 +144,10 @@ def _pair(messages: Sequence[Message]) -> tuple[tuple[Chain, ...], tuple[Place, 
 
 
 def _spawns(messages: Sequence[Message], chains: Sequence[Chain]) -> list[Spawn]:
-    from thresher.model.tools import tool_use  # noqa: PLC0415 - its patterns take time to compile, and reading needs none
+    from thresher.model.tools import links  # noqa: PLC0415 - its patterns take time to compile, and reading needs none
 
-    spawns: list[Spawn] = []
-    for chain in chains:
-        call = messages[chain.call.message].parts[chain.call.part]
-        if isinstance(call, ToolCall) and tool_use(call).category == "subagent":
-            stop = (chain.result or chain.call).message + 1
-            spawns.append(Spawn(chain, tool_use(call).intent, chain.call.message, stop))
-    return spawns
+    return [
+        Spawn(chain, use.intent, chain.call.message, (chain.result or chain.call).message + 1)
+        for chain, _, _, use in links(messages, chains)
+        if use.category == "subagent"
+    ]

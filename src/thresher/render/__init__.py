@@ -4,6 +4,8 @@ In: sessions and histories. Out: rows, rich renderables, plain values for JSON. 
 control characters never reach a terminal, its brackets never become markup.
 """
 
+from thresher.render.plain import plain_text
+from thresher.render.plan import plan_table
 from thresher.render.rows import SessionRow, session_row, session_table
 from thresher.render.transcript import session_value, transcript
 from thresher.render.words import amount, clean, plural, shorten, size, tokens
@@ -12,6 +14,8 @@ __all__ = [
     "SessionRow",
     "amount",
     "clean",
+    "plain_text",
+    "plan_table",
     "plural",
     "session_row",
     "session_table",

@@ -1,0 +1,203 @@
+"""The front door: any history in, the same kind out, small enough, and nothing lost.
+
+`plan` is pure but for looking up stand-ins that the history already holds; `fit` writes what is left out into the
+store before it hands out anything that stands in for it.
+"""
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from msgspec import Struct, structs
+
+from thresher.budget.ladder import descend, proposals, steps_down, too_large
+from thresher.budget.settings import Settings, settings, tokens
+from thresher.edits import Draft, Fold, Plan, ThinkingRule, apply, believed, finish, repair, settle
+from thresher.errors import OptionError
+from thresher.formats import emit, parse, sniff
+from thresher.model import History, Place, Session
+from thresher.model.jsontext import load
+from thresher.policies import Policy, make_policy
+from thresher.store import Store, StoreError, default_store, exact_id, fold_id
+from thresher.tokens import Scale, default_scale, model_named
+
+SHARE = 0.7
+"""The part of a model's window that a history may fill when no budget is given."""
+WINDOW = 200_000
+"""The window that `auto` thinks of when no model is named."""
+PolicyLike = str | Policy | Sequence[str | Policy]
+
+
+class Fitted(Struct, frozen=True):
+    """A history that fits, and the plan that made it."""
+
+    history: History
+    plan: Plan
+
+
+def plan(  # noqa: PLR0913 - the front door has many keys
+    history: History | Session,
+    *,
+    policy: PolicyLike | None = None,
+    budget: int | str | None = None,
+    model: str | None = None,
+    dialect: str | None = None,
+    thinking: ThinkingRule | None = None,
+    counter: str = "auto",
+    store: Store | None = None,
+    **options: Any,
+) -> Plan:
+    """What would be done to a history, and why; `apply` does it.
+
+    `policy` is a preset, a policy's name, a policy, or a list of them; `budget` a number of tokens (`60_000`,
+    `"60k"`). Without a budget, and with a `model`, it is 70 % of the model's window. `dialect` says whose rules
+    must hold (None: those of all four APIs). Other options are those of `Settings`: `exclude_tools=("Edit",)`.
+    """
+    chosen = settings(budget=budget, model=model, policy=policy if isinstance(policy, str) else None, **options)
+    told = history.history if isinstance(history, Session) else history
+    name = chosen.model or _model_in(told)
+    known = model_named(name) if name else None
+    rule: ThinkingRule = thinking or ("strip_after_edit" if known and known.preserved_thinking else "free")
+    mended = repair(told, dialect)
+    scale = default_scale(name, counter)
+    policies, label = _policies(policy, chosen)
+    limit = _budget(chosen, label, name)
+    draft = _draft(mended.history, policies, scale, store)
+    settled = settle(draft, rule)
+    if limit is not None and settled.tokens > limit:
+        settled = descend(draft, steps_down(), limit, rule)
+        if settled.tokens > limit:
+            raise too_large(settled, limit)
+    made = finish(settled, rule)
+    notes = [note for one in policies for note in _notes(one, mended.history)]
+    return structs.replace(
+        made,
+        policy=label,
+        budget=limit,
+        dialect=dialect,
+        repairs=mended.repairs,
+        notes=(*made.notes, *notes),
+        quality=_quality(settled) if "exchanges" in {edit.policy for edit in made.edits} else None,
+    )
+
+
+def _draft(history: History, policies: Sequence[Policy], scale: Scale, store: Store | None) -> Draft:
+    found = believed(history, (store or default_store()).has)
+    draft = Draft(history, scale, believed=found)
+    draft.add_all(proposals(history, policies, scale))
+    return draft
+
+
+def _policies(policy: PolicyLike | None, chosen: Settings) -> tuple[list[Policy], str]:
+    if policy is None or isinstance(policy, str):
+        name = chosen.policy or "smart"
+        return [make_policy(step, **options) for step, options in chosen.steps(name)], name
+    if callable(policy):
+        return [policy], _name(policy)
+    made: list[Policy] = []
+    for one in policy:
+        made += [make_policy(step, **more) for step, more in chosen.steps(one)] if isinstance(one, str) else [one]
+    return made, "+".join(one if isinstance(one, str) else _name(one) for one in policy)
+
+
+def _name(policy: Policy) -> str:
+    kind = policy if hasattr(policy, "__name__") else type(policy)
+    return str(getattr(kind, "__name__", "policy")).lower()
+
+
+def _budget(chosen: Settings, label: str, model: str) -> int | None:
+    if chosen.budget is not None:
+        return chosen.budget
+    known = model_named(model) if model else None
+    if chosen.model and known is None:
+        raise OptionError(f"no model is known as `{model}`: give a budget, or add it to the models (THRESHER_MODELS)")
+    if known is not None and (chosen.model or label == "auto"):
+        return int(known.window * SHARE)
+    return int(WINDOW * SHARE) if label == "auto" else None
+
+
+def _model_in(history: History) -> str:
+    """The model that a history was for, where it says so."""
+    pocket = history.pocket
+    if pocket is not None and pocket.fields:
+        named = load(pocket.fields).get("model")
+        if isinstance(named, str):
+            return named
+    return next((message.model for message in reversed(history.messages) if message.model), "")
+
+
+def _notes(policy: Policy, history: History) -> tuple[str, ...]:
+    notes: Callable[[History], tuple[str, ...]] | None = getattr(policy, "notes", None)
+    return notes(history) if notes is not None else ()
+
+
+def _quality(settled: Draft) -> float:
+    from thresher.policies.importance import quality  # noqa: PLC0415 - only where it is asked for
+
+    messages = enumerate(settled.history.messages)
+    every = (Place(i, j) for i, message in messages for j in range(len(message.parts)))
+    return quality(settled.history, {place for place in every if place not in settled.fates})
+
+
+def fitted(history: History | Session, *, store: Store | None = None, **options: Any) -> Fitted:
+    """A history that fits, with its plan; what was left out is in the store."""
+    told = history.history if isinstance(history, Session) else history
+    made = plan(told, store=store, **options)
+    mended = repair(told, made.dialect).history if made.repairs else told
+    try:
+        keep(mended, made, store or default_store())
+    except StoreError as error:
+        return _unstored(mended, made, error)
+    return Fitted(apply(mended, structs.replace(made, repairs=())), made)
+
+
+def _unstored(history: History, made: Plan, error: StoreError) -> Fitted:
+    """Nothing may stand in for what cannot be kept: the text stays, unless that breaks the budget."""
+    if made.budget is not None and made.tokens_before > made.budget:
+        raise error
+    warnings.warn(f"nothing was left out: {error}", stacklevel=4)
+    return Fitted(history, structs.replace(made, edits=(), tokens_after=made.tokens_before, notes=(str(error),)))
+
+
+def keep(history: History, made: Plan, store: Store) -> None:
+    """Write down all that a plan leaves out."""
+    if not made.edits:
+        return
+    folds: dict[str, list[str]] = {}
+    for edit in made.edits:
+        if isinstance(edit, Fold):
+            members = [exact_id(history.part(history.places[target])) for target in edit.targets]
+            folds[fold_id(members)] = members
+    store.put((history.part(history.places[target]) for edit in made.edits for target in _targets(edit)), folds)
+
+
+def _targets(edit: Any) -> Iterable[Any]:
+    return edit.targets if isinstance(edit, Fold) else (edit.target,)
+
+
+M = TypeVar("M")
+
+
+def fit(messages: M, *, format: str | None = None, dialect: str | None = None, **options: Any) -> M:
+    """Messages of any API, a request body, a history or a session: the same, made to fit.
+
+    Takes what `plan` takes. What is left out can be had back by the id in its stand-in: `restore(id)`.
+    """
+    if isinstance(messages, History):
+        return fitted(messages, dialect=dialect, **options).history  # type: ignore[return-value]
+    if isinstance(messages, Session):
+        after = fitted(messages, dialect=dialect, **options).history
+        return structs.replace(messages, segments=(*messages.segments[:-1], after))
+    name = format or sniff(messages)
+    history = parse(messages, name)
+    after = fitted(history, dialect=dialect or name, **options).history
+    same = after is history
+    return messages if same else emit(after, name or "")
+
+
+def restore(part_id: str, *, store: Store | None = None) -> str:
+    """What a stand-in stands for, byte for byte."""
+    return (store or default_store()).text(part_id)
+
+
+__all__ = ["Fitted", "fit", "fitted", "keep", "plan", "restore", "tokens"]

@@ -1,0 +1,70 @@
+"""The way down to a budget: step by step, edit by edit, until the history fits, or nothing more may go."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from thresher.budget.presets import LADDER, Step
+from thresher.edits import Draft, Edit, ThinkingRule, settle
+from thresher.errors import BudgetError
+from thresher.model import History
+from thresher.policies import Policy, make_policy
+from thresher.tokens import Scale
+
+PINNED = {
+    "system": "system text",
+    "injection": "injected context",
+    "current": "the latest request",
+    "active": "the open tool calls",
+}
+
+
+def bind(policy: Policy, scale: Scale) -> Policy:
+    """The policy, counting with this scale."""
+    fields: Any = getattr(policy, "__dataclass_fields__", {})
+    bound: Policy = replace(policy, scale=scale) if "scale" in fields else policy  # type: ignore[type-var]
+    return bound
+
+
+def proposals(history: History, policies: Iterable[Policy], scale: Scale) -> Iterator[Edit]:
+    """The edits of several policies, one after the other."""
+    for policy in policies:
+        yield from bind(policy, scale)(history)
+
+
+def steps_down(steps: Iterable[Step] = LADDER) -> Iterator[Policy]:
+    """The policies of a ladder, each made when it is needed."""
+    for name, options in steps:
+        yield make_policy(name, **options)
+
+
+def descend(draft: Draft, policies: Iterable[Policy], budget: int, thinking: ThinkingRule) -> Draft:
+    """The draft, settled, with as few further edits as make it fit; as small as it gets if nothing does."""
+    settled, weight = settle(draft, thinking), draft.tokens
+    if settled.tokens <= budget:
+        return settled
+    for edit in proposals(draft.history, policies, draft.scale):
+        # Settling may give something back, so it is done again only when enough was saved on top of that.
+        if draft.add(edit) and weight - draft.tokens >= settled.tokens - budget:
+            settled, weight = settle(draft, thinking), draft.tokens
+            if settled.tokens <= budget:
+                return settled
+    return settle(draft, thinking)
+
+
+def too_large(settled: Draft, budget: int) -> BudgetError:
+    """Why a budget cannot be met: how small it gets, and what holds it there."""
+    held: dict[str, int] = {}
+    for place, pin in settled.pins.items():
+        fate = settled.fates.get(place)
+        held[pin] = held.get(pin, 0) + (settled.weights[place.message][place.part] if fate is None else fate.weight)
+    held = {PINNED[pin]: weight for pin, weight in held.items() if weight}
+    held["tool definitions"] = settled.scale.tools(settled.history.tools) if settled.history.tools else 0
+    held["what else must stay"] = settled.tokens - sum(held.values())
+    parts = sorted(((weight, what) for what, weight in held.items() if weight > 0), reverse=True)
+    told = ", ".join(f"{what} {weight:,}" for weight, what in parts)
+    return BudgetError(
+        f"this history does not fit into {budget:,} tokens: the smallest it can be is {settled.tokens:,} ({told}); "
+        "give a larger budget, or shorten what is pinned",
+        smallest=settled.tokens,
+    )

@@ -1,0 +1,96 @@
+"""Presets: named lists of policies with their options, as data.
+
+Five follow one table, from leaving everything to leaving almost nothing; the others are one policy each, or the
+order of steps that an agent's own loop wants. A file `thresher.toml` may add more.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+Step = tuple[str, Mapping[str, Any]]
+"""A policy's name and its options."""
+
+COMMANDS = ("execution", "project")
+OTHERS = ("other", "mcp", "analysis")
+MADE_GOOD: Step = ("superseded", {"identical": False, "stale": False})
+EMPTY: Step = ("messages", {"empty": True})
+
+
+def _tools(*categories: str, do: str, **options: Any) -> Step:
+    return ("tools", {"categories": categories, "failed": False, "do": do, **options})
+
+
+def _failed(do: str, **options: Any) -> Step:
+    return ("tools", {"failed": True, "do": do, **options})
+
+
+PRESETS: dict[str, tuple[Step, ...]] = {
+    "development": (),
+    "minimal": (("thinking", {}), ("subagents", {})),
+    "moderate": (
+        ("thinking", {}),
+        ("reminders", {}),
+        ("subagents", {}),
+        EMPTY,
+        ("reads", {}),
+        _tools("file_edit", do="stub"),
+        ("output", {}),
+        _tools("web", do="cut", limit=4_000),
+        _tools(*OTHERS, do="cut", limit=10_000),
+        ("recent", {"categories": ("plan",), "do": "drop"}),
+        MADE_GOOD,
+        _failed("cut", limit=500),
+        ("messages", {"longer_than": 20_000}),
+    ),
+    "smart": (
+        ("thinking", {}),
+        ("reminders", {}),
+        ("subagents", {}),
+        EMPTY,
+        _tools("file_read", do="stub"),
+        _tools("file_edit", do="line"),
+        _tools(*COMMANDS, do="cut", head=1_000, tail=1_000),
+        _tools("web", *OTHERS, do="stub"),
+        ("tools", {"categories": ("plan",)}),
+        MADE_GOOD,
+        _failed("cut", limit=500),
+        ("messages", {"longer_than": 10_000}),
+    ),
+    "aggressive": (
+        ("thinking", {}),
+        ("reminders", {}),
+        ("subagents", {}),
+        EMPTY,
+        _tools("file_read", "web", do="drop"),
+        _tools("file_edit", do="line"),
+        _tools(*COMMANDS, *OTHERS, do="stub"),
+        ("tools", {"categories": ("plan",)}),
+        _failed("drop", older_exchanges_only=True),
+        _failed("cut", limit=300),
+        ("messages", {"longer_than": 2_000}),
+    ),
+    "exchanges": (("exchanges", {}),),
+    "batches": (("batches", {}),),
+    "tool-retention": (("reads", {}), ("diffs", {}), ("output", {}), ("recent", {})),
+    "mask": (("mask", {}),),
+    "auto": (),
+}
+
+LADDER: tuple[Step, ...] = (
+    ("superseded", {}),
+    ("output", {}),
+    ("output", {"pressure": True}),
+    ("mask", {"by_importance": True}),
+    ("batches", {}),
+    ("exchanges", {"pressure": 0.9}),
+    # From here on it hurts: what follows is for a budget that is far too small for what is kept.
+    ("thinking", {}),
+    ("mask", {"keep": 3}),
+    ("messages", {"longer_than": 4_000}),
+    ("batches", {"age": 0, "minimum": 1, "distance": 0}),
+    ("tools", {"do": "cut", "limit": 4_000, "failed": None}),
+    ("newest", {"budget": 0}),
+    ("tools", {"do": "cut", "limit": 1_000, "failed": None}),
+    ("tools", {"do": "cut", "limit": 300, "failed": None}),
+)
+"""The steps to a budget, taken edit by edit until the history fits: what costs least to lose goes first."""

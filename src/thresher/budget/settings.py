@@ -1,0 +1,229 @@
+"""Where options come from: the call, over `THRESHER_*`, over `CLAUDIST_*`, over `thresher.toml`.
+
+Every option here has an environment name: `exclude_tools` is `THRESHER_EXCLUDE_TOOLS=Edit,Write`, the option
+`max_file_reads` of the policy `reads` is `THRESHER_READS_MAX_FILE_READS=3`. The names of the first design,
+`CLAUDIST_*`, mean what its document says. An empty value counts as not set; a value that makes no sense is an error.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
+
+from msgspec import ValidationError, convert
+
+from thresher.budget.presets import PRESETS, Step
+from thresher.errors import OptionError
+from thresher.policies import POLICIES, policy_class
+
+PREFIXES = ("CLAUDIST_", "THRESHER_")
+"""The later one wins."""
+ALIASES = {"FILTER_PRESET": "POLICY"}
+UNUSED = frozenset({"PRESERVE_CONTEXT", "COMPACT_MODE"})
+"""Names that the first design reads and never uses."""
+OTHERS = frozenset({"HOME", "MODELS", "TEST_PROFILE", "UPDATE_GOLDEN"})
+"""Names with our prefix that are no options of a fit."""
+FILE = "thresher.toml"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a user set; None is not set."""
+
+    policy: str | None = None
+    budget: int | None = None
+    model: str | None = None
+    exclude_thinking: bool | None = None
+    exclude_system_reminders: bool | None = None
+    exclude_errors: bool | None = None
+    exclude_subagent_calls: bool | None = None
+    exclude_subagent_responses: bool | None = None
+    exclude_tools: tuple[str, ...] | None = None
+    exclude_tool_categories: tuple[str, ...] | None = None
+    exclude_tool_calls_only: bool | None = None
+    exclude_tool_results_only: bool | None = None
+    exclude_failed_tools: bool | None = None
+    exclude_empty: bool | None = None
+    exclude_roles: tuple[str, ...] | None = None
+    max_message_length: int | None = None
+    custom_patterns: tuple[str, ...] | None = None
+    policies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Options of single policies, by the policy's name."""
+    presets: Mapping[str, tuple[Step, ...]] = field(default_factory=dict)
+    """Presets of the user's own."""
+
+    def steps(self, preset: str) -> tuple[Step, ...]:
+        """The steps of a preset (or of one policy), with what was set on top."""
+        known = {**PRESETS, **self.presets}
+        if preset in known:
+            base = known[preset]
+        elif preset in POLICIES:
+            base = ((preset, {}),)
+        else:
+            raise OptionError(f"no preset or policy is called `{preset}`; there are {', '.join((*known, *POLICIES))}")
+        return tuple(self._with_options(step) for step in (*self._kept(base), *self._added()))
+
+    def _with_options(self, step: Step) -> Step:
+        name, options = step
+        return name, {**options, **self.policies.get(name, {})}
+
+    def _kept(self, base: tuple[Step, ...]) -> tuple[Step, ...]:
+        """The preset's steps without those that an option turns off or replaces."""
+        off = {"thinking": self.exclude_thinking, "reminders": self.exclude_system_reminders}
+        off["subagents"] = self._subagents
+        failed = self.exclude_failed_tools is False or self.exclude_errors is False
+        return tuple(
+            (name, options)
+            for name, options in base
+            if off.get(name) is None
+            and not (failed and options.get("failed"))
+            and not (name == "superseded" and failed)
+            and not (options.get("empty") and self.exclude_empty is False)
+            and not (options.get("longer_than") and self.max_message_length is not None)
+        )
+
+    @property
+    def _subagents(self) -> bool | None:
+        told = (self.exclude_subagent_calls, self.exclude_subagent_responses)
+        return None if told == (None, None) else any(told)
+
+    def _added(self) -> list[Step]:
+        steps: list[Step] = []
+        steps += [("thinking", {})] if self.exclude_thinking else []
+        steps += [("reminders", {})] if self.exclude_system_reminders else []
+        if self._subagents:
+            calls, responses = bool(self.exclude_subagent_calls), bool(self.exclude_subagent_responses)
+            steps.append(("subagents", {"calls": calls, "responses": responses}))
+        if self.exclude_tools or self.exclude_tool_categories:
+            named = {"names": self.exclude_tools or (), "categories": self.exclude_tool_categories or ()}
+            steps.append(("tools", {**named, "do": self._deed}))
+        elif self.exclude_tool_results_only or self.exclude_tool_calls_only:
+            steps.append(("tools", {"names": ("*",), "do": self._deed}))
+        if self.exclude_failed_tools or self.exclude_errors:
+            steps.append(("tools", {"failed": True}))
+        steps += [("messages", {"empty": True})] if self.exclude_empty else []
+        steps += [("messages", {"roles": self.exclude_roles})] if self.exclude_roles else []
+        steps += [("messages", {"patterns": self.custom_patterns})] if self.custom_patterns else []
+        steps += [("messages", {"longer_than": self.max_message_length})] if self.max_message_length else []
+        return steps
+
+    @property
+    def _deed(self) -> str:
+        if self.exclude_tool_results_only:
+            return "stub"
+        return "stub_calls" if self.exclude_tool_calls_only else "drop"
+
+
+_HINTS = get_type_hints(Settings)
+NAMES = tuple(one.name for one in fields(Settings) if one.name not in ("policies", "presets"))
+
+
+def settings(*, environment: Mapping[str, str] | None = None, file: Path | None = None, **options: Any) -> Settings:
+    """All that is set: the options given, over the environment, over the file (by default `thresher.toml` here)."""
+    for name in options:
+        if name not in NAMES:
+            raise OptionError(f"there is no option `{name}`; there are {', '.join(NAMES)}")
+    made = _from_file(Path(FILE) if file is None else file, needed=file is not None)
+    made = _from_environment(made, os.environ if environment is None else environment)
+    given = {name: _tidy(name, value, "option") for name, value in options.items() if value is not None}
+    return replace(made, **given)
+
+
+def _from_environment(made: Settings, environment: Mapping[str, str]) -> Settings:
+    told: dict[str, Any] = {}
+    policies = {name: dict(options) for name, options in made.policies.items()}
+    for prefix in PREFIXES:
+        for key, value in environment.items():
+            if not key.startswith(prefix) or not value.strip():
+                continue
+            short = ALIASES.get(key[len(prefix) :], key[len(prefix) :])
+            name = short.lower()
+            if name in NAMES:
+                told[name] = _tidy(name, value, key)
+            elif short not in UNUSED | OTHERS and prefix == "THRESHER_":
+                policy, option = _policy_option(short, key)
+                policies.setdefault(policy, {})[option] = _read(_option_type(policy, option), value, key)
+    return replace(made, **told, policies=policies)
+
+
+def _policy_option(short: str, key: str) -> tuple[str, str]:
+    policy, _, option = short.lower().partition("_")
+    if policy in POLICIES and option in policy_class(policy).__dataclass_fields__:
+        return policy, option
+    raise OptionError(
+        f"the environment sets `{key}`, which is no option: an option is THRESHER_ and one of {', '.join(NAMES)}, "
+        "or THRESHER_, a policy and one of its options"
+    )
+
+
+def _option_type(policy: str, option: str) -> Any:
+    return get_type_hints(policy_class(policy))[option]
+
+
+def _tidy(name: str, value: Any, origin: str) -> Any:
+    """A value as its option wants it, from Python, the environment or a file."""
+    if name == "budget":
+        return tokens(value)
+    return _read(_HINTS[name], value, origin)
+
+
+def _read(hint: Any, value: Any, origin: str) -> Any:
+    """A value of the type that is hinted at; words in one text are parted by commas."""
+    if isinstance(value, str) and any(get_origin(kind) is tuple for kind in (hint, *get_args(hint))):
+        value = [word.strip() for word in value.split(",") if word.strip()]
+    try:
+        return convert(value.strip().lower() if _is_flag(hint, value) else value, hint, strict=False)
+    except ValidationError as error:
+        raise OptionError(f"`{origin}` has a value that makes no sense, {value!r}: {error}") from error
+
+
+def _is_flag(hint: Any, value: Any) -> bool:
+    return isinstance(value, str) and bool in (hint, *get_args(hint))
+
+
+def tokens(value: Any) -> int:
+    """A number of tokens: `60000`, `60_000`, `60k`, `1.5M`."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    text = str(value).strip().lower().replace("_", "").replace(",", "")
+    factor = {"k": 1_000, "m": 1_000_000}.get(text[-1:], 1)
+    try:
+        number = float(text[:-1] if factor > 1 else text)
+    except ValueError:
+        number = -1
+    if not 0 <= number < float("inf"):
+        raise OptionError(f"a budget is a number of tokens such as 60000, 60k or 1.5M; not {value!r}")
+    return int(number * factor)
+
+
+def _from_file(path: Path, *, needed: bool) -> Settings:
+    if not needed and not path.is_file():
+        return Settings()
+    import tomllib  # noqa: PLC0415 - only where there is such a file
+
+    try:
+        told = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise OptionError(f"`{path}` cannot be read: {error}") from error
+    plain = {name: _tidy(name, value, f"{path}: {name}") for name, value in told.items() if name in NAMES}
+    unknown = sorted(set(told) - set(NAMES) - {"policies", "presets"})
+    if unknown:
+        raise OptionError(
+            f"`{path}`: there is no option `{unknown[0]}`; there are {', '.join((*NAMES, 'policies', 'presets'))}"
+        )
+    policies = {name: _tuples(options) for name, options in told.get("policies", {}).items()}
+    presets = {name: tuple(_step(path, one) for one in steps) for name, steps in told.get("presets", {}).items()}
+    return Settings(**plain, policies=policies, presets=presets)
+
+
+def _step(path: Path, told: Any) -> Step:
+    if isinstance(told, str):
+        return told, {}
+    if not isinstance(told, dict) or not isinstance(told.get("policy"), str):
+        raise OptionError(f"`{path}`: a step is a policy's name or a table with `policy = …`; not {told!r}")
+    return told["policy"], _tuples({name: value for name, value in told.items() if name != "policy"})
+
+
+def _tuples(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}

@@ -1,0 +1,111 @@
+"""`thresher fit`: a conversation made to fit a budget, and what that does to it."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+from msgspec import structs
+
+from thresher.budget import PRESETS, Fitted, fitted
+from thresher.cli.common import console, find_session, json_option, place_options, print_json, warn
+from thresher.errors import ConvertError
+from thresher.formats import emission, format_names
+from thresher.model import Session
+from thresher.model.jsontext import dump
+
+TEXT = "text"
+
+
+@click.command("fit")
+@click.argument("session")
+@click.option("--policy", "-p", help=f"A preset ({', '.join(PRESETS)}) or a policy. Default: smart.")
+@click.option("--budget", "-b", help="The most tokens it may have: 60000, 60k, 1.5M.")
+@click.option("--model", "-m", help="For which model; without a budget, 70 % of its window.")
+@click.option("--to", "target", type=click.Choice([*format_names("wire"), TEXT]), help="The API to write for, or text.")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write there, not to the screen.")
+@click.option("--explain", is_flag=True, help="Say what is done, why, and what it saves.")
+@click.option("--whole", is_flag=True, help="Everything since the start, not only since the last compaction.")
+@place_options
+@json_option
+def command(
+    session: str,
+    policy: str | None,
+    budget: str | None,
+    model: str | None,
+    target: str | None,
+    output: Path | None,
+    explain: bool,
+    whole: bool,
+    sources: tuple[Path, ...],
+    no_discover: bool,
+    as_json: bool,
+) -> None:
+    """Make SESSION (a file, or the start of an id) fit; what is left out can be had back with `thresher restore`.
+
+    Without --to and -o it only says what would be done. The file that is read is never written to.
+
+    \b
+    Examples:
+      thresher fit session.jsonl                          what `smart` would do
+      thresher fit 0f3c9a1e --policy moderate --budget 60k --explain
+      thresher fit messages.json -b 20k -o smaller.json   the same API's messages
+      thresher fit 0f3c9a1e --to text | pbcopy            for a person or a sub-agent
+      THRESHER_EXCLUDE_TOOLS=Edit,Write thresher fit session.jsonl
+    """
+    found = find_session(session, sources, no_discover=no_discover)
+    history = structs.replace(found.history, messages=tuple(found.messages())) if whole else found.history
+    target = target or (_own_format(found) if output is not None else None)
+    wire = found.agent if found.agent in format_names("wire") else None
+    dialect = None if target == TEXT else target or wire
+    result = fitted(history, policy=policy, budget=budget, model=model, dialect=dialect)
+    value = _value(result, target)
+    if output is not None:
+        _write(output, value, found)
+    if as_json:
+        print_json(result.plan.to_dict() | {"file": found.file, "format": target, "value": None if output else value})
+        return
+    if explain or value is None or output is not None:
+        _explain(result, output, to_screen=target is not None and output is None)
+    if target is not None and output is None:
+        click.echo(value if isinstance(value, str) else dump(value).encode("utf-8", "replace"))
+
+
+def _own_format(session: Session) -> str:
+    """What to write when nothing was said: a wire format as it came; a transcript as its own vendor's API has it."""
+    own = {"claude-code": "anthropic", "codex": "openai-responses"}
+    wire = format_names("wire")
+    return session.agent if session.agent in wire else own.get(session.agent, "openai-chat")
+
+
+def _value(result: Fitted, target: str | None) -> Any:
+    if target is None:
+        return None
+    if target == TEXT:
+        from thresher.render import plain_text
+
+        return plain_text(result.history)
+    written = emission(result.history, target)
+    for loss in written.losses:
+        warn(f"thresher: {loss}")
+    return written.value
+
+
+def _write(output: Path, value: Any, session: Session) -> None:
+    if output.exists() and output.samefile(session.file):
+        raise ConvertError(f"`{output}` is the file that is being read; name another one")
+    output.write_text(value if isinstance(value, str) else dump(value), encoding="utf-8", errors="replace")
+
+
+def _explain(result: Fitted, output: Path | None, *, to_screen: bool) -> None:
+    from thresher.render import plan_table
+
+    out = console()
+    if to_screen:
+        warn(result.plan.explain())
+        return
+    for piece in plan_table(result.plan):
+        out.print(piece)
+    if output is not None:
+        out.print(f"written to {output}", style="dim")
+    elif result.plan.edits:
+        out.print("write it with -o FILE, or to the screen with --to FORMAT", style="dim")

@@ -1,0 +1,77 @@
+"""The only code that makes a smaller history: a pure function of a history and a plan."""
+
+from collections.abc import Iterator
+
+from msgspec import structs
+
+from thresher.edits.change import blank, cut_part, joins, stand_in
+from thresher.edits.edit import Cut, Drop, Edit, Fold, Stub
+from thresher.edits.plan import Plan
+from thresher.edits.repair import repair
+from thresher.errors import PlanError
+from thresher.model import History, Message, Occurrence, Part, Place, Summary, Text, ToolCall, ToolResult
+from thresher.store import exact_id, short_id
+
+
+def apply(history: History, plan: Plan) -> History:
+    """The history as the plan has it; messages that nothing touches are the same objects."""
+    if plan.repairs:
+        history = repair(history, plan.dialect).history
+    chosen = dict(_chosen(history, plan))
+    touched = {place.message for place in chosen}
+    messages: list[Message] = []
+    bridged = False
+    for index, message in enumerate(history.messages):
+        after = _edited(message, index, chosen) if index in touched else message
+        if after is None:
+            bridged = True
+            continue
+        if bridged and messages and joins(messages[-1], after):
+            messages[-1] = structs.replace(messages[-1], parts=(*messages[-1].parts, *after.parts), records=())
+        else:
+            messages.append(after)
+        bridged = False
+    return structs.replace(history, messages=tuple(messages)) if chosen else history
+
+
+def _chosen(history: History, plan: Plan) -> Iterator[tuple[Place, Edit]]:
+    """Where each edit works; of a fold, the first place holds its summary and the others are drops."""
+    for edit in plan.edits:
+        yield _place(history, edit.target), edit
+        if isinstance(edit, Fold):
+            for target in edit.targets[1:]:
+                yield _place(history, target), Drop(target, edit.policy, edit.why)
+
+
+def _place(history: History, target: Occurrence) -> Place:
+    place = history.places.get(target)
+    if place is None:
+        raise PlanError(
+            f"this plan is for another history: part {target.content} (number {target.ordinal + 1} with that text) "
+            "is not in this one; plan anew, or apply it to the history it was made for"
+        )
+    return place
+
+
+def _edited(message: Message, index: int, chosen: dict[Place, Edit]) -> Message | None:
+    """What is left of a message, if anything is."""
+    kept = [_changed(part, chosen.get(Place(index, j))) for j, part in enumerate(message.parts)]
+    parts = tuple([part for part in kept if part is not None])
+    return structs.replace(message, parts=parts, records=()) if parts else None
+
+
+def _changed(part: Part, edit: Edit | None) -> Part | None:
+    match edit:
+        case None:
+            return part
+        case Drop():
+            return None
+        case Stub():
+            return stand_in(part, edit.text)
+        case Fold():
+            return Summary(edit.text)
+        case Cut():
+            if not isinstance(part, Text | ToolCall | ToolResult):
+                return part
+            after = cut_part(part, edit.gaps, short_id(exact_id(part)))
+            return None if after is None or (isinstance(part, Text) and blank(after)) else after

@@ -1,0 +1,65 @@
+"""A plan in words: which policy did what for which reason, to how many parts, and what that saves."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from thresher.edits.edit import Edit, Fold
+
+if TYPE_CHECKING:
+    from thresher.edits.plan import Plan
+
+SHOWN = 10
+DONE = {"Drop": "dropped", "Stub": "pointed to", "Cut": "cut", "Fold": "folded"}
+
+
+def rows(edits: Iterable[Edit]) -> list[tuple[str, str, str, int, int, int]]:
+    """One row a policy, deed and reason: parts, tokens before and after; what saves most comes first."""
+    sums: dict[tuple[str, str, str], list[int]] = {}
+    for edit in edits:
+        total = sums.setdefault((edit.policy, DONE[type(edit).__name__], edit.why), [0, 0, 0])
+        total[0] += len(edit.targets) if isinstance(edit, Fold) else 1
+        total[1] += edit.before
+        total[2] += edit.before - edit.saved
+    found = [(*key, total[0], total[1], total[2]) for key, total in sums.items()]
+    return sorted(found, key=lambda row: (row[5] - row[4], row[0], row[1], row[2]))
+
+
+def explain(plan: "Plan") -> str:
+    """For a terminal: a heading, a table, and what else is worth knowing."""
+    head = f"{plan.policy or 'plan'}: {plan.tokens_before:,} → {plan.tokens_after:,} tokens ({_share(plan)})"
+    budget = "" if plan.budget is None else f", budget {plan.budget:,}"
+    table = rows(plan.edits)
+    return "\n".join([head + budget, *(["", *_table(table)] if table else []), *(f"  {note}" for note in notes(plan))])
+
+
+def notes(plan: "Plan") -> list[str]:
+    """What else is worth knowing: repairs, refusals, pins that were lifted, the quality of what is kept."""
+    lines = [f"mended first: {one.detail} (message {one.message + 1})" for one in plan.repairs[:SHOWN]]
+    if len(plan.repairs) > SHOWN:
+        lines.append(f"and {len(plan.repairs) - SHOWN} more repairs")
+    pinned = sum(one.parts for one in plan.refused if one.reason.startswith("pinned"))
+    small = sum(one.parts for one in plan.refused if one.reason.startswith("too small"))
+    lines += [f"{pinned:,} edits refused: the part is pinned"] if pinned else []
+    lines += [f"{small:,} parts left as they are: too small to be worth a stand-in"] if small else []
+    lines += [f"{plan.unpinned:,} pinned parts let go, as the options say"] if plan.unpinned else []
+    lines += [f"quality: {plan.quality:.0%} of what is important is kept"] if plan.quality is not None else []
+    return [*lines, *plan.notes]
+
+
+def _share(plan: "Plan") -> str:
+    if not plan.tokens_before or not plan.saved:
+        return "nothing to save"
+    return f"−{plan.saved / plan.tokens_before:.0%}"
+
+
+def _table(table: list[tuple[str, str, str, int, int, int]]) -> list[str]:
+    cells = [("policy", "", "parts", "before", "after", "why")]
+    cells += [(p, done, f"{n:,}", f"{before:,}", f"{after:,}", why) for p, done, why, n, before, after in table]
+    widths = [max(len(row[column]) for row in cells) for column in range(5)]
+    return ["  " + "  ".join(_cell(row, column, widths) for column in range(6)).rstrip() for row in cells]
+
+
+def _cell(row: tuple[str, ...], column: int, widths: list[int]) -> str:
+    if column < 2:
+        return row[column].ljust(widths[column])
+    return row[column].rjust(widths[column]) if column < 5 else row[column]

@@ -1,0 +1,56 @@
+"""Whether an API would take a conversation, and where not: the rules of a dialect over the rows it would be sent.
+
+Legal is what the API accepts, not what is good style: a rule here has a page of the vendor's and an error behind it.
+"""
+
+from msgspec import Struct
+
+from thresher.edits.rules import BY_DIALECT, RULES
+from thresher.edits.rules_view import DIALECTS, Facts, Rule, View
+from thresher.errors import FormatError
+from thresher.model import History
+
+__all__ = ["DIALECTS", "RULES", "Rule", "Violation", "check", "dialects_for", "is_legal"]
+
+
+class Violation(Struct, frozen=True):
+    """One rule broken in one place."""
+
+    rule: str
+    dialect: str
+    message: int
+    """Counted from 0 in the history."""
+    part: int | None
+    """None: the message as a whole."""
+    detail: str
+    documented: str
+    """The vendor's page on it."""
+
+
+def check(history: History, dialect: str | None = None) -> tuple[Violation, ...]:
+    """Every rule that the history breaks in a dialect, or in any of the four; none where it is legal."""
+    facts = Facts(history)
+    return tuple([one for name in dialects_for(dialect) for one in _violations(facts, name)])
+
+
+def is_legal(history: History, dialect: str | None = None) -> bool:
+    """Whether an API would take the history as it is written for it."""
+    return not check(history, dialect)
+
+
+def dialects_for(dialect: str | None) -> tuple[str, ...]:
+    """The dialects that a name stands for: itself, or all of them for None."""
+    if dialect is None:
+        return DIALECTS
+    if dialect not in BY_DIALECT:
+        raise FormatError(f"no rules are known for `{dialect}`; the dialects are {', '.join(DIALECTS)}")
+    return (dialect,)
+
+
+def _violations(facts: Facts, dialect: str) -> list[Violation]:
+    view = View(facts, dialect)
+    return [
+        Violation(rule.name, dialect, found.message, found.part, found.detail, rule.documented)
+        for rule in BY_DIALECT[dialect]
+        for found in rule.check(view)
+    ]

@@ -1,0 +1,112 @@
+"""A plan: the edits that hold, as data that can be shown, stored, applied and undone."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import Struct
+
+from thresher.edits.draft import Draft
+from thresher.edits.edit import Edit
+from thresher.edits.explain import explain
+from thresher.edits.repair import Repair
+from thresher.edits.settle import ThinkingRule, edits_of, settle
+from thresher.model import History, Place
+from thresher.tokens import Scale
+
+
+class Refusal(Struct, frozen=True):
+    """Edits that were proposed and not made."""
+
+    policy: str
+    reason: str
+    parts: int
+
+
+class Plan(Struct, frozen=True):
+    """Edits, closed under the laws, and what they come to."""
+
+    edits: tuple[Edit, ...]
+    tokens_before: int
+    tokens_after: int
+    policy: str = ""
+    budget: int | None = None
+    counter: str = ""
+    """What the tokens were counted with."""
+    dialect: str | None = None
+    thinking: ThinkingRule = "free"
+    repairs: tuple[Repair, ...] = ()
+    """What was mended before anything was edited."""
+    refused: tuple[Refusal, ...] = ()
+    unpinned: int = 0
+    """Parts that the user's own options let go although a law pins them."""
+    quality: float | None = None
+    """The share of what is important that is kept, where a policy measures it."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def saved(self) -> int:
+        """Tokens that the next request is shorter by."""
+        return self.tokens_before - self.tokens_after
+
+    def explain(self) -> str:
+        """What happens to what, why, and what that saves: for a terminal."""
+        return explain(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same for a program."""
+        return {
+            "policy": self.policy,
+            "budget": self.budget,
+            "tokens_before": self.tokens_before,
+            "tokens_after": self.tokens_after,
+            "counter": self.counter,
+            "quality": self.quality,
+            "unpinned": self.unpinned,
+            "edits": [_edit_row(edit) for edit in self.edits],
+            "repaired": [
+                {"rule": one.rule, "message": one.message, "part": one.part, "detail": one.detail}
+                for one in self.repairs
+            ],
+            "refused": [{"policy": one.policy, "reason": one.reason, "parts": one.parts} for one in self.refused],
+            "notes": list(self.notes),
+        }
+
+
+def _edit_row(edit: Edit) -> dict[str, Any]:
+    row = {"kind": type(edit).__name__.lower(), "target": "#".join(map(str, edit.target))}
+    return row | {"policy": edit.policy, "why": edit.why, "before": edit.before, "saved": edit.saved}
+
+
+def close(
+    history: History,
+    edits: Iterable[Edit],
+    scale: Scale,
+    *,
+    thinking: ThinkingRule = "free",
+    believed: frozenset[Place] = frozenset(),
+) -> Plan:
+    """Close proposed edits under the laws."""
+    draft = Draft(history, scale, believed=believed)
+    draft.add_all(edits)
+    return finish(settle(draft, thinking), thinking)
+
+
+def finish(draft: Draft, thinking: ThinkingRule = "free") -> Plan:
+    """The plan that a settled draft is."""
+    lifted = sum(bool(draft.pins.get(place)) and bool(fate.edit.over) for place, fate in draft.fates.items())
+    asked = ("ask the API to drop thinking that no longer fits: block_binding.prefix_mismatch_behavior = drop_block",)
+    return Plan(
+        tuple(edits_of(draft)),
+        draft.before,
+        draft.tokens,
+        counter=draft.scale.name,
+        thinking=thinking,
+        refused=_refusals(draft.refused),
+        unpinned=lifted,
+        notes=asked if thinking == "drop_block" and draft.fates else (),
+    )
+
+
+def _refusals(refused: Counter[tuple[str, str]]) -> tuple[Refusal, ...]:
+    return tuple(Refusal(policy, reason, parts) for (policy, reason), parts in sorted(refused.items()))

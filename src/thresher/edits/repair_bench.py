@@ -1,0 +1,93 @@
+"""Where a history lies while it is repaired: messages that change, and where each part of them came from."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from msgspec import Struct, structs
+
+from thresher.edits.legality import Violation
+from thresher.model import History, Message, Place
+from thresher.model.parts import Part
+
+
+class Repair(Struct, frozen=True):
+    """One thing put right, where it stood in the history that came in."""
+
+    rule: str
+    message: int
+    part: int | None
+    detail: str
+
+
+class Draft(NamedTuple):
+    """A message as it is now, with the message and the parts it was made of."""
+
+    message: Message
+    origin: int
+    places: tuple[Place, ...]
+    """One for each part; a part that was made new stands where the one stood that it is for."""
+
+
+class Bench:
+    """The drafts, and what was done to them."""
+
+    def __init__(self, history: History) -> None:
+        """Lay the messages out as they are."""
+        self._history = history
+        self.repairs: list[Repair] = []
+        self.drafts = [
+            Draft(message, index, tuple([Place(index, part) for part in range(len(message.parts))]))
+            for index, message in enumerate(history)
+        ]
+
+    @property
+    def history(self) -> History:
+        """The history as it is now."""
+        return structs.replace(self._history, messages=tuple([draft.message for draft in self.drafts]))
+
+    def part(self, at: Place) -> Part:
+        """The part at a place of now."""
+        return self.drafts[at.message].message.parts[at.part]
+
+    def note(self, rule: str, message: int, part: int | None, detail: str) -> None:
+        """Tell of a repair at a place of now."""
+        draft = self.drafts[message]
+        place = None if part is None or part >= len(draft.places) else draft.places[part]
+        where = Place(draft.origin, -1) if place is None else place
+        self.repairs.append(Repair(rule, where.message, None if place is None else place.part, detail))
+
+    def note_all(self, violations: Iterable[Violation], detail: str) -> None:
+        """Tell of the same repair at every place of some violations, once each."""
+        for rule, message, part in dict.fromkeys((one.rule, one.message, one.part) for one in violations):
+            self.note(rule, message, part, detail)
+
+    def replace_parts(self, new: Mapping[Place, tuple[Part, ...]]) -> None:
+        """Put new parts for old ones; a message that loses its last part goes."""
+        touched = {place.message for place in new}
+        drafts: list[Draft] = []
+        for index, draft in enumerate(self.drafts):
+            if index not in touched:
+                drafts.append(draft)
+                continue
+            pairs = [
+                (part, draft.places[number])
+                for number, old in enumerate(draft.message.parts)
+                for part in new.get(Place(index, number), (old,))
+            ]
+            if pairs:
+                drafts.append(with_parts(draft, pairs))
+        self.drafts = drafts
+
+    def replace_messages(self, new: Mapping[int, Message | None]) -> None:
+        """Put new messages, of as many parts, for old ones; None takes one away."""
+        self.drafts = [
+            draft if index not in new else draft._replace(message=message)
+            for index, draft in enumerate(self.drafts)
+            if (message := new.get(index, draft.message)) is not None
+        ]
+
+
+def with_parts(draft: Draft, pairs: Iterable[tuple[Part, Place]]) -> Draft:
+    """The draft with other parts, each with its place."""
+    parts, places = zip(*pairs, strict=True)
+    return draft._replace(message=structs.replace(draft.message, parts=parts), places=places)

@@ -1,0 +1,10 @@
+"""What to change: policies propose edits, one file each.
+
+In: a history. Out: edits, in the order they are worth making. A policy never builds a history.
+"""
+
+from thresher.policies.base import Policy
+from thresher.policies.intent import with_intent, without_intent
+from thresher.policies.table import POLICIES, make_policy, policy_class
+
+__all__ = ["POLICIES", "Policy", "make_policy", "policy_class", "with_intent", "without_intent"]

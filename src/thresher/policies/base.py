@@ -1,0 +1,53 @@
+"""What policies share: how options are checked, and how tools are chosen."""
+
+from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
+from typing import Any, get_args
+
+from thresher.edits import Edit
+from thresher.errors import OptionError
+from thresher.model import History
+from thresher.model.tool_table import Category
+from thresher.model.tools import Link
+
+Policy = Callable[[History], Iterable[Edit]]
+"""What to change: proposes edits, builds nothing. A function, or a frozen dataclass whose fields are its options."""
+
+CATEGORIES: tuple[str, ...] = get_args(Category)
+
+
+def check_count(policy: str, **options: Any) -> None:
+    """Refuse options that are no whole number from 0 up."""
+    for name, value in options.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise OptionError(f"policy `{policy}`: `{name}` is a whole number from 0 up, not {value!r}")
+
+
+def check_words(policy: str, known: Iterable[str] | None = None, **options: Any) -> None:
+    """Refuse options that are no tuple of words, or hold a word that is not known."""
+    for name, value in options.items():
+        if isinstance(value, str) or not all(isinstance(word, str) for word in value):
+            raise OptionError(f"policy `{policy}`: `{name}` is a list of words, not {value!r}")
+        unknown = set(value) - set(known) if known is not None else ()
+        if unknown:
+            allowed = ", ".join(known or ())
+            raise OptionError(f"policy `{policy}`: `{name}` knows {allowed}; not {', '.join(sorted(unknown))}")
+
+
+def check_choice(policy: str, name: str, value: Any, known: Iterable[str]) -> None:
+    """Refuse a value that is not among the known ones."""
+    if value not in known:
+        raise OptionError(f"policy `{policy}`: `{name}` is one of {', '.join(known)}; not {value!r}")
+
+
+def named(link: Link, names: tuple[str, ...], categories: tuple[str, ...]) -> bool:
+    """Whether a call's tool is meant: by name or glob, whatever the case, or by category."""
+    if link.use.category in categories:
+        return True
+    name = link.call.name.lower()
+    return any(fnmatchcase(name, pattern.lower()) for pattern in names)
+
+
+def failed(link: Link) -> bool:
+    """Whether a call came to nothing: an error, or no result at all."""
+    return link.result is None or link.result.is_error

@@ -1,0 +1,225 @@
+"""Old tool calls are folded in batches: a call and its result go together, a summary of the batch stands in place.
+
+A batch waits until enough calls are old, or the oldest is very old, so that the history changes seldom. What binds
+people and agents together is never folded: questions and their answers, completions, what a human or the agent
+marked. Human words and what the agent said stay where they are, and no batch reaches across a human's prompt.
+Only calls that may be folded count, so what is excluded never fires a batch.
+"""
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from itertools import groupby
+from typing import Literal, NamedTuple
+
+from thresher.edits import Edit, Fold, Stub
+from thresher.errors import OptionError
+from thresher.model import History, Occurrence, Place, Thinking, ToolCall
+from thresher.policies.base import check_count, check_words
+from thresher.policies.xml_tools import XmlChain, xml_chains
+from thresher.summarise import extractive
+from thresher.summarise.lines import turns
+from thresher.summarise.words import plural
+from thresher.tokens import Scale, default_scale
+
+NEVER = (
+    "task_completion", "ask_question", "converse", "askuserquestion", "ask_user*", "ask_followup_question",
+    "request_user_input", "message_ask_user", "message_notify_user", "exitplanmode", "exit_plan_mode", "plan_exit",
+    "plan_mode_respond", "attempt_completion", "complete_task", "task_complete", "submit", "finish",
+)  # fmt: skip
+"""Tools that speak with the user or end the work: never folded unless the caller says otherwise."""
+NAMED = "never folded"
+
+
+Kind = Literal["call", "text", "text in prose"]
+"""How a call is written: as a call, as XML that is all of a text, as XML among other words."""
+
+
+class _Old(NamedTuple):
+    """A call that is old enough: where its parts are, and why it is left alone, if it is."""
+
+    call: Place
+    results: tuple[Place, ...]
+    name: str
+    line: str
+    kind: Kind
+    left: str
+
+    @property
+    def members(self) -> tuple[Place, ...]:
+        """Call and results."""
+        return (self.call, *self.results)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batches:
+    """Fold old tool calls with their results into summaries, many at a time."""
+
+    age: int = 20
+    """Calls more than this many messages from the end are old."""
+    minimum: int = 10
+    """So many old calls make a batch."""
+    distance: int = 40
+    """One call this many messages from the end makes a batch whatever their number."""
+    smaller_than: int = 0
+    """Calls that weigh less than this many tokens, with their results, are left alone."""
+    never: tuple[str, ...] | None = None
+    """Tools that are never folded, by name or glob, besides those that ask the user; None: the usual ones; (): none."""
+    keep_marked: str = "[keep]"
+    """What marks a message, or a call's arguments, to be left alone; empty: nothing does."""
+    limit: int = 2_000
+    """Characters of one summary."""
+    xml: bool = True
+    """Fold calls that are written as XML in text, too."""
+    scale: Scale = field(default_factory=default_scale, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        counts = {"age": self.age, "minimum": self.minimum, "distance": self.distance}
+        check_count("batches", **counts, smaller_than=self.smaller_than, limit=self.limit)
+        if self.never is not None:
+            check_words("batches", never=self.never)
+        if not isinstance(self.keep_marked, str):
+            raise OptionError(f"policy `batches`: `keep_marked` is a text, not {self.keep_marked!r}")
+
+    def __call__(self, history: History) -> Iterator[Edit]:
+        """Fold what is old, if there is enough of it."""
+        old = self._old(history)
+        free = [one for one in old if not one.left]
+        if not free or (len(free) < self.minimum and len(history) - free[0].call.message < self.distance):
+            return
+        borders = _borders(history, old)
+        groups = groupby(old, key=lambda one: (bisect_right(borders, one.call.message), one.left, one.kind))
+        for (_, left, kind), run in groups:
+            if left:
+                continue
+            if kind == "text in prose":
+                yield from _pointed(history, list(run))
+            else:
+                yield self._folded(history, list(run))
+
+    def excluded(self, history: History) -> Counter[tuple[str, str]]:
+        """What is old and left alone: how often, by name and reason."""
+        return Counter((one.name, one.left) for one in self._old(history) if one.left)
+
+    def notes(self, history: History) -> tuple[str, ...]:
+        """What was left alone, in words."""
+        counts: Counter[str] = Counter()
+        for (name, reason), times in self.excluded(history).items():
+            counts[name if reason == NAMED else reason] += times
+        if not counts:
+            return ()
+        ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        told = ", ".join(f"{word} {times}" for word, times in ordered)
+        return (f"batches left {plural(counts.total(), 'call')} alone: {told}",)
+
+    def _old(self, history: History) -> list[_Old]:
+        young = len(history) - self.age
+        found = [
+            _Old(
+                call,
+                (result,),
+                link.call.name,
+                "",
+                "call",
+                self._left(history, link.call.name, link.use.category, call, result),
+            )
+            for link in history.links
+            for call, result, active in (link.chain,)
+            if call.message < young and result is not None and not active
+        ]
+        if self.xml:
+            found += [self._old_xml(history, chain) for chain in xml_chains(history) if chain.call.message < young]
+            found.sort()
+        return found
+
+    def _old_xml(self, history: History, chain: XmlChain) -> _Old:
+        kind: Kind = "text" if chain.is_alone else "text in prose"
+        left = self._left(history, chain.name, chain.use.category, chain.call, *chain.results)
+        return _Old(chain.call, chain.results, chain.name, chain.line, kind, left)
+
+    def _left(self, history: History, name: str, category: str, *members: Place) -> str:
+        """Why a call is left alone, or nothing."""
+        names = NEVER if self.never is None else self.never
+        lowered = name.lower()
+        if names and (category == "question" or any(fnmatchcase(lowered, pattern.lower()) for pattern in names)):
+            return NAMED
+        call, message = history.part(members[0]), history[members[0].message]
+        if self.keep_marked:
+            inside = isinstance(call, ToolCall) and self.keep_marked in call.arguments
+            if inside or self.keep_marked in message.text:
+                return "marked"
+        weights = (self.scale.parts(history[one.message])[one.part] for one in members) if self.smaller_than else ()
+        return "small" if self.smaller_than and sum(weights) < self.smaller_than else ""
+
+    def _folded(self, history: History, run: list[_Old]) -> Fold:
+        places = [place for one in run for place in one.members]
+        spans = turns([history.turn(one.call.message) for one in run])
+        label = f"{plural(len(run), 'call')} folded, {spans}"
+        if run[0].kind == "text":
+            text = _listed([one.line for one in run], self.limit)
+            return Fold(_at(history, places), "batches", "old tool calls, told in text", text, label, "injection")
+        places = sorted(places + _thoughts(history, places))
+        return Fold(_at(history, places), "batches", "old tool calls", summary(history, places, self.limit), label)
+
+
+def prompts(history: History) -> list[int]:
+    """The messages that hold a prompt: a human's, or of the model that started this one."""
+    return [i for i, m in enumerate(history.messages) if m.role == "user" and m.author in ("human", "model")]
+
+
+def summary(history: History, places: Sequence[Place], limit: int) -> str:
+    """A summary without a model; what was summarised once is remembered."""
+    span = history.turn(places[0].message), history.turn(places[-1].message)
+    key = (_at(history, places), *span, limit)
+    text = _known.get(key)
+    if text is None:
+        if len(_known) >= MOST_KNOWN:
+            _known.clear()
+        text = _known[key] = extractive(history, places, limit=limit)
+    return text
+
+
+MOST_KNOWN = 512
+_known: dict[tuple[tuple[Occurrence, ...], int, int, int], str] = {}
+
+
+def _at(history: History, places: Sequence[Place]) -> tuple[Occurrence, ...]:
+    return tuple([history.occurrence(place) for place in places])
+
+
+def _listed(lines: Sequence[str], limit: int) -> str:
+    """Each line once with how often it came, the latest of too many."""
+    items = [f"- {text}" + (f" ({times} times)" if times > 1 else "") for text, times in Counter(lines).items()]
+    room = limit - len("- … 1,000 more")
+    kept = 0
+    while kept < len(items) and (room := room - len(items[-1 - kept]) - 1) >= 0:
+        kept += 1
+    missing = [f"- … {len(items) - kept:,} more"] if kept < len(items) else []
+    return "\n".join([*missing, *items[len(items) - kept :]])
+
+
+def _borders(history: History, old: Sequence[_Old]) -> list[int]:
+    """The prompts that no batch reaches across; what only looks like one because a tool answers in it is none."""
+    answers = {one.results[0].message for one in old if one.kind != "call"}
+    return [index for index in prompts(history) if index not in answers]
+
+
+def _thoughts(history: History, places: Sequence[Place]) -> list[Place]:
+    """The thinking that led to these calls and to no other."""
+    going = set(places)
+    found: list[Place] = []
+    for index in {place.message for place in places}:
+        parts = history[index].parts
+        if all(Place(index, j) in going for j, part in enumerate(parts) if isinstance(part, ToolCall)):
+            found += [Place(index, j) for j, part in enumerate(parts) if isinstance(part, Thinking)]
+    return found
+
+
+def _pointed(history: History, run: Sequence[_Old]) -> Iterator[Stub]:
+    """Pointers for what tools answered, where the words around the calls are worth keeping; the opening line stays."""
+    for one in run:
+        for place in one.results[1:] or one.results:
+            target = history.occurrence(place)
+            yield Stub(target, "batches", "old answers of tools, told in text", f"result of {one.line}", "injection")

@@ -1,0 +1,377 @@
+"""Whole exchanges: the current and the latest stay, one line each bridges those that are left out.
+
+An exchange is all that follows one prompt. How many stay depends on how full the window is; those with tool calls
+come first, and where there is room the most important of the old ones stay too. What a kept chain builds on (the
+read before an edit, the script that a command runs) is not folded away under it, nor is what is still open: the
+first request, the latest plan, questions that nobody answered. A bridge quotes what the human asked.
+
+Where nothing can be left out because one prompt set off everything, turns take the place of exchanges.
+A second run finds nothing to do: a bridge is never folded again, an exchange that one stands in takes no place among
+those that stay, and what was worth keeping is counted, not measured anew.
+"""
+
+import posixpath
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import groupby
+from statistics import fmean
+from typing import NamedTuple
+
+from thresher.edits import Drop, Edit, Fold, pins
+from thresher.edits.standin import MARK, is_pointer
+from thresher.errors import OptionError
+from thresher.model import Exchange, History, Image, Part, Place, Summary, Text, Thinking, ToolCall, Unknown
+from thresher.model.marks import human_text
+from thresher.model.tools import Link
+from thresher.policies.base import check_count, failed
+from thresher.policies.batches import prompts, summary
+from thresher.policies.importance import importance
+from thresher.summarise.lines import turns
+from thresher.summarise.outcomes import outcome
+from thresher.summarise.speech import opening
+from thresher.summarise.words import clip, line, plural
+from thresher.tokens import Scale, default_scale
+
+RELAXED, STRICT, EMERGENCY = 0.5, 0.8, 0.95
+"""How full the window is where more stays, where only one exchange does, and where nothing but the current one does."""
+LEVEL = 2
+"""Exchanges that stay when nothing else is known, the current one included."""
+EXTRA = 2
+"""Old exchanges that stay for their importance when there is room."""
+FEWEST_CHAINS = 5
+"""Old tool calls of an endless exchange that stay for their importance."""
+QUOTED, ANSWERED, FILES = 160, 120, 5
+"""Characters of a request and of an answer, and files, that one line of a bridge names."""
+LEDGER = 2_000
+"""Characters of the summary of older turns."""
+_ENDS = ("finish", "submit", "attempt_completion", "complete_task", "task_complete", "report_agent_job_result")
+_PLAN = re.compile(r"todo|plan|task|goal|focus_chain", re.IGNORECASE)
+_WORD = re.compile(r"[\w@~.\-/\\]+")
+
+
+class _Span(NamedTuple):
+    """An exchange with what decides about it."""
+
+    exchange: Exchange
+    prompt: int | None
+    has_tools: bool
+    has_words: bool
+    """The agent said something in it."""
+    is_bridged: bool
+    """A bridge stands in it: what is left beside it stayed for a reason of its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exchanges:
+    """Keep the latest exchanges and bridge the older ones; adapts to their number and to how full the window is."""
+
+    keep: int | None = None
+    """How many exchanges stay, the current one included; None: as their number and the pressure have it."""
+    pressure: float | None = None
+    """How full the window is, from 0 to 1; None: worked out from `budget`, where that is given."""
+    bridges: bool = True
+    """Leave a summary where exchanges are left out; without, they go and nothing tells of them."""
+    budget: int | None = None
+    """Tokens that the window holds."""
+    scale: Scale = field(default_factory=default_scale, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        counts = {"keep": self.keep, "budget": self.budget}
+        check_count("exchanges", **{name: value for name, value in counts.items() if value is not None})
+        if self.budget == 0:
+            raise OptionError(
+                "policy `exchanges`: `budget` is a number of tokens from 1 up; leave it out if there is none"
+            )
+        if self.pressure is not None and (isinstance(self.pressure, bool) or not 0 <= self.pressure <= 1):
+            raise OptionError(f"policy `exchanges`: `pressure` is a number from 0 to 1, not {self.pressure!r}")
+
+    def __call__(self, history: History) -> Iterator[Edit]:
+        """Bridge what is left out, the oldest first."""
+        if not history.messages:
+            return
+        pressure = self._pressure(history)
+        spans = _spans(history)
+        kept = self._kept(history, spans, pressure)
+        if self._is_endless(spans, kept):
+            yield from self._turns(history, spans[-1], pressure)
+            return
+        safe = _open_tasks(history)
+        if pressure <= EMERGENCY:
+            safe |= _needed(history, {i for n in kept for i in range(*spans[n].exchange)})
+        safe |= pins(history).keys()
+        for is_kept, run in groupby(range(len(spans)), key=lambda n: n in kept):
+            if not is_kept:
+                yield from self._left_out(history, [spans[n] for n in run], safe)
+
+    def _is_endless(self, spans: Sequence[_Span], kept: set[int]) -> bool:
+        """Whether no exchange is, or ever was, left out, so that only the turns of the current one can be."""
+        if len(spans) == 1:
+            return True
+        adapts = self.keep is None and self.bridges
+        return adapts and len(kept) == len(spans) and not any(span.is_bridged for span in spans)
+
+    def _pressure(self, history: History) -> float:
+        if self.pressure is not None:
+            return self.pressure
+        return self.scale.history(history) / self.budget if self.budget else (RELAXED + STRICT) / 2
+
+    def _kept(self, history: History, spans: Sequence[_Span], pressure: float) -> set[int]:
+        """Which exchanges stay."""
+        last = len(spans) - 1
+        level = self.keep if self.keep is not None else LEVEL if pressure <= STRICT else 1
+        if not spans[last].has_words and not spans[last].has_tools and self.keep is None and pressure <= EMERGENCY:
+            level = max(level, 2)  # a prompt without an answer yet: at least one exchange stays beside it
+        others = [n for n in range(last) if not spans[n].is_bridged]
+        recent = sorted(others, key=lambda n: (spans[n].has_tools, n), reverse=True)
+        kept = {last, *recent[: max(0, level - 1)]}
+        if self.keep is None and pressure < RELAXED:
+            kept.update(_important(history, spans, [n for n in others if n not in kept and spans[n].has_words]))
+        return kept
+
+    def _left_out(self, history: History, run: Sequence[_Span], safe: set[Place]) -> Iterator[Edit]:
+        going = [(span, list(_foldable(history, range(*span.exchange), safe))) for span in run]
+        places = [place for _, some in going for place in some]
+        if not places:
+            return
+        targets = tuple([history.occurrence(place) for place in places])
+        if not self.bridges:
+            yield from (Drop(target, "exchanges", "an exchange that is left out") for target in targets)
+            return
+        told = [text for text in (_told(history, span, some) for span, some in going if some) if text]
+        count = plural(sum(bool(some) for _, some in going), "exchange")
+        label = f"{count} left out, {_when(history, places)}"
+        yield Fold(targets, "exchanges", "older exchanges, bridged", "\n".join(told), label)
+
+    def _turns(self, history: History, span: _Span, pressure: float) -> Iterator[Edit]:
+        """Fold the older turns of an endless exchange, but for the calls that matter most."""
+        newest = 20 if pressure < RELAXED else 10 if pressure <= STRICT else 5 if pressure <= EMERGENCY else 3
+        mine = [turn for turn in history.turns if turn.start >= span.exchange.start]
+        if len(mine) <= newest:
+            return
+        start = mine[-newest].start
+        safe = _open_tasks(history)
+        if pressure <= EMERGENCY:
+            safe |= _needed(history, set(range(start, len(history))))
+        old = [link for link in history.links if self._is_old(link, range(span.exchange.start, start), safe)]
+        if len(old) <= FEWEST_CHAINS:
+            return
+        scores = importance(history)
+        ranked = sorted(old, key=lambda link: _score(scores, link), reverse=True)
+        best = {link.chain.call for link in ranked[:FEWEST_CHAINS]}
+        for is_best, run in groupby(old, key=lambda link: link.chain.call in best):
+            if not is_best:
+                yield from self._folded(history, list(run), safe)
+
+    @staticmethod
+    def _is_old(link: Link, messages: range, safe: set[Place]) -> bool:
+        call, result, active = link.chain
+        answered = result is not None and result.message < messages.stop
+        return call.message in messages and answered and not active and call not in safe
+
+    def _folded(self, history: History, run: Sequence[Link], safe: set[Place]) -> Iterator[Edit]:
+        places = {place for link in run for place in _chain(link)}
+        for index in {link.chain.call.message for link in run}:
+            places.update(_beside(history, index, places, safe))
+        ordered = sorted(places)
+        targets = tuple([history.occurrence(place) for place in ordered])
+        why = "older turns of one long exchange"
+        if not self.bridges:
+            yield from (Drop(target, "exchanges", why) for target in targets)
+            return
+        label = f"{plural(len(run), 'call')} of older turns folded, {_when(history, ordered)}"
+        yield Fold(targets, "exchanges", why, summary(history, ordered, LEDGER), label)
+
+
+def _spans(history: History) -> list[_Span]:
+    starts = set(prompts(history))
+    first = min(starts, default=None)
+    spans: list[_Span] = []
+    for n, exchange in enumerate(history.exchanges):
+        parts = [(history[i].role, part) for i in range(*exchange) for part in history[i].parts]
+        tools = any(isinstance(part, ToolCall) for _, part in parts)
+        words = any(role == "assistant" and isinstance(part, Text) and part.text.strip() for role, part in parts)
+        bridged = any(_is_bridge(part) for _, part in parts)
+        spans.append(_Span(exchange, exchange.start if n else first, tools, words, bridged))
+    return spans
+
+
+def _is_bridge(part: Part) -> bool:
+    if not isinstance(part, Summary | Text) or not part.text.startswith(MARK):
+        return False
+    return bool(is_pointer(part)) and " left out, " in part.text.partition("\n")[0]
+
+
+def _important(history: History, spans: Sequence[_Span], candidates: Sequence[int]) -> list[int]:
+    """The exchanges whose best parts matter most."""
+    if len(candidates) <= EXTRA:
+        return list(candidates)
+    scores = importance(history)
+
+    def score(n: int) -> float:
+        found = [scores[Place(i, j)] for i in range(*spans[n].exchange) for j in range(len(history[i].parts))]
+        return fmean(sorted(found)[-5:])
+
+    return sorted(candidates, key=score, reverse=True)[:EXTRA]
+
+
+def _score(scores: dict[Place, float], link: Link) -> float:
+    call, result, _ = link.chain
+    return max(scores[call], scores[result]) if result is not None else scores[call]
+
+
+def _foldable(history: History, messages: range, safe: set[Place]) -> Iterator[Place]:
+    """What of some messages may go: no summary, nothing safe, no thinking of a call that stays."""
+    for i in messages:
+        parts = history[i].parts
+        thinks = any(Place(i, j) in safe for j, part in enumerate(parts) if isinstance(part, ToolCall))
+        for j, part in enumerate(parts):
+            place = Place(i, j)
+            stays = isinstance(part, Summary | Unknown) or (isinstance(part, Text) and is_pointer(part))
+            if not stays and place not in safe and not (thinks and isinstance(part, Thinking)):
+                yield place
+
+
+def _beside(history: History, index: int, going: set[Place], safe: set[Place]) -> Iterator[Place]:
+    """What was said and thought beside calls of which none stays."""
+    parts = history[index].parts
+    if any(isinstance(part, ToolCall) and Place(index, j) not in going for j, part in enumerate(parts)):
+        return
+    for j, part in enumerate(parts):
+        if isinstance(part, Text | Thinking) and not is_pointer(part) and Place(index, j) not in safe:
+            yield Place(index, j)
+
+
+# --- what is still open, and what is built upon ------------------------------------------------------------------
+
+
+def _open_tasks(history: History) -> set[Place]:
+    """The first request, the latest plan, and questions that nobody answered."""
+    asked = prompts(history)
+    safe = {Place(asked[0], j) for j in range(len(history[asked[0]].parts))} if asked else set()
+    plan = next((link for link in reversed(history.links) if _is_plan(link)), None)
+    safe.update(_chain(plan) if plan is not None else ())
+    since = asked[-1] if asked else 0
+    for link in history.links:
+        if link.use.category == "question" and link.chain.call.message > since and failed(link):
+            safe.update(_chain(link))
+    for i in range(since + 1, len(history)):
+        for j, part in enumerate(history[i].parts):
+            if history[i].role == "assistant" and isinstance(part, Text) and part.text.rstrip().endswith(("?", "？")):
+                safe.add(Place(i, j))
+    return safe
+
+
+def _is_plan(link: Link) -> bool:
+    name = link.call.name.lower()
+    return link.use.category == "plan" and name not in _ENDS and _PLAN.search(name) is not None and not failed(link)
+
+
+def _chain(link: Link) -> tuple[Place, ...]:
+    call, result, _ = link.chain
+    return (call,) if result is None else (call, result)
+
+
+def _needed(history: History, kept: set[int]) -> set[Place]:
+    """What the chains of kept messages build on: the latest read of a file they edit, the script a command runs."""
+    files: set[str] = set()
+    scripts: dict[str, str] = {}
+    needed: set[Place] = set()
+    for link in reversed(history.links):
+        path, stays = _plain(link.use.path), link.chain.call.message in kept
+        brings = link.use.operation in ("read", "write") and not failed(link)
+        is_script = link.use.category == "file_edit" and _named_so(path, scripts.get(posixpath.basename(path), ""))
+        if not stays and ((brings and path in files) or is_script):
+            needed.update(_chain(link))
+        if brings:
+            files.discard(path)
+        if is_script:
+            scripts.pop(posixpath.basename(path))
+        if stays and not failed(link):
+            if link.use.operation == "edit" and path:
+                files.add(path)
+            scripts.update(_files_in(link.use.command[:400]) if link.use.command else ())
+    return needed
+
+
+@lru_cache(maxsize=4096)
+def _files_in(command: str) -> tuple[tuple[str, str], ...]:
+    """What a command names that may be a file: the last piece of each path, and the path."""
+    paths = [_plain(word) for word in _WORD.findall(command) if "." in word]
+    return tuple([(posixpath.basename(path), path) for path in paths])
+
+
+def _plain(path: str) -> str:
+    return posixpath.normpath(path.replace("\\", "/")) if path else ""
+
+
+def _named_so(path: str, name: str) -> bool:
+    return bool(path and name) and (path == name or path.endswith(f"/{name}") or name.endswith(f"/{path}"))
+
+
+# --- bridges -----------------------------------------------------------------------------------------------------
+
+
+def _told(history: History, span: _Span, going: Sequence[Place]) -> str:
+    """One line for an exchange: what was asked, what was done, how it ended."""
+    gone = set(going)
+    asks = span.prompt is not None and any(place.message == span.prompt for place in going)
+    asked = _quoted(history, span.prompt) if span.prompt is not None and asks else ""
+    links = [link for link in _links(history, span.exchange) if link.chain.call in gone]
+    answer = next(_said(history, going), "")
+    facts = ", ".join(filter(None, (plural(len(links), "call") if links else "", _edited(links))))
+    end = f"ended: {_ending(links[-1])}" if links else ""
+    done = "; ".join(filter(None, (facts, end, f'said: "{answer}"' if answer else "")))
+    return f"{asked} → {done}" if asked and done else asked or done
+
+
+def _links(history: History, exchange: Exchange) -> Sequence[Link]:
+    """The chains whose calls are in an exchange."""
+    first, last = (bisect_left(history.links, end, key=lambda link: link.chain.call.message) for end in exchange)
+    return history.links[first:last]
+
+
+def _quoted(history: History, prompt: int) -> str:
+    parts = history[prompt].parts
+    words = _asked("\n".join(part.text for part in parts if isinstance(part, Text)))
+    images = sum(isinstance(part, Image) for part in parts)
+    seen = f" with {plural(images, 'image')}" if images else ""
+    return f'asked: "{words}"{seen}' if words or images else ""
+
+
+def _ending(link: Link) -> str:
+    is_command = bool(link.use.command)
+    return "failed" if failed(link) or outcome(link.result, is_command=is_command).failed else "ok"
+
+
+@lru_cache(maxsize=1024)
+def _asked(text: str) -> str:
+    return clip(line(human_text(text)), QUOTED)
+
+
+@lru_cache(maxsize=1024)
+def _answered(text: str) -> str:
+    return clip(opening(text), ANSWERED)
+
+
+def _said(history: History, going: Sequence[Place]) -> Iterator[str]:
+    """How the agent's words began, the latest first."""
+    for place in reversed(going):
+        part = history.part(place)
+        if isinstance(part, Text) and history[place.message].role == "assistant":
+            text = _answered(part.text)
+            if text:
+                yield text
+
+
+def _edited(links: Sequence[Link]) -> str:
+    paths = [line(link.use.path) for link in links if link.use.category == "file_edit" and not failed(link)]
+    names = list(dict.fromkeys(posixpath.basename(path.replace("\\", "/")) for path in paths if path))
+    more = f" and {len(names) - FILES} more" if len(names) > FILES else ""
+    return f"edited {', '.join(names[:FILES])}{more}" if names else ""
+
+
+def _when(history: History, places: Sequence[Place]) -> str:
+    return turns([history.turn(place.message) for place in places])

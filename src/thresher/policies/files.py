@@ -1,0 +1,270 @@
+"""What happened to files: which call read which lines of which file, and which call changed it.
+
+A path is written in one way, so that `./a.py` and `a.py` are one file and two files of one name in two folders stay
+two. A relative path is taken for an absolute one that ends with it, if there is just one such in the history. What a
+read shows of its file is an extent: its lines, and whatever else its arguments ask for. Only reads of equal extent
+show the same lines for certain.
+"""
+
+import posixpath
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from thresher.edits.standin import ids_in
+from thresher.model import History, Message, Place, ToolCall, ToolResult, part_text
+from thresher.model.jsontext import canonical, load
+from thresher.model.memo import per_message
+from thresher.model.tool_table import FILE, SAID
+from thresher.model.tools import Operation, ToolUse, tool_use
+from thresher.policies.base import failed
+
+CHANGES: tuple[Operation, ...] = ("write", "edit", "delete", "move")
+
+
+class Extent(NamedTuple):
+    """What a read shows of its file."""
+
+    first: int = 1
+    last: int | None = None
+    """None: to the end."""
+    view: str = ""
+    """What makes it a look of its own kind, beyond lines: pages, the end of the file, several ranges."""
+
+
+class FileRead(NamedTuple):
+    """A read that brought something."""
+
+    path: str
+    extent: Extent
+    order: int
+    """The number of its chain in the history."""
+    turn: int
+    place: Place
+    """Where its result stands."""
+    result: ToolResult
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its text is all there: nothing stands in for it, or for a piece of it."""
+        return not ids_in(part_text(self.result))
+
+    def lines(self) -> tuple[int, int]:
+        """The first and the last line it really shows, counted from its text."""
+        end = self.extent.first + part_text(self.result).rstrip("\n").count("\n")
+        return self.extent.first, end if self.extent.last is None else min(end, self.extent.last)
+
+
+class FileEdit(NamedTuple):
+    """A change of one file that succeeded."""
+
+    path: str
+    operation: Operation
+    order: int
+    turn: int
+
+
+class Files(NamedTuple):
+    """All that happened to files, in order."""
+
+    reads: tuple[FileRead, ...]
+    edits: dict[str, list[FileEdit]]
+    """The edits of each file."""
+
+    def edited(self, path: str, after: int, before: int) -> FileEdit | None:
+        """The first edit of a file between two chains, given by their order."""
+        edits = self.edits.get(path, [])
+        at = bisect_right(edits, after, key=lambda edit: edit.order)
+        return edits[at] if at < len(edits) and edits[at].order < before else None
+
+
+def files_of(history: History) -> Files:
+    """The reads and edits of a history that came to something."""
+    touched = [
+        (order, link, touch)
+        for order, link in enumerate(history.links)
+        if (touch := _touches(history[link.chain.call.message])[link.chain.call.part]) and not failed(link)
+    ]
+    names = _full_names(path for _, _, touch in touched for path in (touch.path, *touch.changed) if path)
+    reads: list[FileRead] = []
+    edits: dict[str, list[FileEdit]] = {}
+    for order, link, touch in touched:
+        turn = history.turn(link.chain.call.message)
+        if touch.path and link.chain.result and link.result:
+            reads.append(FileRead(names[touch.path], touch.extent, order, turn, link.chain.result, link.result))
+        for path, operation in touch.changed.items():
+            edits.setdefault(names[path], []).append(FileEdit(names[path], operation, order, turn))
+    return Files(tuple(reads), edits)
+
+
+class _Touch(NamedTuple):
+    path: str
+    """The file that is read."""
+    extent: Extent
+    changed: dict[str, Operation]
+
+
+@per_message
+def _touches(message: Message) -> tuple[_Touch | None, ...]:
+    return tuple([_touch(part) if isinstance(part, ToolCall) else None for part in message.parts])
+
+
+def _touch(call: ToolCall) -> _Touch | None:
+    use = tool_use(call)
+    if use.operation == "read" and use.path:
+        return _Touch(normal_path(use.path), extent_of(call, use), {})
+    if use.operation in CHANGES:
+        return _Touch("", Extent(), changed_paths(call, use))
+    return None
+
+
+# --- paths ---------------------------------------------------------------------------------------------------
+
+_ROOT = re.compile(r"[A-Za-z]:/|/|~[^/]*/?")
+
+
+def normal_path(path: str, cwd: str = "") -> str:
+    """The one way to write a path: forward slashes, no `.` or `..`; `~` and the case stay."""
+    flat = path.strip()
+    if re.match(r"[A-Za-z]:\\|\\\\", flat) or "/" not in flat:
+        flat = flat.replace("\\", "/")
+    if not flat:
+        return ""
+    root = _ROOT.match(flat)
+    if root is None:
+        return normal_path(f"{cwd}/{flat}") if cwd else posixpath.normpath(flat)
+    rest = flat[root.end() :].lstrip("/")
+    if root[0].startswith("~"):
+        home = root[0].rstrip("/")
+        return f"{home}/{posixpath.normpath(rest)}" if rest else home
+    return root[0] + posixpath.normpath(f"/{rest}")[1:]
+
+
+def _full_names(paths: Iterable[str]) -> dict[str, str]:
+    """Each path with its full name: the one absolute path here that ends with it, or itself."""
+    known = dict.fromkeys(paths)
+    relative = {path for path in known if not _ROOT.match(path)}
+    found: dict[str, set[str]] = {}
+    for path in known:
+        if path in relative or not relative:
+            continue
+        at = path.find("/")
+        while at >= 0:
+            if path[at + 1 :] in relative:
+                found.setdefault(path[at + 1 :], set()).add(path)
+            at = path.find("/", at + 1)
+    return {path: min(found[path]) if len(found.get(path, ())) == 1 else path for path in known}
+
+
+_PATCHED = re.compile(r"^\*\*\* (?:(Update|Add|Delete) File|Move to): ([^\r\n]+)", re.MULTILINE)
+_PATCH_OPERATION: dict[str, Operation] = {"Update": "edit", "Add": "write", "Delete": "delete"}
+_TARGETS = ("destination", "destination_path", "dest", "target", "new_path", "to")
+
+
+def changed_paths(call: ToolCall, use: ToolUse) -> dict[str, Operation]:
+    """The files that a call changes, and how: all that a patch names, and both ends of a move."""
+    if "*** " in call.arguments:
+        found = _PATCHED.findall("\n".join(_texts(call)))
+        if found:
+            return {normal_path(path): _PATCH_OPERATION.get(verb, "move") for verb, path in found}
+    changed: dict[str, Operation] = {normal_path(use.path): use.operation} if use.path else {}
+    if use.operation == "move":
+        fields = _fields(call.arguments)
+        changed |= {normal_path(fields[key]): "move" for key in _TARGETS if isinstance(fields.get(key), str)}
+    return changed
+
+
+def _texts(call: ToolCall) -> Iterator[str]:
+    fields = _fields(call.arguments)
+    if not fields:
+        yield call.arguments
+    for value in fields.values():
+        yield from (word for word in (value if isinstance(value, list) else [value]) if isinstance(word, str))
+
+
+# --- extents -------------------------------------------------------------------------------------------------
+
+_FIRST = ("offset", "start_line", "startLine", "line_start", "start", "from_line", "start_line_one_indexed")
+_LAST = ("end_line", "endLine", "line_end", "end", "to_line", "end_line_one_indexed_inclusive")
+_COUNT = ("limit", "num_lines", "max_lines", "line_count")
+_RANGE = ("view_range", "line_range", "lines", "range")
+_ASIDE = frozenset((*SAID, "should_read_entire_file", "encoding"))
+"""Arguments that change nothing about which lines are shown."""
+
+
+def extent_of(call: ToolCall, use: ToolUse) -> Extent:
+    """What a read shows of its file, as far as its arguments tell."""
+    if use.command:
+        return _shown(use.command)
+    fields = {key: value for key, value in _fields(call.arguments).items() if value not in (None, "", False)}
+    if fields.get("command") in ("view", "read"):  # an editor that also reads: its verb says no more
+        del fields["command"]
+    path = next((key for key in FILE if key in fields), "")
+    if isinstance(fields.get(path), str):
+        del fields[path]
+    first, last = _asked(fields)
+    rest = {key: value for key, value in fields.items() if key not in _ASIDE}
+    return Extent(max(first, 1), last, canonical(rest) if rest else "")
+
+
+def _asked(fields: dict[str, Any]) -> tuple[int, int | None]:
+    """Take the lines out of the arguments; what is no number stays there."""
+    pair = next((key for key in _RANGE if _is_range(fields.get(key))), "")
+    if pair:
+        first, last = fields.pop(pair)
+        return first, last if last >= first else None
+    start = _taken(fields, _FIRST)
+    stop = _taken(fields, _LAST)
+    count = _taken(fields, _COUNT)
+    first = 1 if start is None else start
+    if stop is None and count is not None:
+        stop = max(first, 1) + count - 1
+    return first, stop
+
+
+def _is_range(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(type(one) is int for one in value) and value[0] > 0
+
+
+def _taken(fields: dict[str, Any], keys: tuple[str, ...]) -> int | None:
+    for key in keys:
+        value = fields.get(key)
+        if type(value) is int and value >= 0:
+            del fields[key]
+            return value
+    return None
+
+
+LONGEST_COMMAND = 1000
+_STAGE = re.compile(r"(?:^|[|;&\n]|\bsudo\s|=[^\s=]*\s)\s*(head|tail|sed)\s([^|]*)")
+_SED = re.compile(r"""-n\s+["']?(\d+)(?:,(\d+|\$))?p["']?\s""")
+_HEAD = re.compile(r"(?:-n\s*|--lines[=\s]|-)(\d+)(?=\s|$)")
+_TAIL = re.compile(r"(?:-n\s*|--lines[=\s])?\+(\d+)(?=\s|$)")
+
+
+def _shown(command: str) -> Extent:
+    """The lines that a shell command shows of a file, where it is known to do no more than that."""
+    stages = _STAGE.findall(command) if len(command) <= LONGEST_COMMAND else []
+    if not stages and len(command) <= LONGEST_COMMAND:
+        return Extent()
+    name, options = stages[0] if len(stages) == 1 else ("", "")
+    found: re.Match[str] | None = None
+    if name == "sed" and (found := _SED.search(f"{options} ")):
+        last = found[2] or found[1]
+        return Extent(int(found[1]), None if last == "$" else int(last))
+    if name == "head" and (found := _HEAD.search(options)):
+        return Extent(1, int(found[1]))
+    if name == "head" and not re.search(r"(?:^|\s)-", options):
+        return Extent(1, 10)
+    if name == "tail" and (found := _TAIL.search(options)):
+        return Extent(int(found[1]))
+    return Extent(view=" ".join(command.split()))
+
+
+def _fields(arguments: str) -> dict[str, Any]:
+    try:
+        value = load(arguments)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}

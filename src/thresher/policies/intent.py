@@ -1,0 +1,91 @@
+"""Why an edit is made: one more field in the schema of every edit tool, for the model to fill in.
+
+The reason then stands in the call's arguments, where it outlives the edit itself: lists of old edits and changelogs
+are made of it. The tool never sees it: `without_intent` takes it out before the call is carried out.
+"""
+
+from collections.abc import Iterable
+from copy import deepcopy
+from typing import Any, TypeVar, cast
+
+from thresher.errors import FormatError
+from thresher.model.jsontext import dump, load
+from thresher.model.tool_table import tool_named
+
+FIELD = "intent"
+SAYS = "Why this change is made, in a few words."
+
+Definitions = TypeVar("Definitions", str, list[Any], dict[str, Any])
+Arguments = TypeVar("Arguments", str, dict[str, Any])
+
+_LISTS = ("functionDeclarations", "function_declarations", "tools")
+_SCHEMAS = ("input_schema", "inputSchema", "parameters", "parametersJsonSchema", "parameters_json_schema")
+
+
+def with_intent(definitions: Definitions, /, *, tools: Iterable[str] = ()) -> Definitions:
+    """A copy of tool definitions, of any dialect, where each edit tool (and each of `tools`) may say its intent."""
+    names = frozenset(name.lower() for name in tools)
+    if not isinstance(definitions, str):
+        return cast(Definitions, _defined(deepcopy(definitions), names))
+    try:
+        value = load(definitions)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"tool definitions are a list, or its JSON text; this text is no JSON: {error}") from None
+    changed = _defined(value, names)
+    return definitions if changed == value else dump(changed)
+
+
+def without_intent(arguments: Arguments) -> Arguments:
+    """A call's arguments without the field, for the tool that carries it out."""
+    if isinstance(arguments, dict):
+        return {key: value for key, value in arguments.items() if key != FIELD}
+    try:
+        fields = load(arguments)
+    except (ValueError, RecursionError):
+        return arguments
+    if not isinstance(fields, dict) or FIELD not in fields:
+        return arguments
+    return dump(without_intent(fields))
+
+
+def _defined(value: Any, names: frozenset[str]) -> Any:
+    """One definition, or many, however they are wrapped."""
+    if isinstance(value, list):
+        return [_defined(one, names) for one in value]
+    if not isinstance(value, dict):
+        return value
+    if isinstance(value.get("function"), dict):
+        return value | {"function": _tool(value["function"], names, strict=value["function"].get("strict") is True)}
+    if "name" in value and not any(isinstance(value.get(key), list) for key in _LISTS):
+        return _tool(value, names, strict=_is_strict(value))
+    return value | {key: _defined(value[key], names) for key in _LISTS if isinstance(value.get(key), list)}
+
+
+def _is_strict(tool: dict[str, Any]) -> bool:
+    """Whether every property must be required: OpenAI's strict mode, which its flat form takes unless told not to."""
+    schema = tool.get("parameters")
+    if tool.get("type") != "function" or not isinstance(schema, dict) or tool.get("strict") is False:
+        return False
+    required = set(map(str, schema.get("required") or ()))
+    closed = schema.get("additionalProperties") is False and required == set(schema.get("properties") or ())
+    return tool.get("strict") is True or closed
+
+
+def _tool(tool: dict[str, Any], names: frozenset[str], *, strict: bool) -> dict[str, Any]:
+    name = tool.get("name")
+    if not isinstance(name, str) or not (name.lower() in names or tool_named(name).category == "file_edit"):
+        return tool
+    return tool | {key: _schema(tool[key], strict=strict) for key in _SCHEMAS if isinstance(tool.get(key), dict)}
+
+
+def _schema(schema: dict[str, Any], *, strict: bool) -> dict[str, Any]:
+    properties = schema.get("properties", {} if "type" in schema else None)
+    if not isinstance(properties, dict) or FIELD in properties:
+        return schema
+    kind: str | list[str] = "STRING" if schema.get("type") == "OBJECT" else "string"
+    if strict:
+        kind = ["string", "null"]
+    changed = schema | {"properties": properties | {FIELD: {"type": kind, "description": SAYS}}}
+    if strict:
+        changed["required"] = [*(schema.get("required") or ()), FIELD]
+    return changed

@@ -1,0 +1,102 @@
+"""The newest that fit: whole turns go, the oldest first, until the rest is small enough.
+
+A cut stands before a prompt or before a turn, and never between a call and its result. What is pinned stays where
+it is and counts. Summaries of what left earlier go last of all: nothing else tells of it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from thresher.edits import Drop, Edit, pins
+from thresher.edits.standin import is_pointer, label_of, pointer
+from thresher.model import History, Message, Place, Summary, Text
+from thresher.policies.base import check_count
+from thresher.store import short_id
+from thresher.tokens import Scale, default_scale
+
+
+@dataclass(frozen=True, kw_only=True)
+class Newest:
+    """Drop the oldest turns until the rest fits."""
+
+    budget: int
+    """Tokens that what stays may weigh, pinned parts and tool definitions counted."""
+    scale: Scale = field(default_factory=default_scale, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_count("newest", budget=self.budget)
+
+    def __call__(self, history: History) -> Iterator[Edit]:
+        """Drop turn by turn, the oldest first, as long as the rest is too heavy."""
+        left = self.scale.history(history)
+        if left <= self.budget:
+            return
+        pinned = pins(history).keys() | _opening_pointer(history)
+        reserve = self._reserve(history)
+        opens = False
+        summaries: list[Place] = []
+        for start, stop in pairwise(cuts(history)):
+            for i in range(start, stop):
+                free = [Place(i, j) for j in range(len(history[i].parts)) if Place(i, j) not in pinned]
+                gone = [place for place in free if not isinstance(history.part(place), Summary)]
+                summaries += [place for place in free if place not in gone]
+                left -= self._weight(history, i, gone)
+                opens = opens or (history[i].role == "user" and len(gone) < len(history[i].parts))
+                yield from (
+                    Drop(history.occurrence(place), "newest", "older than what fits the budget") for place in gone
+                )
+            opened = opens or (stop < len(history) and history[stop].role == "user")
+            if left + (0 if opened else reserve) <= self.budget:
+                return
+        for place in summaries:
+            left -= self._weight(history, place.message, [place])
+            yield Drop(history.occurrence(place), "newest", "even what was left out before must be forgotten to fit")
+            if left + reserve <= self.budget:
+                return
+
+    def _reserve(self, history: History) -> int:
+        """What a pointer to the user's opening words weighs: the law puts one where an assistant would come first."""
+        first = next((i for i, message in enumerate(history.messages) if message.role != "system"), None)
+        if first is None or history[first].role != "user":
+            return 0
+        for j, part in enumerate(history[first].parts):
+            if isinstance(part, Text):
+                short = short_id(history.occurrence(Place(first, j)).content)
+                line = Text(pointer(short, label_of(history[first], part, None), part, 0))
+                return min(self.scale.part(line), self.scale.part(part)) + self.scale.message(Message("user"))
+        return 0
+
+    def _weight(self, history: History, index: int, gone: list[Place]) -> int:
+        """What a message is lighter by: all of it, frame and all, where nothing stays."""
+        message = history[index]
+        weights = self.scale.parts(message)
+        if gone and len(gone) == len(message.parts):
+            return self.scale.message(message)
+        return sum(weights[place.part] for place in gone)
+
+
+def cuts(history: History) -> list[int]:
+    """Where the history may be cut: its ends, before prompts, and before turns; never inside a chain."""
+    inside = [0] * (len(history) + 1)
+    for chain in history.chains:
+        if chain.result is not None and chain.result.message > chain.call.message:
+            inside[chain.call.message + 1] += 1
+            inside[chain.result.message + 1] -= 1
+    starts = {turn.start for turn in history.turns}
+    found = [0]
+    depth = inside[0]
+    for index in range(1, len(history)):
+        depth += inside[index]
+        if not depth and (index in starts or history[index].role == "user"):
+            found.append(index)
+    return [*found, len(history)]
+
+
+def _opening_pointer(history: History) -> set[Place]:
+    """The pointer to the user's opening words, where nothing else opens the conversation any longer."""
+    first = next((i for i, message in enumerate(history.messages) if message.role != "system"), None)
+    if first is None or history[first].role != "user":
+        return set()
+    parts = history[first].parts
+    return {Place(first, j) for j, part in enumerate(parts) if isinstance(part, Text) and is_pointer(part)}

@@ -1,0 +1,227 @@
+"""Long output of commands: its head and tail say most, and what repeats itself says it once.
+
+First the text is squeezed: colour codes go, a progress bar keeps its last state, and of a run of lines that differ
+in nothing but their numbers one stays (not where the numbers are the news: in tables, and in errors and matches that
+name lines of files). What is still too long keeps its two ends. A file that a command shows is not squeezed: in a
+file, lines that look alike are not noise. Every pass over the text is linear.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from thresher.edits import Cut, Edit, Gap, cut, head_and_tail
+from thresher.edits.standin import ID
+from thresher.model import History, Message, part_text
+from thresher.model.memo import per_message
+from thresher.model.tools import Link
+from thresher.policies.base import check_count
+
+ROOM = 200
+"""Characters that a cut must take to be worth its note; more than any note is long."""
+SIMILAR = 3
+"""So many lines alike are a run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """Squeeze the output of commands, and cut what is long to its head and tail."""
+
+    keep_whole: int = 1_000
+    """Characters up to which an output is left alone."""
+    bash_truncate: int = 10_000
+    """Characters from which it is cut."""
+    head: int = 2_000
+    """Characters that stay of its start."""
+    tail: int = 2_000
+    """Characters that stay of its end."""
+    squeeze: bool = True
+    """Take out colour codes, past states of progress bars, and lines that repeat."""
+    pressure: bool = False
+    """Cut from `keep_whole` on, to half the size."""
+
+    def __post_init__(self) -> None:
+        check_count("output", keep_whole=self.keep_whole, bash_truncate=self.bash_truncate)
+        check_count("output", head=self.head, tail=self.tail)
+
+    def __call__(self, history: History) -> Iterator[Edit]:
+        """One cut for each output that is too long or repeats itself, the oldest first."""
+        for link in history.links:
+            place = link.chain.result
+            if place is None or link.result is None or not _is_output(link):
+                continue
+            text = part_text(link.result)
+            if len(text) <= self.keep_whole:
+                continue
+            known = _known(history[place.message])
+            if (self, place.part) not in known:
+                known[self, place.part] = self._gaps(text, is_file=link.use.operation == "read")
+            gaps, why = known[self, place.part]
+            if gaps:
+                yield Cut(history.occurrence(place), "output", why, gaps)
+
+    def _gaps(self, text: str, *, is_file: bool) -> tuple[tuple[Gap, ...], str]:
+        gaps = squeezing(text) if self.squeeze and not is_file else ()
+        length = len(text) - sum(stop - start - len(note) for start, stop, note in gaps)
+        limit, ends = self.bash_truncate, self.head + self.tail
+        if self.pressure:
+            limit, ends = min(limit, self.keep_whole), ends // 2
+        else:
+            ends = min(ends, max(limit - ROOM, 0))
+        note = _note(text, "squeezed").rstrip("\n") if gaps else ""
+        if length + len(note) > max(limit, ends + ROOM):
+            head = ends * self.head // max(self.head + self.tail, 1)
+            return _two_ends(text, gaps, head, ends - head), "long output"
+        if length + ROOM <= len(text):
+            return (*gaps, Gap(len(text), len(text), note)), "repetitive output"
+        return (), ""
+
+
+def _is_output(link: Link) -> bool:
+    """Whether a command wrote it; of the tools for the project only git has a command."""
+    return link.use.category == "execution" or (link.use.category == "project" and bool(link.use.command))
+
+
+@per_message
+def _known(_: Message) -> "dict[tuple[Output, int], tuple[tuple[Gap, ...], str]]":
+    """What was found out about a message's parts."""
+    return {}
+
+
+def _note(text: str, done: str) -> str:
+    return f"\n[thresher {ID} · {done}: {len(text):,} chars, {text.count(chr(10)) + 1:,} lines in all]\n"
+
+
+def _two_ends(text: str, gaps: tuple[Gap, ...], head: int, tail: int) -> tuple[Gap, ...]:
+    """Head and tail as they are after squeezing, as gaps of the text itself."""
+    (middle,) = head_and_tail(cut(text, gaps), head, tail)
+    start = _original(gaps, middle.start, after=False)
+    stop = _original(gaps, middle.stop, after=True)
+    return (
+        *(gap for gap in gaps if gap.stop <= start),
+        Gap(start, stop, _note(text, "cut")),
+        *(gap for gap in gaps if gap.start >= stop),
+    )
+
+
+def _original(gaps: tuple[Gap, ...], position: int, *, after: bool) -> int:
+    """Where a position of the squeezed text was in the text; inside a note, the near end of its gap."""
+    shift = 0
+    for gap in gaps:
+        at = gap.start - shift
+        if position <= at:
+            break
+        if position < at + len(gap.note):
+            return gap.stop if after else gap.start
+        shift += gap.stop - gap.start - len(gap.note)
+    return position + shift
+
+
+# --- squeezing -----------------------------------------------------------------------------------------------
+
+_ESCAPE = re.compile(
+    r"(?:\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]"  # colours, cursor moves
+    r"|\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)"  # titles, links
+    r"|[()][0-9A-Za-z]|[=>78cDEHMNOZ]))+"
+)
+_NUMBER = re.compile(r"\d+")
+_WORD = re.compile(r"[^\W\d_]{1,12}")
+_LOCATION = re.compile(r"\.\w{1,12}[:(]\d|\bline \d")
+"""A place in a file, as compilers, searches and tracebacks name it."""
+LOOK = 240
+"""How far into a state one looks for its first word."""
+
+
+@dataclass
+class _Run:
+    """Lines alike, as far as they go."""
+
+    key: str | None = None
+    first: int = 0
+    """Where the first of them ends."""
+    last: int = 0
+    count: int = 0
+    inner: Sequence[Gap] = ()
+    """The gaps inside the first line."""
+    rest: list[Gap] = field(default_factory=list)
+    """The gaps inside the others."""
+
+    def gaps(self) -> Iterator[Gap]:
+        yield from self.inner
+        note = f" [… {self.count - 1:,} similar lines …]"
+        if self.count >= SIMILAR and self.last - self.first > len(note):
+            yield Gap(self.first, self.last, note)
+        else:
+            yield from self.rest
+
+
+def squeezing(text: str) -> tuple[Gap, ...]:
+    """The gaps that take out of an output what a terminal would not show, and what repeats itself."""
+    gaps: list[Gap] = []
+    run = _Run()
+    start = 0
+    for line in text.split("\n"):
+        end = start + len(line) - line.endswith("\r")
+        inner: Sequence[Gap] = ()
+        shown = line
+        if "\r" not in line[:-1]:
+            if "\x1b" in line:
+                inner, shown = list(_escapes(text, start, end)), _ESCAPE.sub("", line)
+        else:
+            inner = _unseen(text, start, end)
+            shown = cut(line, tuple([Gap(gap.start - start, gap.stop - start) for gap in inner]))
+        key = _likeness(shown)
+        if key == run.key:
+            run.count += 1
+            run.last = end
+            run.rest += inner
+        else:
+            gaps += run.gaps()
+            run = _Run(key, end, end, 1, inner)
+        start += len(line) + 1
+    return (*gaps, *run.gaps())
+
+
+def _likeness(line: str) -> str:
+    """The line without its numbers; but where they are what it tells, a line is like its equals only."""
+    flat = line.rstrip()
+    return _NUMBER.sub("0", flat) if _WORD.search(flat) and not _LOCATION.search(flat) else flat
+
+
+def _unseen(text: str, start: int, end: int) -> list[Gap]:
+    """What a terminal would not show of a line: escape codes, and states that were written over."""
+    gaps: list[Gap] = []
+    state = start
+    known: str | None = None
+    for segment, stop in _segments(text, start, end):
+        kind = _kind(text[segment : min(stop, segment + LOOK)])
+        if kind is None:  # a blank writes over nothing: some programs end their lines with two returns
+            continue
+        if kind != known:
+            gaps += _escapes(text, state, segment)
+        elif gaps and gaps[-1].stop == state:
+            gaps[-1] = Gap(gaps[-1].start, segment)
+        else:
+            gaps.append(Gap(state, segment))
+        state = segment
+        known = kind
+    return [*gaps, *_escapes(text, state, end)]
+
+
+def _segments(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The pieces of a line between carriage returns."""
+    while (stop := text.find("\r", start, end)) >= 0:
+        yield start, stop
+        start = stop + 1
+    yield start, end
+
+
+def _kind(segment: str) -> str | None:
+    """The first word of a state, None for a blank: states of one progress bar begin alike, lines of a text do not."""
+    shown = _ESCAPE.sub("", segment)
+    word = _WORD.search(shown)
+    return word[0] if word else "" if shown.strip() else None
+
+
+def _escapes(text: str, start: int, end: int) -> Iterator[Gap]:
+    return (Gap(found.start(), found.end()) for found in _ESCAPE.finditer(text, start, end))

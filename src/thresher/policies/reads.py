@@ -1,0 +1,88 @@
+"""The same lines of a file, read again and again: the first and the newest read stay, and samples between them.
+
+Reads count as the same when path and extent are equal: a look at lines 10 to 20 is never answered by a pointer to a
+look at lines 50 to 60. What a pointer says is true of the texts: "same text" only where the texts are equal, else it
+tells that the file has changed since, and where it was read again.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from thresher.edits import Edit, Stub
+from thresher.edits.standin import one_line
+from thresher.model import History
+from thresher.policies.base import check_count
+from thresher.policies.files import Extent, FileRead, Files, files_of
+
+LONGEST_PATH = 400
+AGAIN = "re-read"
+OLDER = "stale read"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reads:
+    """Keep the first and the newest read of a file's lines, with samples between where there are many."""
+
+    max_file_reads: int = 5
+    """Up to so many reads, only the first and the last stay; beyond, samples of the middle too."""
+    samples: int = 3
+    """How many reads of the middle stay then, spread evenly."""
+
+    def __post_init__(self) -> None:
+        check_count("reads", max_file_reads=self.max_file_reads, samples=self.samples)
+
+    def __call__(self, history: History) -> Iterator[Edit]:
+        """Point from the reads between to those that stay: first where nothing is lost, then older states."""
+        files = files_of(history)
+        groups: dict[tuple[str, Extent], list[FileRead]] = defaultdict(list)
+        for read in files.reads:
+            groups[read.path, read.extent].append(read)
+        found: list[tuple[int, Stub]] = []
+        for reads in groups.values():
+            if len(reads) > 2:
+                found += self._pointers(history, files, reads)
+        found.sort(key=lambda pair: pair[0])
+        for why in (AGAIN, OLDER):
+            yield from (stub for _, stub in found if stub.why == why)
+
+    def _pointers(self, history: History, files: Files, reads: list[FileRead]) -> Iterator[tuple[int, Stub]]:
+        kept = kept_reads(len(reads), self.max_file_reads, self.samples)
+        texts = [history.occurrence(read.place).content for read in reads]
+        holders = [at for at in sorted(kept) if reads[at].is_whole]
+        for at, read in enumerate(reads):
+            if at in kept or not read.is_whole:
+                continue
+            same = [other for other in holders if texts[other] == texts[at]]
+            newer = next((other for other in holders if other > at), None)
+            if same:
+                _, _, nearest = min((abs(other - at), -other, other) for other in same)
+                why, said = AGAIN, f"re-read of {_path(read)}; same text as the read at turn {reads[nearest].turn}"
+            elif newer is not None:
+                why, said = OLDER, f"older state of {_path(read)}; {_since(files, read, reads[newer])}"
+            else:
+                continue
+            yield read.order, Stub(history.occurrence(read.place), "reads", why, note=said)
+
+
+def kept_reads(count: int, max_file_reads: int = 5, samples: int = 3) -> frozenset[int]:
+    """Which of so many reads stay, counted from 0."""
+    ends = {0, count - 1} if count else set()
+    if count <= max(max_file_reads, 2):
+        return frozenset(ends)
+    middle = range(1, count - 1)
+    if len(middle) <= samples:
+        return frozenset(range(count))
+    steps = samples + 1
+    return frozenset(ends | {(2 * step * (count - 1) + steps) // (2 * steps) for step in range(1, steps)})
+
+
+def _path(read: FileRead) -> str:
+    return one_line(read.path, LONGEST_PATH)
+
+
+def _since(files: Files, read: FileRead, newer: FileRead) -> str:
+    """How it came that the newer read has another text."""
+    edit = files.edited(read.path, read.order, newer.order)
+    changed = f"the file was edited at turn {edit.turn}" if edit else "the text has changed"
+    return f"{changed} since; read again at turn {newer.turn}"

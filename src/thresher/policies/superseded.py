@@ -1,0 +1,149 @@
+"""What a later call has made pointless: the same call again, an older look at the same lines, a failure made good.
+
+The newest state of every line stays. A read gives way only to a later read that shows the same lines, or to a call
+that wrote the file anew or deleted it; that a file was edited since is said, and is no reason of its own: the older
+text and the edit together are all that is known of the lines which nobody read again.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from thresher.edits import Drop, Edit, Stub
+from thresher.edits.standin import is_pointer
+from thresher.model import History, Place
+from thresher.model.tools import Link
+from thresher.policies.base import failed
+from thresher.policies.files import Extent, FileRead, Files, files_of, normal_path
+
+NAME = "superseded"
+AGAIN = "same call again"
+STALE = "stale read"
+MADE_GOOD = "failed, made good later"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Superseded:
+    """Let go of failures that were made good; point from repeated calls and outdated reads to the newer ones."""
+
+    identical: bool = True
+    """Answers that a later call of the same tool with the same arguments gave again, word for word."""
+    stale: bool = True
+    """Reads whose lines were read again, or whose file was written anew or deleted."""
+    failed: bool = True
+    """Failed calls where a later one of the same tool succeeded on the same file or command."""
+
+    def __call__(self, history: History) -> Iterator[Edit]:
+        """Failures first, then what is said again, then what is out of date; the oldest first."""
+        if self.failed:
+            for link in _made_good(history):
+                yield Drop(history.occurrence(link.chain.call), NAME, MADE_GOOD)
+        seen: set[Place] = set()
+        for place, note in _again(history) if self.identical else ():
+            seen.add(place)
+            yield Stub(history.occurrence(place), NAME, AGAIN, note=note)
+        for place, note in _stale(history) if self.stale else ():
+            if place not in seen:
+                yield Stub(history.occurrence(place), NAME, STALE, note=note)
+
+
+def _made_good(history: History) -> list[Link]:
+    good: set[tuple[str, str]] = set()
+    found: list[Link] = []
+    for link in reversed(history.links):
+        key = (link.call.name.lower(), _aim(link))
+        if not failed(link):
+            good.add(key)
+        elif key in good:
+            found.append(link)
+    return found[::-1]
+
+
+def _aim(link: Link) -> str:
+    """What a call works on: a command as it reads, a file, or else all its arguments."""
+    if link.use.command and link.use.category != "file_edit":
+        return " ".join(link.use.command.split())
+    return normal_path(link.use.path) or link.call.arguments
+
+
+def _again(history: History) -> list[tuple[Place, str]]:
+    newest: dict[tuple[str, str], Place] = {}
+    found: list[tuple[Place, str]] = []
+    for chain, _, result, _ in reversed(history.links):
+        if chain.result is None or result is None or not result.content:
+            continue
+        said = (history.occurrence(chain.call).content, history.occurrence(chain.result).content)
+        later = newest.setdefault(said, chain.call)
+        if later != chain.call and not is_pointer(result):
+            found.append((chain.result, f"same as turn {history.turn(later.message)}"))
+    return found[::-1]
+
+
+def _stale(history: History) -> list[tuple[Place, str]]:
+    files = files_of(history)
+    by_file: dict[str, list[FileRead]] = defaultdict(list)
+    for read in files.reads:
+        by_file[read.path].append(read)
+    found: list[tuple[Place, str]] = []
+    for reads in by_file.values():
+        later = _Later()
+        for read in reversed(reads):
+            note = _outdated(files, read, later) if len(reads) > 1 or read.path in files.edits else ""
+            if not note:
+                later.add(read)
+            elif read.is_whole:
+                found.append((read.place, note))
+    return sorted(found)
+
+
+def _outdated(files: Files, read: FileRead, later: "_Later") -> str:
+    """Why a read is out of date, or nothing."""
+    again = later.covering(read)
+    if again is not None:
+        edit = files.edited(read.path, read.order, again.order)
+        return f"{f'edited at turn {edit.turn} since; ' if edit else ''}read again at turn {again.turn}"
+    for edit in reversed(files.edits.get(read.path, [])):
+        if edit.order < read.order:
+            break
+        if edit.operation in ("write", "delete"):
+            return f"{'deleted' if edit.operation == 'delete' else 'written anew'} at turn {edit.turn}"
+    return ""
+
+
+class _Later:
+    """The reads of one file that come later and hold their text."""
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self._equal: dict[Extent, FileRead] = {}
+        self._spans: list[tuple[int, int, FileRead]] = []
+        """First line, last line, read: sorted by both, since none is within another."""
+
+    def covering(self, read: FileRead) -> FileRead | None:
+        """A later read that shows all lines of this one."""
+        equal = self._equal.get(read.extent)
+        if equal is not None or read.extent.view or not self._spans:
+            return equal
+        return self._around(*read.lines())
+
+    def _around(self, first: int, last: int) -> FileRead | None:
+        at = bisect_right(self._spans, first, key=_first)
+        return self._spans[at - 1][2] if at and self._spans[at - 1][1] >= last else None
+
+    def add(self, read: FileRead) -> None:
+        """Take a read into account for those before it."""
+        if not read.is_whole:
+            return
+        self._equal.setdefault(read.extent, read)
+        first, last = read.lines()
+        if read.extent.view or self._around(first, last):
+            return
+        start = stop = bisect_left(self._spans, first, key=_first)
+        while stop < len(self._spans) and self._spans[stop][1] <= last:
+            stop += 1
+        self._spans[start:stop] = [(first, last, read)]
+
+
+def _first(span: tuple[int, int, FileRead]) -> int:
+    return span[0]

@@ -1,0 +1,93 @@
+"""Reasoning: what a model thought on the way to what it said and did.
+
+Some models think in blocks of their own, some in tags at the start of their text. A tag counts only where a model
+would think: it opens a line outside fenced code, is closed again, and holds no second one. A text in which anything
+would still match after the cut is left alone: it is about such tags, not made of them.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from thresher.edits import Cut, Drop, Edit, Gap, cut
+from thresher.model import History, Message, Place, Text
+from thresher.model import Thinking as Thought
+from thresher.model.memo import per_message
+from thresher.policies.base import check_count
+
+NAME = "thinking"
+_TAG = r"[ \t]*<(?P<name>(?:anythingllm:)?think(?:ing)?)>"
+_NEXT = re.compile(_TAG, re.IGNORECASE)
+_OPENING = re.compile(rf"^(?:(?P<fence>[ \t]*(?:```|~~~))|{_TAG})", re.IGNORECASE | re.MULTILINE)
+_SPACE = re.compile(r"\s*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thinking:
+    """Drop thinking, of which the model that goes on needs little.
+
+    `Thinking()` drops all that no rule of an API holds; `Thinking(keep_last=3)` spares the newest three turns.
+    """
+
+    keep_last: int = 0
+    """Turns at the end whose thinking stays."""
+
+    def __post_init__(self) -> None:
+        check_count(NAME, keep_last=self.keep_last)
+
+    def __call__(self, history: History) -> Iterator[Edit]:
+        """Propose, oldest first."""
+        for i in range(self._end(history)):
+            message = history[i]
+            tagged = _tagged(message)
+            for j, part in enumerate(message.parts):
+                if isinstance(part, Thought):
+                    yield Drop(history.occurrence(Place(i, j)), NAME, "thinking")
+                elif j in tagged:
+                    yield Cut(history.occurrence(Place(i, j)), NAME, "thinking in tags", tagged[j])
+
+    def _end(self, history: History) -> int:
+        """The first message that is spared."""
+        if not self.keep_last:
+            return len(history)
+        spared = history.turns[-self.keep_last :]
+        return spared[0].start if spared else len(history)
+
+
+@per_message
+def _tagged(message: Message) -> dict[int, tuple[Gap, ...]]:
+    """The gaps for each text that thinks in tags."""
+    if message.role != "assistant":
+        return {}
+    found = {j: _gaps(part.text) for j, part in enumerate(message.parts) if isinstance(part, Text)}
+    return {j: gaps for j, gaps in found.items() if gaps}
+
+
+def _gaps(text: str) -> tuple[Gap, ...]:
+    gaps = _spans(text) if "</" in text else ()
+    return gaps if gaps and not _spans(cut(text, gaps)) else ()
+
+
+def _spans(text: str) -> tuple[Gap, ...]:
+    """Thoughts in tags, each with the white space behind it; each closing tag is looked for once, so linear."""
+    gaps: list[Gap] = []
+    ends: dict[str, int] = {}
+    position = 0
+    while found := (_NEXT.match(text, position) if gaps else None) or _OPENING.search(text, position):
+        position = found.end()
+        fence = found.groupdict().get("fence")
+        closing = f"\n{fence}" if fence else f"</{found['name']}>"
+        if 0 <= ends.get(closing, 0) < position:
+            ends[closing] = text.find(closing, position)
+        stop = ends[closing]
+        if fence:
+            position = len(text) if stop < 0 else stop + len(closing)
+        elif stop >= 0 and text.find(f"<{found['name']}>", position, stop) < 0:
+            position = _end_of_space(text, stop + len(closing))
+            gaps.append(Gap(found.start(), position))
+    return tuple(gaps)
+
+
+def _end_of_space(text: str, position: int) -> int:
+    space = _SPACE.match(text, position)
+    return space.end() if space else position

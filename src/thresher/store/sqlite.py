@@ -1,0 +1,179 @@
+"""The store on disk: one SQLite file, one table.
+
+Every call opens the file anew and closes it again, so a store can be shared by threads and survives a fork; that
+costs a fraction of a millisecond. Writes take the lock at once and wait for each other; the log is written ahead
+(WAL) so that readers never wait. A read creates nothing.
+"""
+
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from functools import cache
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from thresher.model.identity import content_id
+from thresher.model.parts import Part
+from thresher.store.base import NO_FOLDS, Found, the_only, told
+from thresher.store.coding import decode, encode
+from thresher.store.errors import StoreError
+from thresher.store.home import home
+from thresher.store.ids import exact_id, is_whole, sought
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+FILE = "store.sqlite3"
+PATIENCE = 30.0
+"""Seconds that a writer waits for another."""
+WORTH_PACKING = 1024
+"""Bytes from which a body is compressed."""
+
+Kind = Literal["part", "packed", "alias", "fold"]
+Row = tuple[str, Kind, bytes]
+_TABLE = "CREATE TABLE IF NOT EXISTS kept (id TEXT PRIMARY KEY, kind TEXT NOT NULL, body BLOB NOT NULL)"
+_INSERT = "INSERT INTO kept (id, kind, body) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING"
+_LIGHT = "SELECT id, kind, CASE kind WHEN 'alias' THEN body ELSE x'' END FROM kept WHERE id >= ? AND id < ?"
+
+
+class SqliteStore:
+    """A store in a file; by default the one in Thresher's home."""
+
+    def __init__(self, path: str | Path | None = None) -> None:
+        self.path = home() / FILE if path is None else Path(path)
+
+    def put(self, parts: Iterable[Part], folds: Mapping[str, Sequence[str]] = NO_FOLDS) -> None:
+        """Keep these parts, and what folds stand for, all or none."""
+        wanted: dict[str, Part] = {}
+        for part in parts:
+            wanted.setdefault(exact_id(part), part)
+        known = self.has((*wanted, *folds))
+        rows = (row for id, part in wanted.items() if id not in known for row in _rows(id, part))
+        folded: Iterator[Row] = ((id, "fold", msgspec.json.encode(folds[id])) for id in folds if id not in known)
+        self._write(chain(rows, folded))
+
+    def get(self, id: str) -> Found | None:
+        """What has this id, or begins with it."""
+        with self._reading() as connection:
+            target = the_only(_targets(connection, id), id)
+            if connection is None or target is None:
+                return None
+            kind, body = connection.execute("SELECT kind, body FROM kept WHERE id = ?", (target,)).fetchone()
+        return self._thing(kind, body)
+
+    def has(self, ids: Iterable[str]) -> set[str]:
+        """Those of the ids that are here."""
+        with self._reading() as connection:
+            return {id for id in ids if _targets(connection, id)}
+
+    def text(self, id: str) -> str:
+        """The text that this id stands for."""
+        return told(self, id)
+
+    def _thing(self, kind: Kind, body: bytes) -> Found:
+        try:
+            if kind == "fold":
+                return tuple(msgspec.json.decode(body, type=list[str]))
+            return decode(zlib.decompress(body) if kind == "packed" else body)
+        except (ValueError, zlib.error, msgspec.MsgspecError) as error:
+            raise StoreError(
+                f"{self.path}: a stored part is damaged ({error}); restore the file from a copy"
+            ) from error
+
+    def _write(self, rows: Iterator[Row]) -> None:
+        first = next(rows, None)
+        if first is None:
+            return
+        with self._opened(writing=True) as connection:
+            # Only one connection can switch, and only while it is alone; without it all still works, a reader waits.
+            with suppress(_errors()[0]):
+                connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(_TABLE)
+            connection.execute(_INSERT, first)
+            connection.executemany(_INSERT, rows)
+            connection.execute("COMMIT")
+
+    @contextmanager
+    def _reading(self) -> "Iterator[Connection | None]":
+        """An open file, or None where there is nothing yet."""
+        if not self._exists():
+            yield None
+            return
+        with self._opened(writing=False) as connection:
+            has_table = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'kept'").fetchone()
+            yield connection if has_table else None
+
+    def _exists(self) -> bool:
+        try:
+            return self.path.exists()
+        except OSError as error:
+            raise StoreError(
+                f"{self.path}: cannot be looked at ({error}); set THRESHER_HOME to another folder"
+            ) from error
+
+    def _address(self, *, writing: bool) -> str:
+        place = self.path.absolute().as_uri()
+        if writing:
+            return f"{place}?mode=rwc"
+        if os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK):
+            return f"{place}?mode=rw"  # a reader that may write clears its log away again
+        log = self.path.with_name(f"{self.path.name}-wal")
+        return f"{place}?mode=ro" if log.exists() else f"{place}?mode=ro&immutable=1"
+
+    @contextmanager
+    def _opened(self, *, writing: bool) -> "Iterator[Connection]":
+        from sqlite3 import connect  # noqa: PLC0415 - a library of its own, and most programs store nothing
+
+        try:
+            if writing:
+                self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            address = self._address(writing=writing)
+            with closing(connect(address, timeout=PATIENCE, isolation_level=None, uri=True)) as connection:
+                yield connection
+        except _errors() as error:
+            verb = "written" if writing else "read"
+            advice = "free the disk, or set THRESHER_HOME to a folder that can be written"
+            raise StoreError(f"{self.path}: cannot be {verb} ({error}); {advice}") from error
+
+
+@cache
+def _errors() -> tuple[type[Exception], ...]:
+    from sqlite3 import Error  # noqa: PLC0415 - a library of its own, and most programs store nothing
+
+    return (Error, OSError, OverflowError)
+
+
+@cache
+def _store_at(path: Path) -> SqliteStore:
+    return SqliteStore(path)
+
+
+def default_store() -> SqliteStore:
+    """The store in Thresher's home."""
+    return _store_at(home() / FILE)
+
+
+def _rows(id: str, part: Part) -> Iterator[Row]:
+    body = encode(part)
+    if len(body) < WORTH_PACKING:
+        yield id, "part", body
+    else:
+        yield id, "packed", zlib.compress(body)
+    alias = content_id(part)
+    if alias != id:
+        yield alias, "alias", id.encode()
+
+
+def _targets(connection: "Connection | None", id: str) -> set[str]:
+    """The ids of all parts and folds that an id, its beginning, or an alias leads to."""
+    start = sought(id)
+    if connection is None or start is None:
+        return set()
+    rows: Iterable[Row] = connection.execute(_LIGHT, (start, start + ("\0" if is_whole(start) else "g")))
+    return {body.decode() if kind == "alias" else found for found, kind, body in rows}

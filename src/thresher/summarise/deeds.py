@@ -1,0 +1,114 @@
+"""One tool chain, read once: what was done to what, and how it ended."""
+
+import re
+from collections.abc import Container
+from typing import Any, NamedTuple
+
+from thresher.model import Chain, History, Place, ToolCall, ToolResult
+from thresher.model.jsontext import load
+from thresher.model.tools import ToolUse, tool_use
+from thresher.summarise.outcomes import Outcome, outcome
+from thresher.summarise.words import line
+
+QUERY = (
+    "query", "queries", "search_query", "search_term", "searchTerm", "q", "pattern", "regex", "glob_pattern", "glob",
+    "url", "urls", "uri", "keyword", "search", "action",
+)  # fmt: skip
+"""Argument keys that say what a search or a fetch is after."""
+QUESTION = ("question", "questions", "prompt", "message")
+
+
+class Deed(NamedTuple):
+    """What one chain did."""
+
+    turn: int
+    call: ToolCall
+    use: ToolUse
+    fields: dict[str, Any]
+    end: Outcome
+
+    @property
+    def is_command(self) -> bool:
+        """Whether a command was run, other than to read a file or to patch one."""
+        return self.use.category in ("execution", "project") and not self.use.operation
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether a command found nothing rather than failed: that is what exit code 1 without a word mostly means."""
+        return self.end.code == 1 and not self.end.output.strip()
+
+    @property
+    def query(self) -> str:
+        """What a search or a fetch is after."""
+        return line(_wanted(self.fields, QUERY))
+
+    @property
+    def question(self) -> str:
+        """What the user was asked."""
+        return line(_wanted(self.fields, QUESTION)) or line(self.use.intent)
+
+    @property
+    def command(self) -> str:
+        """The command's first line that does anything, without the way to where it runs."""
+        lines = (_WAY.sub("", line(text)) for text in self.use.command.splitlines())
+        return next((text for text in lines if text and not text.startswith("#")), "")
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Equal for two calls of which the later could make good the earlier."""
+        use = self.use
+        if use.category == "file_edit":
+            return ("edit", use.path)
+        if use.path:
+            return (use.operation or use.category, use.path)
+        if use.command:
+            return ("run", *_bones(use.command))
+        return (self.call.name, self.query or line(use.intent))
+
+
+def deed_of(history: History, chain: Chain, *, members: Container[Place] | None = None) -> Deed | None:
+    """Read a chain; with `members`, how it ended counts only where its result is one of them."""
+    call = history.part(chain.call)
+    if not isinstance(call, ToolCall):
+        return None
+    use = tool_use(call)
+    seen = chain.result is not None and (members is None or chain.result in members)
+    result = history.part(chain.result) if chain.result is not None and seen else None
+    answer = result if isinstance(result, ToolResult) else None
+    end = outcome(answer, is_command=bool(use.command) or use.category in ("execution", "file_edit"))
+    return Deed(history.turn(chain.call.message), call, use, _fields(call.arguments), end)
+
+
+def _fields(arguments: str) -> dict[str, Any]:
+    try:
+        value = load(arguments)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _wanted(fields: dict[str, Any], keys: tuple[str, ...]) -> str:
+    for key in keys:
+        value = fields.get(key)
+        if isinstance(value, list) and value:
+            value = value[0]
+        if isinstance(value, dict):
+            value = next((value[one] for one in keys if isinstance(value.get(one), str)), None)
+        if isinstance(value, str) and value.strip():
+            return value
+    return ""
+
+
+_WAY = re.compile(r"^cd [^\s;&|]+ ?(?:&&|;) ?")
+_STEPS = re.compile(r"&&|\|\||[;|\n]")
+LONGEST_COMPARED = 400
+
+
+def _bones(command: str) -> list[str]:
+    """A command without its options: the first two plain words of each of its steps."""
+    bones: list[str] = []
+    for step in _STEPS.split(command[:LONGEST_COMPARED]):
+        words = [word for word in step.split() if not word.startswith(("-", "2>", ">"))]
+        if words and words[0] != "cd":
+            bones += words[:2]
+    return bones

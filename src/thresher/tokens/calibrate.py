@@ -1,0 +1,89 @@
+"""How the tokens that a provider billed compare with those counted here.
+
+Each assistant message may carry its call's bill, and the bill tells the size of all the model was given. Over the turns
+of a session that is a line: a base (system prompt and tools, which few transcripts hold) and so many tokens
+billed for one counted. The slope is the median of the slopes between turns (Theil and Sen), so that a turn
+which was given something else (a hidden reminder, a stripped result) does not bend it. Each segment has a base of its
+own, for a compaction brings files back that no transcript tells of. Too few turns, or a slope that no tokenizer has,
+and nothing is changed.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+from msgspec import Struct
+
+from thresher.model import History, Session
+from thresher.tokens.scale import Scale
+
+FEWEST = 8
+"""Turns below which nothing is believed."""
+MOST = 60
+"""Turns of one segment that are compared with each other, taken evenly."""
+STEP = 500
+"""Tokens that must lie between two turns for their slope to say anything."""
+PLAUSIBLE = (0.5, 2.5)
+
+Point = tuple[int, int]
+
+
+class Calibration(Struct, frozen=True):
+    """Billed ≈ base + factor × counted."""
+
+    base: int = 0
+    """What the model was given and the history does not hold, in the latest segment."""
+    factor: float = 1.0
+    turns: int = 0
+    """How many turns it rests on; 0: it changes nothing."""
+    error: float = 0.0
+    """The share by which it is still off, at the median turn."""
+
+    def scale(self, scale: Scale) -> Scale:
+        """The same scale, its texts weighed as they were billed."""
+        return Scale(scale.counter, factor=scale.factor * self.factor, vendor=scale.vendor, media=scale.media)
+
+
+def calibrate(conversation: Session | History, scale: Scale) -> Calibration:
+    """Compare what was billed with what `scale` counts."""
+    from statistics import median  # noqa: PLC0415 - brings fractions and decimals along, and few calibrate
+
+    segments = conversation.segments if isinstance(conversation, Session) else (conversation,)
+    groups = [group for segment in segments if (group := _thinned(list(_points(segment, scale))))]
+    turns = sum(map(len, groups))
+    slopes = [slope for group in groups for slope in _slopes(group)]
+    if turns < FEWEST or not slopes:
+        return Calibration()
+    factor = median(slopes)
+    if not PLAUSIBLE[0] <= factor <= PLAUSIBLE[1]:
+        return Calibration()
+    bases = [median(billed - factor * counted for counted, billed in group) for group in groups]
+    errors = [
+        abs(base + factor * counted - billed) / billed
+        for base, group in zip(bases, groups, strict=True)
+        for counted, billed in group
+    ]
+    return Calibration(max(0, round(bases[-1])), factor, turns, median(errors))
+
+
+def _points(history: History, scale: Scale) -> Iterator[Point]:
+    """For each turn with a bill: what was counted before it, and what was billed."""
+    counted, done = scale.tools(history.tools), 0
+    for turn in history.turns:
+        counted += sum(map(scale.message, history.messages[done : turn.start]))
+        done = turn.start
+        bills = (message.usage for message in history.messages[turn.start : turn.stop] if message.usage)
+        bill = next(bills, None)
+        if bill is not None and bill.context > 0:
+            yield counted, bill.context
+
+
+def _thinned(points: Sequence[Point]) -> Sequence[Point]:
+    if len(points) <= MOST:
+        return points
+    return [points[index * len(points) // MOST] for index in range(MOST)]
+
+
+def _slopes(points: Sequence[Point]) -> Iterator[float]:
+    for (counted, billed), (counted_later, billed_later) in combinations(points, 2):
+        if counted_later - counted >= STEP:
+            yield (billed_later - billed) / (counted_later - counted)

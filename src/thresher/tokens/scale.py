@@ -1,0 +1,200 @@
+"""What each part, message and history weighs, in tokens of one model.
+
+A part's weight depends on its content alone, never on its neighbours or its ids, so it is worked out once for a
+content and kept; a growing history costs what is new in it. Texts are counted and scaled by `factor` (Claude counts
+more tokens than o200k does), rounded up; what no text shows (roles, tags, ids) is a small constant each.
+Arguments are counted in the canonical form that their identity is made of: equal content, equal weight.
+
+Thinking weighs what is sealed in its signature or what is shown, whichever is more: newer models show a summary and
+are billed for the whole, which goes back to them inside the signature. It is never billed twice.
+"""
+
+from collections.abc import Iterable
+from functools import cache
+from typing import NamedTuple, assert_never
+from weakref import ref
+
+from thresher.model import (
+    History,
+    Image,
+    Message,
+    Part,
+    Summary,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Unknown,
+    content_id,
+)
+from thresher.model.identity import content_ids
+from thresher.model.jsontext import canonical, load
+from thresher.tokens.counter import Counter
+from thresher.tokens.counter import counter as counter_named
+from thresher.tokens.media import media_tokens
+from thresher.tokens.models import model_named
+
+
+class Frame(NamedTuple):
+    """What stands around the texts and no text shows: roles, tags, ids."""
+
+    message: int = 4
+    call: int = 12
+    result: int = 10
+
+
+FRAMES = {"anthropic": Frame(4, 48, 40)}
+"""Measured on recorded bills, call and result together; where no vendor is known, OpenAI's, the smallest."""
+TOOL_PROMPT = {"anthropic": 346}
+"""What a vendor adds once where any tool is offered: https://platform.claude.com/docs/en/agents-and-tools/tool-use/overview"""
+SEAL = 240
+SEALED = 5.4
+"""Characters of a signature that are its head, and those for each token of the thinking inside: what recorded bills
+and signatures of Claude agree on."""
+MOST_KEPT = 500_000
+"""Weights remembered before all are forgotten: some 80 MB."""
+
+
+class Scale:
+    """Weighs with one counter, for one family of models; remembers what it has weighed."""
+
+    __slots__ = ("_frame", "_known", "_thousandths", "_weights", "counter", "factor", "media", "vendor")
+
+    def __init__(self, counter: Counter, *, factor: float = 1.0, vendor: str = "", media: str = "") -> None:
+        self.counter = counter
+        self.factor = factor
+        self.vendor = vendor
+        self.media = media or vendor
+        # Whole numbers, so that ten tokens at 1.1 are eleven and not, by a hair, twelve.
+        self._thousandths = round(factor * 1000)
+        self._frame = FRAMES.get(vendor, Frame())
+        self._weights: dict[str, int] = {}
+        self._known: dict[int, tuple[ref[Message], tuple[int, ...], int]] = {}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Scale) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        return f"Scale({self.counter.name!r}, factor={self.factor}, vendor={self.vendor!r}, media={self.media!r})"
+
+    def _key(self) -> tuple[str, int, str, str]:
+        return self.counter.name, self._thousandths, self.vendor, self.media
+
+    @property
+    def name(self) -> str:
+        """How it counts, in a word."""
+        return self.counter.name if self.factor == 1 else f"{self.counter.name} × {self.factor:g}"
+
+    @property
+    def overhead(self) -> int:
+        """Tokens that frame a message."""
+        return self._frame.message
+
+    def text(self, text: str) -> int:
+        """Tokens of a text."""
+        return self._scaled(self.counter(text))
+
+    def part(self, part: Part) -> int:
+        """Tokens of a part."""
+        return self._weight(content_id(part), part)
+
+    def parts(self, message: Message) -> tuple[int, ...]:
+        """Tokens of each part of a message."""
+        known = self._known.get(id(message))
+        return known[1] if known is not None else self._weighed(message)[1]
+
+    def message(self, message: Message) -> int:
+        """Tokens of a message, what frames it included."""
+        known = self._known.get(id(message))
+        return known[2] if known is not None else self._weighed(message)[2]
+
+    def tools(self, text: str) -> int:
+        """Tokens of tool definitions, and of what the vendor says about tools once there are any."""
+        return self.text(text) + TOOL_PROMPT.get(self.vendor, 0) if text else 0
+
+    def history(self, history: History) -> int:
+        """Tokens of all that a model is given."""
+        return self.tools(history.tools) + sum(map(self.message, history.messages))
+
+    def _weighed(self, message: Message) -> tuple[ref[Message], tuple[int, ...], int]:
+        key = id(message)
+        ids = content_ids(message)
+        weights = tuple([self._weight(content, part) for content, part in zip(ids, message.parts, strict=True)])
+        known = self._known
+        entry = (ref(message, lambda _: known.pop(key, None)), weights, self._frame.message + sum(weights))
+        known[key] = entry
+        return entry
+
+    def _weight(self, content: str, part: Part) -> int:
+        weight = self._weights.get(content)
+        if weight is None:
+            if len(self._weights) >= MOST_KEPT:
+                self._weights.clear()
+            weight = self._weights[content] = self._weigh(part)
+        return weight
+
+    def _weigh(self, part: Part) -> int:
+        match part:
+            case Text() | Summary():
+                return self.text(part.text)
+            case Thinking():
+                return self._scaled(max(self.counter(part.text), _sealed(part.signature)))
+            case ToolCall():
+                return self._frame.call + self._scaled(
+                    self.counter(part.name) + self.counter(_canonical(part.arguments))
+                )
+            case ToolResult():
+                words = sum(self.counter(_words(item)) for item in part.content if not isinstance(item, Image))
+                media = sum(media_tokens(item, self.media) for item in part.content if isinstance(item, Image))
+                return self._frame.result + self._scaled(words) + media
+            case Image():
+                return media_tokens(part, self.media)
+            case Unknown():
+                return self.text(_canonical(part.data))
+            case _:
+                assert_never(part)
+
+    def _scaled(self, tokens: int) -> int:
+        return -(-tokens * self._thousandths // 1000)
+
+
+def _sealed(signature: str) -> int:
+    return max(0, round((len(signature) - SEAL) / SEALED))
+
+
+def _words(item: Text | Unknown) -> str:
+    return item.text if isinstance(item, Text) else _canonical(item.data)
+
+
+def _canonical(text: str) -> str:
+    try:
+        return canonical(load(text))
+    except (ValueError, RecursionError):
+        return text
+
+
+def default_scale(model: str = "", counter: str = "auto") -> Scale:
+    """The scale of a model, by the models table; of o200k itself where the model is not known. One of each is kept."""
+    return _scale_of(model, counter)
+
+
+@cache
+def _scale_of(model: str, name: str) -> Scale:
+    known = model_named(model) if model else None
+    if known is None:
+        return Scale(counter_named(name))
+    return Scale(counter_named(name), factor=known.factor, vendor=known.vendor, media=known.media)
+
+
+def count(history: History | Iterable[Message]) -> int:
+    """How many tokens a history weighs, tool definitions included: exact for o200k if the extra `exact` is there."""
+    scale = default_scale()
+    return scale.history(history) if isinstance(history, History) else sum(map(scale.message, history))
+
+
+def estimate(part: Part) -> int:
+    """About how many tokens a part weighs, at a glance: by the estimator, whatever is installed."""
+    return default_scale(counter="estimate").part(part)

@@ -1,0 +1,289 @@
+"""Repair makes every history legal, says what it did, and leaves alone what was right."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+import oracle
+from strategies import ODD, WIRE, edited, histories
+from thresher.edits.legality import DIALECTS, check
+from thresher.edits.repair import repair
+from thresher.edits.repair_content import EARLIER, NO_SIGNATURE
+from thresher.edits.repair_tools import INTERRUPTED, SECOND_RESULT, UNKNOWN_CALL
+from thresher.errors import ReadError
+from thresher.formats import emit, parse, read_all
+from thresher.formats.dialect import is_whole
+from thresher.model import History, Message, Part, Pocket, Text, Thinking, ToolCall, ToolResult, part_text
+
+each_dialect = pytest.mark.parametrize("dialect", DIALECTS)
+anything = st.data()
+
+
+def is_legal_everywhere(history: History, *dialects: str) -> None:
+    """By the rules, and by the judge who knows nothing of them."""
+    for dialect in dialects:
+        assert check(history, dialect) == (), dialect
+        assert oracle.violations(emit(history, dialect), dialect) == [], dialect
+
+
+@each_dialect
+@given(history=histories)
+def test_any_history_is_legal_in_a_dialect_after(dialect: str, history: History) -> None:
+    is_legal_everywhere(repair(history, dialect).history, dialect)
+
+
+@given(history=histories)
+def test_any_history_is_legal_in_all_dialects_after(history: History) -> None:
+    is_legal_everywhere(repair(history).history, *DIALECTS)
+
+
+@each_dialect
+@given(data=anything)
+def test_what_was_sent_is_legal_at_home_after(dialect: str, data: st.DataObject) -> None:
+    history = parse(data.draw(WIRE[dialect] | ODD[dialect]), dialect)
+    is_legal_everywhere(repair(history, dialect).history, dialect)
+
+
+@each_dialect
+@given(data=anything)
+def test_what_was_sent_is_legal_everywhere_after(dialect: str, data: st.DataObject) -> None:
+    before = parse(data.draw(WIRE[dialect] | ODD[dialect]), dialect)
+    history = data.draw(edited(before))
+    # Edits may put any piece in the place of a row that only its vendor understands; nobody can judge that.
+    wholes = {message.parts for message in before if is_whole(message, dialect)}
+    assume(all(message.parts in wholes for message in history if is_whole(message, dialect)))
+    is_legal_everywhere(repair(history).history, *DIALECTS)
+    for target in DIALECTS:
+        is_legal_everywhere(repair(history, target).history, target)
+
+
+@given(history=histories, dialect=st.sampled_from((None, *DIALECTS)))
+def test_a_second_repair_finds_nothing(history: History, dialect: str | None) -> None:
+    once = repair(history, dialect)
+    again = repair(once.history, dialect)
+    assert again.repairs == ()
+    assert again.history is once.history
+    assert repair(history, dialect) == once
+
+
+@given(history=histories, dialect=st.sampled_from((None, *DIALECTS)))
+def test_every_change_is_told_and_what_is_right_is_the_same_object(history: History, dialect: str | None) -> None:
+    repaired = repair(history, dialect)
+    assert (repaired.history is history) == (not repaired.repairs) == (not check(history, dialect))
+    parts = {(one.message, one.part) for one in repaired.repairs}
+    kept = {id(message) for message in repaired.history}
+    kept |= {id(part) for message in repaired.history for part in message.parts}
+    for index, message in enumerate(history):
+        touched = {number for place, number in parts if place == index}
+        for number, part in enumerate(message.parts):
+            assert id(part) in kept or number in touched or None in touched
+        # A message may take in a result, or lend one; any other is the same as long as none of its parts is named.
+        assert id(message) in kept or touched or any(isinstance(part, ToolResult | ToolCall) for part in message.parts)
+
+
+@given(history=histories, dialect=st.sampled_from((None, *DIALECTS)))
+def test_a_repair_names_a_place_of_the_history_that_came_in(history: History, dialect: str | None) -> None:
+    for one in repair(history, dialect).repairs:
+        assert 0 <= one.message < len(history)
+        assert one.part is None or 0 <= one.part < len(history[one.message].parts)
+        assert one.detail
+
+
+# --- what each repair does ------------------------------------------------------------------------------------
+
+HELLO = Message("user", (Text("hello"),))
+NATIVE = Pocket("anthropic")
+
+
+def said(*parts: Part, pocket: Pocket | None = None) -> Message:
+    return Message("assistant", parts, author="model", pocket=pocket)
+
+
+def answered(*results: ToolResult, pocket: Pocket | None = None) -> Message:
+    return Message("tool", results, author="tool", pocket=pocket)
+
+
+def call(call_id: str) -> ToolCall:
+    return ToolCall(call_id, "Read", "{}")
+
+
+def result(call_id: str, text: str = "done") -> ToolResult:
+    return ToolResult(call_id, (Text(text),))
+
+
+def shown(history: History) -> list[str]:
+    """A history in few words: the role's first letter, then calls, results and texts."""
+    return [f"{message.role[0]}: " + ", ".join(map(_word, message.parts)) for message in history]
+
+
+def _word(part: Part) -> str:
+    match part:
+        case ToolCall():
+            return f"call {part.id}"
+        case ToolResult():
+            return f"result {part.call_id} {part.text}"
+        case _:
+            return part_text(part)
+
+
+CASES: dict[str, tuple[str | None, tuple[Message, ...], list[str], list[tuple[str, int, int | None]]]] = {
+    "a lost result": (
+        None,
+        (HELLO, said(call("a"), call("b")), answered(result("b"))),
+        ["u: hello", "a: call a, call b", f"t: result a {INTERRUPTED}, result b done"],
+        [("unanswered-call", 1, 0)],
+    ),
+    "a call at the end": (
+        None,
+        (HELLO, said(call("a"))),
+        ["u: hello", "a: call a", f"t: result a {INTERRUPTED}"],
+        [("unanswered-call", 1, 0)],
+    ),
+    "a late result": (
+        None,
+        (HELLO, said(call("a")), HELLO, answered(result("a"))),
+        ["u: hello", "a: call a", "t: result a done", "u: hello"],
+        [("result-place", 3, 0)],
+    ),
+    "an orphan": (
+        None,
+        (HELLO, answered(result("a"))),
+        ["u: hello", f"u: {UNKNOWN_CALL} done"],
+        [("orphan-result", 1, 0)],
+    ),
+    "a second result": (
+        None,
+        (HELLO, said(call("a")), answered(result("a")), answered(result("a", "again"))),
+        ["u: hello", "a: call a", "t: result a done", f"u: {SECOND_RESULT} again"],
+        [("repeated-result", 3, 0)],
+    ),
+    "results in messages of their own": (
+        "anthropic",
+        (HELLO, said(call("a"), call("b")), answered(result("a"), pocket=NATIVE), answered(result("b"), pocket=NATIVE)),
+        ["u: hello", "a: call a, call b", "t: result a done, result b done"],
+        [("result-place", 3, 0)],
+    ),
+    "words before a result": (
+        "anthropic",
+        (HELLO, said(call("a")), Message("user", (Text("look"), result("a")))),
+        ["u: hello", "a: call a", "u: result a done, look"],
+        [("results-first", 2, 1)],
+    ),
+    "ids counted anew in every turn": (
+        "anthropic",
+        (HELLO, said(call("a")), answered(result("a")), said(call("a")), answered(result("a", "more"))),
+        ["u: hello", "a: call a", "t: result a done", "a: call a-2", "t: result a-2 more"],
+        [("repeated-id", 3, 0), ("repeated-id", 4, 0)],
+    ),
+    "ids counted anew, and one result lost": (
+        None,
+        (HELLO, said(call("a")), HELLO, said(call("a")), answered(result("a", "second"))),
+        ["u: hello", "a: call a", f"t: result a {INTERRUPTED}", "u: hello", "a: call a-2", "t: result a-2 second"],
+        [("unanswered-call", 1, 0), ("repeated-id", 3, 0), ("repeated-id", 4, 0)],
+    ),
+    "an id of two ids": (
+        None,
+        (HELLO, said(call("a|b")), answered(result("a|b"))),
+        ["u: hello", "a: call a_b", "t: result a_b done"],
+        [("id-form", 1, 0), ("id-form", 2, 0)],
+    ),
+    "the model first": (
+        "gemini",
+        (Message("system", (Text("be brief"),)), said(Text("hi")), HELLO),
+        ["s: be brief", f"u: {EARLIER}", "a: hi", "u: hello"],
+        [("first-role", 1, None)],
+    ),
+    "two messages of the model's": (
+        "gemini",
+        (HELLO, said(Text("so"), pocket=Pocket("gemini")), said(call("a")), answered(result("a"))),
+        ["u: hello", "a: so, call a", "t: result a done"],
+        [("call-after-model", 1, None), ("call-after-model", 2, None)],
+    ),
+    "only thinking": (
+        "anthropic",
+        (HELLO, said(Thinking("hm", "proof"), pocket=NATIVE), HELLO),
+        ["u: hello", "u: hello"],
+        [("thinking-last", 1, 0)],
+    ),
+    "half a pair": (
+        None,
+        (Message("user", (Text("a\ud83d"),)),),
+        ["u: a\ufffd"],
+        [("lone-surrogate", 0, 0)],
+    ),
+    "space at the end": (
+        "anthropic",
+        (HELLO, said(Text("so \n"))),
+        ["u: hello", "a: so"],
+        [("trailing-space", 1, 0)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_repair_does_no_more_than_it_must(name: str) -> None:
+    dialect, messages, expected, told = CASES[name]
+    repaired = repair(History(messages), dialect)
+    assert shown(repaired.history) == expected
+    assert [(one.rule, one.message, one.part) for one in repaired.repairs] == told
+
+
+def test_a_result_that_moves_is_the_same_message() -> None:
+    late = answered(result("a"))
+    repaired = repair(History((HELLO, said(call("a")), HELLO, late)))
+    assert repaired.history[2] is late
+
+
+def test_an_interrupted_result_is_of_the_kind_of_its_call() -> None:
+    items = [
+        {"role": "user", "content": "go"},
+        {"type": "custom_tool_call", "call_id": "a", "name": "patch", "input": "*** Begin"},
+        {"role": "user", "content": "stop"},
+    ]
+    written = emit(repair(parse(items, "openai-responses")).history, "openai-responses")
+    assert written[2]["type"] == "custom_tool_call_output"
+    assert written[2]["call_id"] == "a"
+
+
+def test_a_missing_thought_signature_is_said_to_be_missing() -> None:
+    signed = ToolCall("a", "Read", "{}", Pocket("gemini", '{"thoughtSignature":"abc"}'))
+    history = History((HELLO, said(signed), answered(result("a")), said(call("b")), answered(result("b"))))
+    written = emit(repair(history, "gemini").history, "gemini")
+    assert written[1]["parts"][0]["thoughtSignature"] == "abc"
+    assert written[3]["parts"][0]["thoughtSignature"] == NO_SIGNATURE
+
+
+# --- real conversations ---------------------------------------------------------------------------------------
+
+RECORDED = ("claude_code", "codex", "openai_tools", "gemini_contents", "mini_swe", "pi", "cline_roo")
+MOST = 25
+"""Files of one kind to try, the smallest first."""
+
+
+@pytest.mark.parametrize("folder", RECORDED)
+def test_recorded_conversations_become_legal(shared_data: Path, folder: str) -> None:
+    files = sorted((path for path in (shared_data / folder).rglob("*.js*") if path.is_file()), key=_size)[:MOST]
+    if not files:
+        pytest.skip(f"no recordings in {shared_data / folder}")
+    found: Counter[str] = Counter()
+    for path in files:
+        for history in _recorded(path):
+            found.update({one.rule for one in check(history)})
+            repaired = repair(history)
+            is_legal_everywhere(repaired.history, *DIALECTS)
+            assert bool(repaired.repairs) == bool(check(history))
+    print(folder, len(files), dict(found))  # noqa: T201 - the counts are for people who run this with -s
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size
+
+
+def _recorded(path: Path) -> list[History]:
+    try:
+        return [segment for session in read_all(path) for segment in session.segments]
+    except ReadError:
+        return []

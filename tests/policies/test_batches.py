@@ -1,0 +1,236 @@
+"""Old calls fold in batches; what people and agents said to each other stays."""
+
+import json
+
+import pytest
+
+from thresher.edits import Edit, Fold, Stub, apply, close, is_legal
+from thresher.errors import OptionError
+from thresher.model import History, Message, Part, Summary, Text, Thinking, ToolCall, ToolResult
+from thresher.policies.batches import Batches
+from thresher.policies.xml_tools import xml_chains
+from thresher.tokens import default_scale
+
+SCALE = default_scale()
+LONG = "a line of output that nobody reads twice\n" * 30
+
+
+def user(text: str) -> Message:
+    return Message("user", (Text(text),))
+
+
+def said(*parts: Part) -> Message:
+    return Message("assistant", parts, author="model")
+
+
+def chain(number: int, name: str = "Read", *, text: str = "", mark: str = "", result: str = LONG) -> list[Message]:
+    call = ToolCall(f"c{number}", name, json.dumps({"file_path": f"f{number}.py", "note": mark}))
+    words: list[Part] = [Text(text)] if text else []
+    return [said(*words, call), Message("tool", (ToolResult(call.id, (Text(result),)),), author="tool")]
+
+
+def story(*names: str, after: int = 20) -> History:
+    """A prompt, one chain a name, and then so many short messages."""
+    messages = [user("go"), *(message for n, name in enumerate(names) for message in chain(n, name))]
+    messages += [message for n in range(after // 2) for message in (user(f"q{n}"), said(Text(f"a{n}")))]
+    return History(tuple(messages))
+
+
+def taken(history: History, policy: Batches) -> tuple[Edit, ...]:
+    return close(history, policy(history), SCALE).edits
+
+
+@pytest.mark.parametrize(
+    ("calls", "after", "fires"),
+    [
+        (12, 20, True),  # many are old
+        (9, 20, False),  # too few, and not old enough
+        (6, 40, True),  # few, but very old
+        (6, 26, False),
+        (12, 0, False),  # only the oldest two are past the newest twenty messages
+        (0, 60, False),
+    ],
+)
+def test_a_batch_waits_for_number_or_age(calls: int, after: int, fires: bool) -> None:
+    assert bool(taken(story(*["Read"] * calls, after=after), Batches())) is fires
+
+
+def test_a_batch_is_one_summary_in_place_of_calls_and_results() -> None:
+    history = story(*["Read"] * 12)
+    (fold,) = taken(history, Batches())
+    assert isinstance(fold, Fold)
+    assert len(fold.targets) == 24
+    assert "12 calls folded, turns 1-12" in fold.text
+    assert "f11.py" in fold.text
+    after = apply(history, close(history, [fold], SCALE))
+    assert after[0] == user("go")
+    assert isinstance(after[1].parts[0], Summary)
+    assert after.messages[2:] == history.messages[25:]
+    assert is_legal(after)
+
+
+def test_human_words_and_what_the_agent_said_stay_in_order() -> None:
+    messages = [user("one"), *chain(0, text="looking"), *chain(1), user("two"), *chain(2), *chain(3, text="hm")]
+    history = History((*messages, *story(after=20).messages[1:]))
+    policy = Batches(minimum=2)
+    after = apply(history, close(history, policy(history), SCALE))
+    told = [
+        part.text.partition("\n")[0] for message in after for part in message.parts if isinstance(part, Text | Summary)
+    ]
+    assert [text if not text.startswith("[") else text.partition(" · ")[2] for text in told[:6]] == [
+        "one",
+        "looking",
+        "2 calls folded, turns 1-2]",
+        "two",
+        "2 calls folded, turns 3-4]",
+        "hm",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("never", "kept"),
+    [
+        (None, {"AskUserQuestion", "attempt_completion"}),
+        ((), set()),
+        (("read",), {"Read", "AskUserQuestion"}),
+        (("B*",), {"Bash", "AskUserQuestion"}),
+    ],
+)
+def test_what_is_never_folded(never: tuple[str, ...] | None, kept: set[str]) -> None:
+    history = story("Read", "AskUserQuestion", "Bash", "attempt_completion", "Read", "Bash")
+    policy = Batches(minimum=1, never=never)
+    after = apply(history, close(history, policy(history), SCALE))
+    assert {call.name for message in after for call in message.calls} == kept
+    assert {name for name, _ in policy.excluded(history)} == kept
+
+
+def test_only_what_may_be_folded_counts() -> None:
+    history = story(*["AskUserQuestion"] * 30, after=60)
+    assert not list(Batches()(history))
+    mixed = story(*["AskUserQuestion"] * 10, *["Read"] * 5, after=20)
+    assert not list(Batches()(mixed))
+
+
+def test_a_question_and_its_answer_survive_word_for_word() -> None:
+    asked = chain(0, "AskUserQuestion", result="the blue one")
+    history = History((user("go"), *asked, *story(*["Bash"] * 30, after=40).messages[1:]))
+    after = apply(history, close(history, Batches()(history), SCALE))
+    assert after.messages[1:3] == tuple(asked)
+
+
+def test_a_mark_keeps_a_call() -> None:
+    messages = [*chain(0), *chain(1, mark="[keep] this"), *chain(2, text="[keep] as reference"), *chain(3)]
+    history = History((user("go"), *messages, *story(after=20).messages[1:]))
+    policy = Batches(minimum=1)
+    after = apply(history, close(history, policy(history), SCALE))
+    assert [call.id for message in after for call in message.calls] == ["c1", "c2"]
+    assert policy.notes(history) == ("batches left 2 calls alone: marked 2",)
+    unmarked = Batches(minimum=1, keep_marked="")
+    assert not [call for message in apply(history, close(history, unmarked(history), SCALE)) for call in message.calls]
+
+
+def test_small_calls_are_left_alone() -> None:
+    messages = [*chain(0, result="ok"), *chain(1), *chain(2, result="ok")]
+    history = History((user("go"), *messages, *story(after=20).messages[1:]))
+    policy = Batches(minimum=1, smaller_than=100)
+    (fold,) = taken(history, policy)
+    assert isinstance(fold, Fold)
+    assert len(fold.targets) == 2
+    assert policy.notes(history) == ("batches left 2 calls alone: small 2",)
+
+
+def test_notes_name_what_was_left_alone() -> None:
+    history = story("AskUserQuestion", "Read", "AskUserQuestion", "submit")
+    assert Batches().notes(history) == ("batches left 3 calls alone: AskUserQuestion 2, submit 1",)
+    assert Batches().notes(story("Read")) == ()
+
+
+def test_thinking_goes_with_its_calls() -> None:
+    history = story(*["Read"] * 12)
+    thought = said(Thinking("let me see " * 50), *history[1].parts)
+    history = History((history[0], thought, *history.messages[2:]))
+    (fold,) = taken(history, Batches())
+    assert isinstance(fold, Fold)
+    assert len(fold.targets) == 25
+
+
+def test_earlier_summaries_survive_a_growing_history() -> None:
+    history = story(*["Read"] * 12)
+    policy = Batches()
+    for _ in range(3):
+        history = apply(history, close(history, policy(history), SCALE))
+        assert not taken(history, policy)
+        more = [message for n in range(12) for message in chain(n, "Bash")]
+        history = History((*history.messages, *more, *story(after=20).messages[1:]))
+    summaries = [part for message in history for part in message.parts if isinstance(part, Summary)]
+    assert len(summaries) == 3
+
+
+# --- calls in text -----------------------------------------------------------------------------------------------
+
+
+def xml(path: str, around: str = "", *, answer: str = LONG, extra: str = "") -> list[Message]:
+    call = f"{around}<read_file>\n<path>{path}</path>\n</read_file>"
+    result = [Text(f"[read_file for '{path}'] Result:"), Text(answer), *([Text(extra)] if extra else [])]
+    return [said(Text(call)), Message("user", tuple(result), author="harness")]
+
+
+def xml_story(*chains: list[Message]) -> History:
+    return History((user("go"), *(message for one in chains for message in one), *story(after=20).messages[1:]))
+
+
+def test_calls_in_text_fold_with_their_answers() -> None:
+    environment = "<environment_details>\nnow\n</environment_details>"
+    history = xml_story(*(xml(f"f{n}.py", extra=environment) for n in range(4)))
+    (fold,) = taken(history, Batches(minimum=2))
+    assert isinstance(fold, Fold)
+    assert len(fold.targets) == 12
+    assert "4 calls folded" in fold.text
+    assert "read_file f3.py" in fold.text
+    after = apply(history, close(history, Batches(minimum=2)(history), SCALE))
+    assert [message.text for message in after.messages[2:6]] == [environment] * 4
+    assert not taken(after, Batches(minimum=2))
+    assert not taken(history, Batches(minimum=2, xml=False))
+
+
+def test_prose_around_a_call_stays() -> None:
+    prose = "The rounding happens in two places, and the second one is wrong because it truncates.\n" * 4
+    history = xml_story(xml("a.py", prose), xml("b.py", prose))
+    edits = taken(history, Batches(minimum=2))
+    assert [type(edit) for edit in edits] == [Stub, Stub]
+    after = apply(history, close(history, edits, SCALE))
+    assert after[1] == history[1]
+    assert after[2].parts[0] == history[2].parts[0]
+    assert not taken(after, Batches(minimum=2))
+
+
+@pytest.mark.parametrize(
+    ("call", "answer", "name"),
+    [
+        ("<read_file><path>a</path></read_file>", "[read_file for 'a'] Result:\n\ntext", "read_file"),
+        ("I look.\n<tool>\n<tool_name>grep</tool_name></tool>", "[grep] Result: none", "grep"),
+        ("<tool><tool_name>bash</tool_name></tool>", "Tool 'bash' result:\nok", "bash"),
+        ("<read_file><path>a</path>", "[read_file for 'a'] Result:", None),
+        ("say `<read_file>` and </read_file>", "[read_file for 'a'] Result:", None),
+        ("<read_file><path>a</path></read_file>", "[list_files for 'a'] Result:", None),
+        ("<read_file><path>a</path></read_file>", "thanks", None),
+        ("<div>a</div>", "[div] Result:", None),
+        (
+            "<execute_command><command>a</command></execute_command>",
+            "[execute_command for 'a'] Result:\nThe user denied this operation and provided the following feedback:",
+            None,
+        ),
+    ],
+)
+def test_which_texts_are_calls(call: str, answer: str, name: str | None) -> None:
+    history = History((user("go"), said(Text(call)), user(answer), said(Text("done"))))
+    assert [one.name for one in xml_chains(history)] == ([name] if name else [])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"age": -1}, {"minimum": "3"}, {"never": "Read"}, {"keep_marked": None}, {"limit": 1.0}, {"smaller_than": True}],
+)
+def test_options_that_make_no_sense(options: dict[str, int]) -> None:
+    with pytest.raises(OptionError, match="batches"):
+        Batches(**options)  # type: ignore[arg-type]

@@ -1,0 +1,86 @@
+"""Edits stay, until there are so many that the old ones of a file become one list."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from tool_chains import Did, body, closed, told, touched
+
+from strategies import histories
+from thresher.edits import Fold
+from thresher.errors import OptionError
+from thresher.model import History, Summary
+from thresher.policies.diffs import Diffs
+
+OLD = Diffs(keep_all_edits=False, keep_newest=2)
+
+
+def edit(path: str, intent: str = "", *, is_error: bool = False) -> Did:
+    arguments = {"file_path": path, "old_string": body("old", 20), "new_string": body("new", 20)}
+    return Did("Edit", arguments | ({"intent": intent} if intent else {}), is_error=is_error)
+
+
+def summaries(history: History) -> list[str]:
+    return [part.text for message in history for part in message.parts if isinstance(part, Summary)]
+
+
+def test_all_edits_stay_in_a_session_of_ordinary_length() -> None:
+    assert list(Diffs()(told(*(edit("a.py") for _ in range(40))))) == []
+
+
+def test_a_very_long_session_keeps_the_newest_whole() -> None:
+    history = told(*(edit("a.py") for _ in range(41)))
+    plan, smaller = closed(history, Diffs())
+    assert touched(history, plan.edits) == list(range(31))
+    assert len(smaller.chains) == 10
+    (text,) = summaries(smaller)
+    assert "· Edits to a.py: 31 changes, turns 1-31]\n" in text
+
+
+def test_edits_of_a_file_are_folded_wherever_they_stand() -> None:
+    names = ("/p/a.py", "/p/b.py", "/p/a.py", "/p/c.py", "/q/a.py", "/p/b.py", "/p/./a.py")
+    history = told(*map(edit, names), edit("z.py"), edit("z.py"))
+    plan, smaller = closed(history, OLD)
+    assert [touched(history, [one]) for one in plan.edits if isinstance(one, Fold)] == [[0, 2, 6], [1, 5]]
+    first, second = summaries(smaller)
+    assert "Edits to a.py: 3 changes, turns 1-7]" in first
+    assert "Edits to b.py: 2 changes, turns 2-6]" in second
+    assert "/p/a.py" in first
+    assert smaller.messages[1].parts[0] == Summary(first), "the list stands where its first edit stood"
+
+
+def test_intents_outlive_their_edits() -> None:
+    history = told(edit("a.py", "Raise the limit"), edit("a.py", "Name the limit"), edit("z.py"), edit("z.py"))
+    (text,) = summaries(closed(history, OLD)[1])
+    assert "Raise the limit" in text
+    assert "Name the limit" in text
+
+
+def test_a_failed_edit_is_no_change() -> None:
+    history = told(edit("a.py"), edit("a.py", is_error=True), edit("a.py"), edit("z.py"), edit("z.py"))
+    (text,) = summaries(closed(history, OLD)[1])
+    assert "Edits to a.py: 2 changes, turns 1-3]" in text
+
+
+def test_the_other_files_of_a_patch_are_named() -> None:
+    lines = "\n".join(f"+{line}" for line in body("new").splitlines())
+    patch = f"*** Begin Patch\n*** Update File: a.py\n{lines}\n*** Update File: b.py\n+x\n*** End Patch"
+    history = told(Did("apply_patch", {"input": patch}), edit("a.py"), edit("z.py"), edit("z.py"))
+    (text,) = summaries(closed(history, OLD)[1])
+    assert text.endswith("\nalso changed with them: b.py")
+
+
+def test_reads_and_commands_are_no_edits() -> None:
+    chains = [Did("Read", {"file_path": "a.py"}, body("a")), Did("Bash", {"command": "ls"}, body("b"))] * 30
+    assert list(Diffs(compress_after=0, keep_newest=0)(told(*chains))) == []
+
+
+@pytest.mark.parametrize("options", [{"compress_after": -1}, {"keep_newest": None}])
+def test_senseless_options_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(OptionError, match="whole number"):
+        Diffs(**options)
+
+
+@given(histories)
+def test_any_history_can_be_tried(history: History) -> None:
+    closed(history, Diffs(keep_all_edits=False, keep_newest=0))

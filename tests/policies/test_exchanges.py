@@ -1,0 +1,226 @@
+"""The latest exchanges stay, the older ones are bridged, and what is still open is never lost."""
+
+import json
+
+import pytest
+
+from thresher.edits import Drop, Edit, Fold, apply, close, is_legal
+from thresher.errors import OptionError
+from thresher.model import History, Message, Part, Summary, Text, ToolCall, ToolResult
+from thresher.policies.exchanges import Exchanges
+from thresher.tokens import default_scale
+
+SCALE = default_scale()
+LONG = "a line of output that nobody reads twice\n" * 30
+
+
+def user(text: str) -> Message:
+    return Message("user", (Text(text),))
+
+
+def said(*parts: Part) -> Message:
+    return Message("assistant", parts, author="model")
+
+
+def chain(id_: str, name: str, result: str = LONG, **arguments: object) -> list[Message]:
+    call = ToolCall(id_, name, json.dumps(arguments))
+    return [said(call), Message("tool", (ToolResult(id_, (Text(result),)),), author="tool")]
+
+
+def exchange(number: int, *, tools: bool = True) -> list[Message]:
+    work = chain(f"c{number}", "Bash", f"{number} {LONG}", command=f"make step{number}") if tools else []
+    return [user(f"request {number}"), *work, said(Text(f"answer {number}" + " in many words" * 40))]
+
+
+def talk(*tools: bool) -> History:
+    system = Message("system", (Text("be brief"),), author="harness")
+    return History((system, *(message for n, has in enumerate(tools, 1) for message in exchange(n, tools=has))))
+
+
+def fitted(history: History, policy: Exchanges) -> History:
+    return apply(history, close(history, policy(history), SCALE))
+
+
+def whole(history: History, policy: Exchanges) -> list[int]:
+    """The numbers of the exchanges that stay whole."""
+    after = set(fitted(history, policy).messages)
+    numbers = range(1, len(history.exchanges) + 1)
+    return [n for n in numbers if all(message in after for message in exchange(n, tools=_has_tools(history, n)))]
+
+
+def _has_tools(history: History, number: int) -> bool:
+    return any(call.id == f"c{number}" for message in history for call in message.calls)
+
+
+@pytest.mark.parametrize(
+    ("tools", "options", "kept"),
+    [
+        ((True, True), {}, [1, 2]),
+        ((True, True, True), {}, [2, 3]),
+        ((True, True, False, True), {}, [2, 4]),  # those with tools come first
+        ((True, False, False), {}, [1, 3]),
+        ((False,) * 4, {}, [3, 4]),
+        ((True,) * 8, {}, [7, 8]),
+        ((True,) * 8, {"keep": 3}, [6, 7, 8]),
+        ((True,) * 8, {"keep": 1}, [8]),
+        ((True,) * 8, {"keep": 0}, [8]),  # the current one is never lost
+        ((True,) * 8, {"keep": 50}, [1, 2, 3, 4, 5, 6, 7, 8]),
+        ((True,) * 8, {"pressure": 0.7}, [7, 8]),
+        ((True,) * 8, {"pressure": 0.9}, [8]),
+        ((True,) * 8, {"pressure": 1.0}, [8]),
+        ((True, True), {"pressure": 0.9}, [2]),
+    ],
+)
+def test_how_many_stay(tools: tuple[bool, ...], options: dict[str, float], kept: list[int]) -> None:
+    assert whole(talk(*tools), Exchanges(**options)) == kept  # type: ignore[arg-type]
+
+
+def test_where_there_is_room_the_most_important_stay_too() -> None:
+    past = [
+        user("round the invoice totals"),
+        *chain("i", "Bash", f"invoice totals {LONG}"),
+        said(Text("Totals are round.")),
+    ]
+    history = talk(*[True] * 7)
+    history = History(
+        (*history.messages[:5], *past, *history.messages[5:], user("are invoice totals round everywhere?"))
+    )
+    kept = [call.id for message in fitted(history, Exchanges(pressure=0.2)) for call in message.calls]
+    assert len(kept) == 3
+    assert "i" in kept
+
+
+def test_pressure_comes_from_the_budget() -> None:
+    history = talk(*[True] * 8)
+    tokens = SCALE.history(history)
+    sizes = [len(fitted(history, Exchanges(budget=int(tokens / full)))) for full in (0.3, 0.7, 0.9)]
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(set(sizes)) == 3
+
+
+def test_a_bridge_quotes_what_was_asked_and_tells_what_was_done() -> None:
+    edited = chain("e", "Edit", "ok", file_path="src/a.py", old_string="x", new_string="y" * 400)
+    messages = [user("please fix the rounding"), *chain("b", "Bash", command="ls"), *edited, said(Text("It is fixed."))]
+    history = History((*exchange(1), *messages, *exchange(3), *exchange(4)))
+    (fold,) = close(history, Exchanges()(history), SCALE).edits
+    assert isinstance(fold, Fold)
+    first, *lines = fold.text.splitlines()
+    assert first.endswith("2 exchanges left out, turns 1-5]")
+    assert lines[1] == 'asked: "please fix the rounding" → 2 calls, edited a.py; ended: ok; said: "It is fixed."'
+
+
+def test_what_is_kept_is_kept_byte_for_byte_and_in_order() -> None:
+    history = talk(*[True] * 6)
+    after = fitted(history, Exchanges())
+    assert after.messages[:2] == history.messages[:2]
+    assert after.messages[-8:] == history.messages[-8:]
+    assert [type(part) for part in after[2].parts] == [Summary]
+    assert is_legal(after)
+
+
+@pytest.mark.parametrize("options", [{}, {"keep": 1}, {"pressure": 0.2}, {"pressure": 0.9}, {"pressure": 1.0}])
+@pytest.mark.parametrize("bridges", [True, False])
+@pytest.mark.parametrize("tools", [(True,) * 7, (True, False) * 4, (False,) * 5])
+def test_a_second_run_finds_nothing(options: dict[str, float], bridges: bool, tools: tuple[bool, ...]) -> None:
+    policy = Exchanges(bridges=bridges, **options)  # type: ignore[arg-type]
+    after = fitted(talk(*tools), policy)
+    assert not close(after, policy(after), SCALE).edits
+
+
+def test_bridges_survive_as_the_talk_goes_on() -> None:
+    history = talk(*[True] * 4)
+    for number in range(5, 9):
+        history = fitted(history, Exchanges())
+        history = History((*history.messages, *exchange(number)))
+    text = "\n".join(part.text for message in history for part in message.parts if isinstance(part, Summary))
+    assert [n for n in range(1, 9) if f"request {n}" in text] == [2, 3, 4, 5]
+    assert "request 1" in history[1].text
+
+
+def test_without_bridges_nothing_tells_of_them() -> None:
+    history = talk(*[True] * 4)
+    edits: list[Edit] = list(Exchanges(bridges=False)(history))
+    assert {type(edit) for edit in edits} == {Drop}
+    after = fitted(history, Exchanges(bridges=False))
+    assert [message.text for message in after if message.role == "user"] == ["request 1", "request 3", "request 4"]
+
+
+def test_a_prompt_without_an_answer_keeps_one_exchange_beside_it() -> None:
+    history = History((*talk(*[True] * 6).messages, user("and now?")))
+    assert whole(history, Exchanges(pressure=0.9)) == [6]
+    assert whole(history, Exchanges(pressure=1.0)) == []
+
+
+def test_what_an_edit_builds_on_stays() -> None:
+    read = chain("r", "Read", file_path="/w/a.py")
+    older = chain("r0", "Read", file_path="/w/a.py")
+    other = chain("o", "Read", file_path="/w/b.py")
+    edit = chain("e", "Edit", "ok", file_path="/w/./a.py", old_string="1", new_string="2")
+    past = [user("look"), *older, *read, *other, said(Text("seen"))]
+    history = History((*exchange(1), *past, *exchange(3), user("change it"), *edit, said(Text("done"))))
+    assert {call.id for m in fitted(history, Exchanges()) for call in m.calls} == {"r", "c3", "e"}
+    assert {call.id for m in fitted(history, Exchanges(pressure=1.0)) for call in m.calls} == {"e"}
+
+
+def test_the_script_that_a_command_runs_stays() -> None:
+    write = chain("w", "Write", "ok", file_path="/w/tools/probe.py", content="print(1)\n" * 100)
+    run = chain("b", "Bash", command="python tools/probe.py --all")
+    past = [user("write it"), *write, *chain("x", "Bash", command="ls"), said(Text("written"))]
+    history = History((*exchange(1), *past, *exchange(3), user("run it"), *run, said(Text("ran"))))
+    assert {call.id for m in fitted(history, Exchanges()) for call in m.calls} == {"w", "c3", "b"}
+
+
+def test_the_latest_plan_stays() -> None:
+    plans = [chain(f"p{n}", "TodoWrite", "ok", todos=[{"content": f"step {n}", "status": "pending"}]) for n in range(2)]
+    past = [user("plan"), *plans[0], *plans[1], *chain("x", "Bash"), *chain("s", "submit"), said(Text("planned"))]
+    history = History((*exchange(1), *past, *exchange(3), *exchange(4)))
+    assert {call.id for m in fitted(history, Exchanges(pressure=1.0)) for call in m.calls} == {"p1", "c4"}
+
+
+# --- one endless exchange ----------------------------------------------------------------------------------------
+
+
+def endless(turns: int, *, prompt: bool = True) -> History:
+    messages = [user("fix the parser in src/parser.py")] if prompt else []
+    for number in range(turns):
+        messages += chain(f"c{number}", "Bash", f"{number} {LONG}", command=f"make step{number}")
+    return History(tuple(messages))
+
+
+@pytest.mark.parametrize(("pressure", "stay"), [(0.2, 20), (None, 10), (0.9, 5), (1.0, 3)])
+@pytest.mark.parametrize("prompt", [True, False])
+def test_older_turns_of_an_endless_exchange_fold(pressure: float | None, stay: int, prompt: bool) -> None:
+    history = endless(60, prompt=prompt)
+    policy = Exchanges(pressure=pressure)
+    after = fitted(history, policy)
+    calls = [call.id for message in after for call in message.calls]
+    assert calls[-stay:] == [f"c{n}" for n in range(60 - stay, 60)]
+    assert len(calls) == stay + 5
+    assert not close(after, policy(after), SCALE).edits
+
+
+def test_a_short_one_stays_as_it_is() -> None:
+    assert fitted(endless(12), Exchanges()) == endless(12)
+    assert list(Exchanges()(History())) == []
+
+
+def test_a_question_that_nobody_answered_stays() -> None:
+    asks = said(Text("Should I also change the lexer?"), ToolCall("q", "Bash", '{"command":"ls"}'))
+    answer = Message("tool", (ToolResult("q", (Text(LONG),)),), author="tool")
+    history = endless(30)
+    history = History((*history.messages[:5], asks, answer, *history.messages[5:]))
+    after = fitted(history, Exchanges(pressure=1.0))
+    assert any("change the lexer?" in message.text for message in after if not message.text.startswith("[thresher"))
+
+
+def test_the_call_that_matters_most_stays() -> None:
+    history = endless(40)
+    read = chain("r", "Read", "class Parser: parse src/parser.py", file_path="src/parser.py")
+    history = History((*history.messages[:7], *read, *history.messages[7:]))
+    assert "r" in {call.id for message in fitted(history, Exchanges()) for call in message.calls}
+
+
+@pytest.mark.parametrize("options", [{"keep": -1}, {"pressure": 2}, {"pressure": True}, {"budget": 0}, {"budget": 1.5}])
+def test_options_that_make_no_sense(options: dict[str, int]) -> None:
+    with pytest.raises(OptionError, match="exchanges"):
+        Exchanges(**options)  # type: ignore[arg-type]

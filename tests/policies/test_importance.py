@@ -1,0 +1,148 @@
+"""What matters most is what the next step needs: each sign, alone, moves the number the right way."""
+
+import json
+
+import pytest
+
+from thresher.model import History, Message, Place, Summary, Text, Thinking, ToolCall, ToolResult
+from thresher.policies.importance import importance, names_of, quality, words_of
+
+
+def user(text: str) -> Message:
+    return Message("user", (Text(text),))
+
+
+def call(
+    number: int, name: str, result: str = "done", *, error: bool = False, **arguments: str
+) -> tuple[Message, Message]:
+    made = ToolCall(f"c{number}", name, json.dumps(arguments))
+    answer = ToolResult(f"c{number}", (Text(result),), is_error=error)
+    return Message("assistant", (made,), author="model"), Message("tool", (answer,), author="tool")
+
+
+def test_nothing_matters_in_nothing() -> None:
+    assert importance(History()) == {}
+    assert quality(History(), set()) == 1.0
+
+
+def test_words_of_the_current_request_raise_what_holds_them() -> None:
+    history = History(
+        (
+            user("hello"),
+            *call(1, "Bash", "the invoice totals are rounded", command="a"),
+            *call(2, "Bash", "the weather outside is lovely", command="b"),
+            user("why are invoiceTotals wrong?"),
+        )
+    )
+    scores = importance(history)
+    assert scores[Place(2, 0)] > scores[Place(4, 0)]
+
+
+def test_newer_matters_more() -> None:
+    history = History((user("go"), *(message for n in range(5) for message in call(n, "Bash", command="same"))))
+    scores = importance(history)
+    found = [scores[Place(index, 0)] for index in range(1, len(history), 2)]
+    assert found == sorted(found)
+    assert len(set(found)) == len(found)
+
+
+def test_what_later_calls_name_matters_more() -> None:
+    history = History(
+        (
+            user("go"),
+            *call(1, "Bash", "see src/rounding_rules.py", command="a"),
+            *call(2, "Bash", "see src/unrelated_thing.py", command="a"),
+            *call(3, "Read", file_path="src/rounding_rules.py"),
+        )
+    )
+    scores = importance(history)
+    assert scores[Place(2, 0)] > scores[Place(4, 0)]
+
+
+@pytest.mark.parametrize(("mended", "more"), [(True, False), (False, True)])
+def test_an_error_matters_until_it_is_made_good(mended: bool, more: bool) -> None:
+    history = History(
+        (
+            user("go"),
+            *call(1, "Bash", "boom", error=True, command="make test"),
+            *call(2, "Bash", "boom", error=not mended, command="make test"),
+        )
+    )
+    plain = History(
+        (
+            user("go"),
+            *call(1, "Bash", "boom", command="make test"),
+            *call(2, "Bash", "boom", error=not mended, command="make test"),
+        )
+    )
+    assert (importance(history)[Place(2, 0)] > importance(plain)[Place(2, 0)]) is more
+
+
+def test_a_command_that_exits_with_an_error_is_one() -> None:
+    bad = History((user("go"), *call(1, "bash", "<returncode>1</returncode>\n<output>\nboom</output>", command="x")))
+    good = History((user("go"), *call(1, "bash", "<returncode>0</returncode>\n<output>\nboom</output>", command="x")))
+    assert importance(bad)[Place(2, 0)] > importance(good)[Place(2, 0)]
+
+
+def test_kinds_have_an_order() -> None:
+    rows = (
+        Message("user", (Text("a"),)),
+        Message("assistant", (Text("b?"),), author="model"),
+        Message("assistant", (Text("b"),), author="model"),
+        *(
+            Message("assistant", (ToolCall(name, name, json.dumps(given)),), author="model")
+            for name, given in (
+                ("Edit", {"file_path": "q"}),
+                ("Bash", {"command": "q"}),
+                ("Read", {"file_path": "q"}),
+                ("LS", {"path": "q"}),
+            )
+        ),
+        Message("assistant", (Thinking("c"),), author="model"),
+    )
+    # All in one turn, so that only the kind tells them apart.
+    scores = [importance(History(rows))[Place(index, 0)] for index in range(1, len(rows))]
+    assert scores == sorted(scores, reverse=True)
+    assert len(set(scores)) == len(scores)
+
+
+def test_quality_is_the_share_of_what_matters() -> None:
+    history = History((user("fix it"), *call(1, "Read", "text", file_path="a.py"), user("and now?")))
+    scores = importance(history)
+    assert quality(history, set(scores)) == pytest.approx(1.0)
+    assert quality(history, set()) == 0.0
+    human, read = {Place(0, 0)}, {Place(2, 0)}
+    assert quality(history, human) > quality(history, read) > 0
+    assert quality(history, human | read) == pytest.approx(quality(history, human) + quality(history, read))
+
+
+def test_a_summary_matters_nearly_as_much_as_human_words() -> None:
+    history = History((Message("user", (Summary("what was"), Text("x")), author="harness"), user("go on")))
+    scores = importance(history)
+    assert scores[Place(0, 0)] > scores[Place(0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("parseHTMLPage parse_html_page", {"parse", "html", "page"}),
+        ("src/thresher/a_b.py", {"src", "thresher"}),
+        ("the and 12 1234", {"1234"}),
+        ("日本 naïve Straße", {"日本", "naïve", "straße"}),
+    ],
+)
+def test_identifiers_and_paths_are_made_of_words(text: str, words: set[str]) -> None:
+    assert words_of(text) == words
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("read src/a.py now", {"src/a.py", "a.py"}),
+        ("C:\\work\\main.rs", {"work/main.rs", "main.rs"}),
+        ("call parseThing or parse_thing here", {"parseThing", "parse_thing"}),
+        ("plain words only.", set()),
+    ],
+)
+def test_names_are_told_from_words(text: str, names: set[str]) -> None:
+    assert names_of(text) == names

@@ -1,0 +1,76 @@
+"""Old results become pointers, calls and newest results stay."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from thresher.edits import Stub, apply, close, is_pointer
+from thresher.errors import OptionError
+from thresher.model import History, Message, Place, Text, ToolCall, ToolResult
+from thresher.policies.mask import Mask
+from thresher.tokens import default_scale
+
+SCALE = default_scale()
+LONG = "a line of output that nobody reads twice\n" * 40
+
+
+def told(names: list[str], result: Callable[[int], str] = lambda _: LONG) -> History:
+    messages = [Message("user", (Text("go"),))]
+    for number, name in enumerate(names):
+        given = json.dumps({"file_path": f"f{number}.py", "command": f"run {number}", "question": "which?"})
+        messages.append(Message("assistant", (ToolCall(f"c{number}", name, given),), author="model"))
+        messages.append(Message("tool", (ToolResult(f"c{number}", (Text(result(number)),)),), author="tool"))
+    messages.append(Message("assistant", (Text("done"),), author="model"))
+    return History(tuple(messages))
+
+
+def masked(history: History, policy: Mask) -> list[int]:
+    """Which results became pointers, in the order of the edits."""
+    places = [history.places[edit.target] for edit in close(history, policy(history), SCALE).edits]
+    return [(place.message - 2) // 2 for place in places]
+
+
+@pytest.mark.parametrize(
+    ("options", "gone"),
+    [
+        ({"keep": 2}, [0, 1]),
+        ({"keep": 0}, [0, 1, 2, 4]),
+        ({"keep": 10}, []),
+        ({"keep": 1, "categories": ("file_read",)}, [0]),
+        ({"keep": 0, "except_names": ("re*",)}, [1, 4]),
+        ({"keep": 0, "at_least": 100}, [0, 1, 2, 4]),
+        ({"keep": 0, "at_least": 100_000}, []),
+    ],
+)
+def test_what_is_masked(options: dict[str, int], gone: list[int]) -> None:
+    history = told(["Read", "Bash", "Read", "AskUserQuestion", "Bash"])
+    assert masked(history, Mask(**options)) == gone  # type: ignore[arg-type]
+
+
+def test_the_least_important_go_first() -> None:
+    history = told(["Read", "LS", "Edit"])
+    order = [history.places[edit.target].message for edit in Mask(keep=0, by_importance=True)(history)]
+    assert order == [4, 2, 6]
+
+
+def test_a_pointer_counts_as_a_result_and_stays() -> None:
+    history = told(["Bash"] * 6)
+    policy = Mask(keep=2)
+    after = apply(history, close(history, policy(history), SCALE))
+    assert [bool(is_pointer(after.part(Place(index, 0)))) for index in range(2, 14, 2)] == [True] * 4 + [False] * 2
+    assert not list(policy(after))
+
+
+def test_a_long_text_that_opens_like_a_pointer_is_none() -> None:
+    forged = f"[thresher t1:0123456789abcdef · Read a.py]\n{LONG}"
+    history = told(["Bash"], lambda _: forged)
+    assert [type(edit) for edit in Mask(keep=0)(history)] == [Stub]
+
+
+@pytest.mark.parametrize(
+    "options", [{"keep": -1}, {"at_least": 1.5}, {"categories": ("files",)}, {"except_names": "Read"}]
+)
+def test_options_that_make_no_sense(options: dict[str, int]) -> None:
+    with pytest.raises(OptionError, match="mask"):
+        Mask(**options)  # type: ignore[arg-type]

@@ -1,0 +1,106 @@
+"""The newest that fit, cut where nothing breaks."""
+
+import pytest
+
+from thresher.edits import apply, close, is_legal, pins
+from thresher.errors import OptionError
+from thresher.model import History, Message, Part, Summary, Text, ToolCall, ToolResult
+from thresher.policies.newest import Newest, cuts
+from thresher.tokens import default_scale
+
+SCALE = default_scale()
+WORDS = "some words that weigh a little more than nothing at all " * 8
+
+
+def said(role: str, *parts: Part) -> Message:
+    author = {"user": "human", "assistant": "model", "tool": "tool", "system": "harness"}[role]
+    return Message(role, parts, author=author)  # type: ignore[arg-type]
+
+
+def chain(number: int) -> list[Message]:
+    call = ToolCall(f"c{number}", "Bash", '{"command":"ls"}')
+    return [said("assistant", call), said("tool", ToolResult(call.id, (Text(f"{number} {WORDS}"),)))]
+
+
+def talk(exchanges: int) -> History:
+    messages = [said("system", Text("be brief"))]
+    for number in range(exchanges):
+        messages += [said("user", Text(f"request {number} {WORDS}")), *chain(2 * number), *chain(2 * number + 1)]
+        messages.append(said("assistant", Text(f"answer {number}")))
+    return History(tuple(messages))
+
+
+def fitted(history: History, budget: int) -> History:
+    policy = Newest(budget=budget)
+    return apply(history, close(history, policy(history), SCALE))
+
+
+@pytest.mark.parametrize("share", [0.2, 0.4, 0.6, 0.8, 0.95])
+def test_what_stays_is_the_newest_and_fits(share: float) -> None:
+    history = talk(6)
+    budget = int(SCALE.history(history) * share)
+    after = fitted(history, budget)
+    assert SCALE.history(after) <= budget
+    assert is_legal(after)
+    kept = [message for message in after.messages if message in set(history.messages)]
+    whole = history.messages[len(history) - len(kept) + 1 :]
+    assert tuple(kept[1:]) == whole or after.messages[1].text.startswith("[thresher ")
+    assert after.messages[0] == history.messages[0]
+    assert not close(after, Newest(budget=budget)(after), SCALE).edits
+
+
+def test_no_more_goes_than_must() -> None:
+    history = talk(6)
+    whole = SCALE.history(history)
+    assert fitted(history, whole) is history
+    lighter = fitted(history, whole - 1)
+    assert len(lighter) >= len(history) - 3
+
+
+def test_the_oldest_turn_goes_first() -> None:
+    history = talk(3)
+    places = [history.places[edit.target] for edit in Newest(budget=0)(history)]
+    assert places == sorted(places)
+
+
+def test_with_no_budget_all_that_is_not_pinned_goes() -> None:
+    history = talk(3)
+    pinned = pins(history)
+    going = {history.places[edit.target] for edit in Newest(budget=0)(history)}
+    assert not going & pinned.keys()
+    assert len(going) + len(pinned) == sum(len(message.parts) for message in history)
+
+
+def test_summaries_go_last() -> None:
+    summary = said("user", Summary(f"what was {WORDS}"))
+    talked = talk(4)
+    history = History((talked[0], summary, *talked.messages[1:]))
+    after = fitted(history, SCALE.history(history) // 2)
+    assert summary in after.messages
+    assert summary not in fitted(history, 10).messages
+
+
+def test_no_cut_parts_a_call_from_its_result() -> None:
+    late = ToolCall("late", "Task", "{}")
+    history = History(
+        (
+            said("user", Text("go")),
+            said("assistant", late),
+            *chain(1),
+            said("user", Text("and?")),
+            said("tool", ToolResult("late", (Text("found"),))),
+            said("assistant", Text("done")),
+            said("user", Text("thanks")),
+        )
+    )
+    assert cuts(history) == [0, 1, 6, 7, 8]
+
+
+def test_an_empty_history_has_nothing_to_cut() -> None:
+    assert list(Newest(budget=0)(History())) == []
+
+
+@pytest.mark.parametrize("budget", [-1, 1.5, True, None])
+def test_options_that_make_no_sense(budget: object) -> None:
+    with pytest.raises(OptionError, match="budget"):
+        Newest(budget=budget)  # type: ignore[arg-type]

@@ -1,0 +1,153 @@
+"""Output of commands: what is squeezed out of it, and what is left of the long."""
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tool_chains import Did, closed, results, told
+
+from strategies import histories
+from thresher.edits import Cut, cut
+from thresher.errors import OptionError
+from thresher.model import History
+from thresher.policies.output import Output, squeezing
+
+_GREEK = ("alpha beta gamma delta epsilon zeta eta theta iota kappa", "lambda mu nu xi omicron pi rho sigma tau")
+WORDS = [word for words in _GREEK for word in words.split()]
+
+
+def unlike(size: int) -> str:
+    """Lines of which no two neighbours are alike."""
+    lines: list[str] = []
+    while sum(map(len, lines)) + len(lines) <= size:
+        lines.append(f"{WORDS[len(lines) % 19]} {WORDS[len(lines) // 19 % 19]} came and went")
+    return "\n".join(lines)[:size]
+
+
+def after(text: str, policy: Output, name: str = "Bash", command: str = "make") -> str:
+    return results(closed(told(Did(name, {"command": command}, text)), policy)[1])[0]
+
+
+@pytest.mark.parametrize("size", [10, 1_000, 1_001, 9_000, 10_000])
+def test_what_is_short_enough_stays_whole(size: int) -> None:
+    assert after(unlike(size), Output()) == unlike(size)
+
+
+@pytest.mark.parametrize("size", [10_001, 45_231, 300_000])
+def test_what_is_long_keeps_head_and_tail(size: int) -> None:
+    text = unlike(size)
+    short = after(text, Output())
+    head, note, tail = short.partition(f" · cut: {size:,} chars, {text.count(chr(10)) + 1:,} lines in all]\n")
+    head = head[: head.index("\n[thresher t1:")]
+    assert note
+    assert text.startswith(head)
+    assert text.endswith(tail)
+    assert 1_900 <= len(head) <= 2_000
+    assert 1_900 <= len(tail) <= 2_000
+
+
+@pytest.mark.parametrize(("size", "left"), [(1_000, 1_000), (2_100, 2_100), (5_000, 2_200), (50_000, 2_200)])
+def test_under_pressure_less_stays(size: int, left: int) -> None:
+    assert len(after(unlike(size), Output(pressure=True))) <= left
+
+
+def test_only_commands_write_output() -> None:
+    text = unlike(20_000)
+    assert after(text, Output(), "Bash", "git log") != text
+    for name in ("Read", "mcp__db__query", "Task", "skill"):
+        assert after(text, Output(), name) == text
+
+
+LOG = "\n".join(f"INFO step {n} of 400 took {n * 3} ms" for n in range(400))
+SQUEEZED: dict[str, tuple[str, str]] = {
+    "numbers aside": (f"start\n{LOG}\nend", "start\nINFO step 0 of 400 took 0 ms [… 399 similar lines …]\nend"),
+    "two runs": ("aaa\n" * 40 + "bbb\n" * 40, "aaa [… 39 similar lines …]\nbbb [… 39 similar lines …]\n"),
+    "windows": ("aaa\r\n" * 40 + "b", "aaa [… 39 similar lines …]\r\nb"),
+    "two are no run": ("a long line, twice over\n" * 2, "a long line, twice over\n" * 2),
+    "too short to gain": ("a\n" * 5, "a\n" * 5),
+    "a table": ("1.5 2.5\n" * 2 + "".join(f"{n} {n}\n" for n in range(90)),) * 2,
+    "errors": ("".join(f"src/a.ts({n},5): error TS1: no\n" for n in range(9)),) * 2,
+    "matches": ("".join(f"src/a.py:{n}:    return\n" for n in range(9)),) * 2,
+    "traceback": ("".join(f'  File "a", line {n}, in f\n' for n in range(9)),) * 2,
+    "colours": ("\x1b[1;32mok\x1b[0m and \x1b]8;;https://a.example\x1b\\link\x1b]8;;\x07", "ok and link"),
+    "colours in a run": ("\x1b[32mpassed\x1b[0m one\n" * 30, "passed one [… 29 similar lines …]\n"),
+    "progress": (
+        "get\n" + "\r".join(f"Getting {n}% done" for n in range(101)) + "\nend",
+        "get\nGetting 100% done\nend",
+    ),
+    "spinner": ("\r".join(f"\x1b[2K{'⠋⠙⠹'[n % 3]} building" for n in range(9)), "⠹ building"),
+    "bars": ("\r".join(f"{n}%|{'#' * n}|" for n in range(9)), "8%|########|"),
+    "one bar, then the next": ("Load 1%\rLoad 2%\rSave 1%\rSave 2%", "Load 2%\rSave 2%"),
+    "old line ends": ("one\rtwo\rthree",) * 2,
+    "two returns": ("one\r\r\ntwo\r\r\n",) * 2,
+    "a broken escape": ("\x1b[99999", "\x1b[99999"),
+    "nothing": ("", ""),
+}
+
+
+@pytest.mark.parametrize("name", SQUEEZED)
+def test_squeezed(name: str) -> None:
+    text, squeezed = SQUEEZED[name]
+    assert cut(text, squeezing(text)) == squeezed
+
+
+def test_squeezing_alone_names_the_whole() -> None:
+    short = after(unlike(2_000) + "\n" + "again and again\n" * 100, Output())
+    assert "again and again [… 99 similar lines …]\n\n[thresher t1:" in short
+    assert short.endswith(" · squeezed: 3,601 chars, 181 lines in all]")
+
+
+def test_a_file_that_is_shown_is_not_squeezed() -> None:
+    text = "return None  # nothing to see here\n" * 100
+    assert after(text, Output(), command="cat a.py") == text
+    assert len(after(text, Output())) < 200
+    assert after(text, Output(squeeze=False)) == text
+
+
+def test_ends_are_measured_after_squeezing() -> None:
+    text = "\n".join([unlike(1_500), "hop\n" * 20_000, unlike(1_500)])
+    assert after(text, Output()).startswith(unlike(1_500)[:1_400])
+    assert "cut:" not in after(text, Output()), "with the repeats gone, all of it fits"
+    long = "\n".join(["\x1b[31mred\x1b[0m\n" + unlike(9_000), "hop\n" * 20_000, unlike(9_000)])
+    short = after(long, Output())
+    assert short.startswith("red\n" + unlike(1_800))
+    assert short.endswith(unlike(9_000)[-1_800:])
+    assert "similar" not in short
+
+
+PIECES = ("\n", "\r", "\r\n", "\x1b[31m", "\x1b[", "\x1b]8;;", "\x07", "step 1", "step 22", "7", "é\u0301", "😀", "  ")
+NOISE = st.lists(st.sampled_from(PIECES), max_size=60).map("".join)
+
+
+@given(NOISE, st.integers(0, 60), st.integers(0, 20), st.integers(0, 20), st.booleans())
+def test_gaps_are_in_order_and_inside_the_text(noise: str, limit: int, head: int, tail: int, pressure: bool) -> None:
+    text = noise * 20
+    policy = Output(keep_whole=0, bash_truncate=limit, head=head, tail=tail, pressure=pressure)
+    for edit in policy(told(Did("Bash", {"command": "make"}, text))):
+        assert isinstance(edit, Cut)
+        assert edit.gaps[0].start >= 0
+        assert edit.gaps[-1].stop <= len(text)
+        assert all(gap.start <= gap.stop for gap in edit.gaps)
+        assert all(before.stop <= behind.start for before, behind in pairwise(edit.gaps))
+        assert len(cut(text, edit.gaps)) < len(text)
+        assert sum("[thresher " in gap.note for gap in edit.gaps) == 1, "what is missing can be asked for"
+    closed(told(Did("Bash", {"command": "make"}, text)), policy)
+
+
+@given(NOISE)
+def test_squeezing_never_adds(noise: str) -> None:
+    once = cut(noise, squeezing(noise))
+    assert len(once) <= len(noise)
+
+
+@pytest.mark.parametrize("options", [{"head": -1}, {"bash_truncate": 1.5}, {"keep_whole": "1k"}, {"tail": None}])
+def test_senseless_options_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(OptionError, match="whole number"):
+        Output(**options)
+
+
+@given(histories)
+def test_any_history_can_be_tried(history: History) -> None:
+    closed(history, Output(keep_whole=0, bash_truncate=0, head=0, tail=0))

@@ -1,0 +1,221 @@
+"""What the harness says goes; what a person typed stays, byte for byte."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies import histories
+from thresher.edits import apply, close
+from thresher.model import Author, History, Image, Message, Summary, Text, ToolCall, ToolResult
+from thresher.model.marks import harness_spans
+from thresher.policies.reminders import Reminders
+from thresher.tokens import default_scale
+
+SCALE = default_scale(counter="estimate")
+REMINDER = "<system-reminder>\nThe list of things to do is empty.\n</system-reminder>"
+MEMORY = "<thresher-memory>\nwe used port 8080 last time\n</thresher-memory>"
+SKILL = "Base directory for this skill: /skills/review\n\n# Review\nLook at every file."
+RULES = "# AGENTS.md instructions for /work\n\n<INSTRUCTIONS>\nRun the tests.\n</INSTRUCTIONS>"
+
+
+def user(text: str, author: Author = "human") -> Message:
+    return Message("user", (Text(text),), author=author)
+
+
+def model(*parts: Text | ToolCall) -> Message:
+    return Message("assistant", parts or (Text("fine"),), author="model")
+
+
+def after(policy: Reminders, history: History) -> History:
+    return apply(history, close(history, policy(history), SCALE))
+
+
+def left_of(text: str, author: Author = "human", policy: Reminders | None = None) -> str | None:
+    """What is left of an old message in the user's role; None if nothing is."""
+    history = History((user("first"), model(), user(text, author), model(Text("then")), user("last")))
+    smaller = after(policy or Reminders(), history)
+    assert after(policy or Reminders(), smaller) == smaller
+    return smaller[2].text if len(smaller) == len(history) else None
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        (f"{REMINDER}\nfix the test", "\nfix the test"),
+        (f"fix the test \n\n{REMINDER}", "fix the test \n\n"),
+        (f"{REMINDER}{REMINDER}\n  keep\tthis  ", "\n  keep\tthis  "),
+        ("<user_query>\nwhy?\n</user_query>", "\nwhy?\n"),
+        ("what does <system-reminder> mean?", "what does <system-reminder> mean?"),
+        ("<system-reminder>never closed", "<system-reminder>never closed"),
+        ("plain words", "plain words"),
+        (f"{MEMORY}\nand now?", f"{MEMORY}\nand now?"),
+    ],
+)
+def test_human_words_stay_as_they_are(text: str, left: str) -> None:
+    assert left_of(text) == left
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        REMINDER,
+        "<local-command-stdout>Goodbye!</local-command-stdout>",
+        "<command-name>/clear</command-name>\n<command-message>clear</command-message>\n<command-args></command-args>",
+        "[Request interrupted by user for tool use]",
+        "Stop hook feedback:\nrun the linter",
+        "<bash-stdout></bash-stdout><bash-stderr></bash-stderr>",
+    ],
+)
+def test_noise_goes_whole(text: str) -> None:
+    assert left_of(text, "harness") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        (
+            "<command-message>fix is running…</command-message>\n<command-name>/fix</command-name>\n"
+            "<command-args>the parser</command-args>",
+            "\n<command-name>/fix</command-name>\n<command-args>the parser</command-args>",
+        ),
+        ("<bash-input>git pull</bash-input>", "<bash-input>git pull</bash-input>"),
+        ("<bash-stdout>3 failed</bash-stdout><bash-stderr></bash-stderr>", "<bash-stdout>3 failed</bash-stdout>"),
+        (
+            "<user-memory-input>always use tabs</user-memory-input>",
+            "<user-memory-input>always use tabs</user-memory-input>",
+        ),
+    ],
+)
+def test_what_a_person_typed_into_a_command_stays(text: str, left: str) -> None:
+    assert left_of(text, "harness") == left
+    assert left_of(text, "harness", Reminders(keep_context=False, keep_recall=False)) == left
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<task-notification>\n<task-id>a1b2c3d</task-id>\n<result>Found it.</result>\n</task-notification>",
+        "[read_file for 'a.py'] Result:\n1 | import os",
+        "This session is being continued from a previous conversation that ran out of context. Summary: …",
+        "<state_snapshot>\nwhat was done\n</state_snapshot>",
+    ],
+)
+def test_work_and_summaries_stay_whatever_the_options(text: str) -> None:
+    assert left_of(text, "harness", Reminders(keep_context=False, keep_recall=False)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "author"),
+    [
+        (SKILL, "harness"),
+        (RULES, "harness"),
+        ("SYSTEM CONTEXT (JSON):\n{}", "harness"),
+        ("Review the branch and list what is wrong.", "harness"),
+        ("<environment_context>\n<cwd>/work</cwd>\n</environment_context>", "harness"),
+        ("<system-reminder>\nUse this context:\n# claudeMd\nRun the tests.\n</system-reminder>", "harness"),
+    ],
+)
+def test_context_goes_only_if_asked(text: str, author: Author) -> None:
+    assert left_of(text, author) == text
+    assert left_of(text, author, Reminders(keep_context=False)) is None
+
+
+def test_recall_goes_only_if_asked() -> None:
+    assert left_of(MEMORY, "recall") == MEMORY
+    assert left_of(MEMORY, "recall", Reminders(keep_recall=False)) is None
+    assert left_of(f"{MEMORY}\nand now?", "human", Reminders(keep_recall=False)) == "\nand now?"
+
+
+def test_summaries_pictures_and_system_text_stay() -> None:
+    picture = Image("image/png", "QUJD")
+    history = History(
+        (
+            Message("system", (Text(REMINDER),), author="harness"),
+            Message("user", (Summary("what was done"), Text(REMINDER)), author="harness"),
+            Message("user", (picture, Text(REMINDER)), author="harness"),
+            user("last"),
+        )
+    )
+    smaller = after(Reminders(keep_context=False, keep_recall=False), history)
+    assert [message.parts for message in smaller] == [
+        (Text(REMINDER),),
+        (Summary("what was done"),),
+        (picture,),
+        (Text("last"),),
+    ]
+
+
+def test_of_the_current_message_only_the_harness_goes() -> None:
+    history = History((Message("user", (Text(REMINDER), Text(f"{REMINDER}\nfix it"))),))
+    plan = close(history, Reminders()(history), SCALE)
+    assert [part.text for part in apply(history, plan)[0].parts if isinstance(part, Text)] == ["\nfix it"]
+    assert plan.unpinned == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{REMINDER}\n<goal>ship it</goal>",
+        f"{REMINDER}\nStop hook feedback: is what I see, why?",
+        "<task>\n<goal>ship it</goal>\n</task>",
+    ],
+)
+def test_human_words_never_turn_into_noise(text: str) -> None:
+    assert left_of(text, policy=Reminders(keep_context=False)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        (f"     1→import os\n\n{REMINDER}\n", "     1→import os"),
+        (f"ok\n{REMINDER}\n\n{REMINDER}", "ok"),
+        (REMINDER, REMINDER),
+        (f"{REMINDER}\nimport os", f"{REMINDER}\nimport os"),
+        (f"     1→{REMINDER}", f"     1→{REMINDER}"),
+        ("</system-reminder>", "</system-reminder>"),
+    ],
+)
+def test_results_lose_reminders_at_their_end(text: str, left: str) -> None:
+    history = History(
+        (
+            user("read it"),
+            model(ToolCall("c1", "Read", '{"file_path": "a.py"}')),
+            Message("tool", (ToolResult("c1", (Text(text),)),), author="tool"),
+            model(),
+        )
+    )
+    (result,) = after(Reminders(), history)[2].results
+    assert result.text == left
+
+
+PIECES = (
+    REMINDER,
+    MEMORY,
+    SKILL,
+    "fix it",
+    "\n",
+    " ",
+    "<goal>x</goal>",
+    "<task>",
+    "</task>",
+    "[Request interrupted by user]",
+)
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=6).map("".join))
+def test_no_word_of_a_human_is_lost(text: str) -> None:
+    bounds = [0, *(place for span in harness_spans(text) for place in span), len(text)]
+    words = [text[start:stop] for start, stop in zip(bounds[::2], bounds[1::2], strict=True)]
+    history = History((user("first"), model(), user(text), model(Text("then")), user("last")))
+    for policy in (Reminders(), Reminders(keep_context=False, keep_recall=False)):
+        smaller = after(policy, history)
+        left = smaller[2].text if len(smaller) == len(history) else ""
+        assert [word for word in words if word.strip() and word not in left] == []
+        assert after(policy, smaller) == smaller
+
+
+@given(histories)
+def test_a_second_run_changes_nothing(history: History) -> None:
+    for policy in (Reminders(), Reminders(keep_context=False, keep_recall=False)):
+        once = after(policy, history)
+        assert after(policy, once) == once

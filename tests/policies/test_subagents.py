@@ -1,0 +1,182 @@
+"""Sub-agents go with all that belongs to them; one that still works stays."""
+
+import json
+
+import pytest
+from hypothesis import given
+
+from strategies import histories
+from thresher.edits import apply, believed, close
+from thresher.model import History, Message, Text, ToolCall, ToolResult
+from thresher.policies.subagents import Subagents
+from thresher.tokens import default_scale
+
+SCALE = default_scale(counter="estimate")
+ANSWER = "I looked at every file.\n" * 40 + "agentId: a930d5c (for resuming)\n<usage>total_tokens: 79312</usage>"
+NOTHING = "API Error: 500\nagentId: a668c02 (for resuming)\n<usage>total_tokens: 0\ntool_uses: 0</usage>"
+LAUNCHED = "Async agent launched successfully.\nagentId: a2ffcc6 (internal ID)\nThe agent works in the background."
+NOTICE = (
+    "<task-notification>\n<task-id>a2ffcc6</task-id>\n<tool-use-id>toolu_9</tool-use-id>\n"
+    "<status>completed</status>\n<result>All is well.</result>\n</task-notification>"
+)
+TASK = {"description": "look around", "prompt": "Look at every file and tell what you see. " * 20}
+
+
+def chain(call_id: str, name: str, arguments: dict[str, object], text: str, *, is_error: bool = False) -> list[Message]:
+    return [
+        Message("assistant", (ToolCall(call_id, name, json.dumps(arguments)),), author="model"),
+        Message("tool", (ToolResult(call_id, (Text(text),), is_error),), author="tool"),
+    ]
+
+
+def notice(text: str) -> Message:
+    return Message("user", (Text(text),), author="harness")
+
+
+def talk(*middle: Message) -> History:
+    first, last = Message("user", (Text("go"),)), Message("user", (Text("thanks"),))
+    return History((first, *middle, Message("assistant", (Text("done"),), author="model"), last))
+
+
+def after(policy: Subagents, history: History) -> History:
+    return apply(history, close(history, policy(history), SCALE))
+
+
+def calls(history: History) -> list[str]:
+    return [call.id for message in history for call in message.calls]
+
+
+BASH = chain("b1", "Bash", {"command": "ls"}, "a.py")
+
+
+@pytest.mark.parametrize("name", ["Task", "Agent", "spawn_agent", "task"])
+@pytest.mark.parametrize(
+    ("text", "is_error"),
+    [
+        (ANSWER, False),
+        (NOTHING, False),
+        ("[Request interrupted by user]", True),
+        ("", False),
+        ("The agent failed", True),
+    ],
+)
+def test_every_sub_agent_goes_however_it_ended(name: str, text: str, is_error: bool) -> None:
+    history = talk(*chain("t1", name, dict(TASK), text, is_error=is_error), *BASH)
+    assert calls(after(Subagents(), history)) == ["b1"]
+
+
+def test_text_and_other_calls_beside_a_sub_agent_stay() -> None:
+    both = (Text("two things"), ToolCall("t1", "Task", json.dumps(TASK)), ToolCall("b1", "Bash", '{"command": "ls"}'))
+    answers = (ToolResult("b1", (Text("a.py"),)), ToolResult("t1", (Text(ANSWER),)))
+    smaller = after(
+        Subagents(), talk(Message("assistant", both, author="model"), Message("tool", answers, author="tool"))
+    )
+    assert smaller[1].parts == (both[0], both[2])
+    assert smaller[2].parts == (answers[0],)
+
+
+def test_a_sub_agent_without_an_answer_goes() -> None:
+    lonely = chain("t1", "Task", dict(TASK), "")[:1]
+    assert calls(after(Subagents(), talk(*lonely, *BASH))) == ["b1"]
+
+
+def test_tasks_of_a_plan_are_no_sub_agents() -> None:
+    history = talk(*chain("p1", "TaskCreate", {"subject": "write tests"}, "Task #1 created"))
+    assert list(Subagents()(history)) == []
+
+
+def test_an_open_sub_agent_stays() -> None:
+    history = History((Message("user", (Text("go"),)), *chain("t1", "Task", dict(TASK), ANSWER)))
+    assert list(Subagents()(history)) == []
+
+
+POLL = chain("o1", "TaskOutput", {"task_id": "a2ffcc6", "block": True}, "<status>completed</status>\nAll is well.")
+WAIT = chain("o2", "TaskOutput", {"task_id": "a2ffcc6"}, "<status>running</status>")
+PEEK = chain("r1", "Read", {"file_path": "/tmp/tasks/a2ffcc6.output"}, "All is")
+OTHER = chain("o3", "TaskOutput", {"task_id": "b7edd99"}, "<status>completed</status>")
+START = chain("toolu_9", "Task", {**TASK, "run_in_background": True}, LAUNCHED)
+
+
+def test_all_that_belongs_to_a_background_agent_goes() -> None:
+    history = talk(*START, *WAIT, *PEEK, *BASH, *OTHER, notice(NOTICE), *POLL)
+    smaller = after(Subagents(), history)
+    assert calls(smaller) == ["b1", "o3"]
+    assert "a2ffcc6" not in str([message.parts for message in smaller])
+
+
+def test_a_background_agent_that_has_not_reported_stays() -> None:
+    history = talk(*START, *WAIT, *PEEK, *BASH)
+    assert list(Subagents()(history)) == []
+
+
+@pytest.mark.parametrize("report", [POLL, [notice(NOTICE)]])
+def test_any_report_will_do(report: list[Message]) -> None:
+    assert calls(after(Subagents(), talk(*START, *report, *BASH))) == ["b1"]
+
+
+def test_codex_agents_are_known_by_their_id() -> None:
+    agent = "019ab-7c3f-42"
+    history = talk(
+        *chain("c1", "spawn_agent", {"message": "look"}, json.dumps({"agent_id": agent})),
+        *chain(
+            "c2", "wait", {"ids": [agent]}, json.dumps({"status": {agent: {"completed": "ok"}}, "timed_out": False})
+        ),
+        notice(f'<subagent_notification>\n{{"agent_id": "{agent}", "status": "done"}}\n</subagent_notification>'),
+        *BASH,
+    )
+    smaller = after(Subagents(), history)
+    assert calls(smaller) == ["b1"]
+    assert agent not in str([message.parts for message in smaller])
+
+
+def test_a_human_who_writes_beside_a_notice_keeps_every_word() -> None:
+    mixed = Message("user", (Text(f"{NOTICE}\nand what about a2ffcc6?"),))
+    smaller = after(Subagents(), talk(*START, mixed))
+    assert "\nand what about a2ffcc6?" in [message.text for message in smaller]
+
+
+def test_only_answers() -> None:
+    history = talk(*chain("t1", "Task", dict(TASK), ANSWER), *START, notice(NOTICE))
+    smaller = after(Subagents(calls=False), history)
+    assert calls(smaller) == ["t1", "toolu_9"]
+    assert next(smaller[1].calls) == next(history[1].calls)
+    assert next(smaller[2].results).text.startswith("[thresher ")
+    assert "task-notification" not in str([message.parts for message in smaller])
+
+
+def test_only_calls() -> None:
+    history = talk(*chain("t1", "Task", dict(TASK), ANSWER), notice(NOTICE))
+    smaller = after(Subagents(responses=False), history)
+    assert "left_out" in json.loads(next(smaller[1].calls).arguments)
+    assert next(smaller[2].results).text == ANSWER
+    assert smaller[3].text == NOTICE
+
+
+def test_neither_is_nothing() -> None:
+    history = talk(*chain("t1", "Task", dict(TASK), ANSWER))
+    assert list(Subagents(calls=False, responses=False)(history)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "is_error", "left"),
+    [
+        (NOTHING, False, ["t1"]),
+        ("no", True, ["t1"]),
+        ("[Request interrupted by user]", False, ["t1"]),
+        (ANSWER, False, []),
+    ],
+)
+def test_failures_are_kept_if_asked(text: str, is_error: bool, left: list[str]) -> None:
+    history = talk(*chain("t1", "Task", dict(TASK), text, is_error=is_error))
+    assert calls(after(Subagents(keep_failed=True), history)) == left
+
+
+POLICIES = (Subagents(), Subagents(calls=False), Subagents(responses=False), Subagents(keep_failed=True))
+
+
+@given(histories)
+def test_a_second_run_changes_nothing(history: History) -> None:
+    for policy in POLICIES:
+        once = after(policy, history)
+        stand_ins = believed(once, set)
+        assert apply(once, close(once, policy(once), SCALE, believed=stand_ins)) == once

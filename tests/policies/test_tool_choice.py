@@ -1,0 +1,181 @@
+"""Which calls the policy `tools` means, and what it does to them."""
+
+import json
+
+import pytest
+from hypothesis import given
+
+from strategies import histories
+from thresher.edits import apply, believed, close
+from thresher.errors import OptionError
+from thresher.model import History, Message, Text, ToolCall, ToolResult
+from thresher.policies.tools import Tools
+from thresher.tokens import default_scale
+
+SCALE = default_scale(counter="estimate")
+BODY = "".join(f"{n}: some line of output\n" for n in range(300))
+CALLS: tuple[tuple[str, str, dict[str, str], str, bool], ...] = (
+    ("read", "Read", {"file_path": "src/a.py"}, BODY, False),
+    ("edit", "Edit", {"file_path": "src/a.py", "old_string": BODY, "new_string": "b"}, "ok", False),
+    ("git", "Bash", {"command": "git status"}, BODY, False),
+    ("make", "Bash", {"command": "make test"}, f"Exit code 2\n{BODY}", True),
+    ("stop", "Bash", {"command": "make serve"}, "[Request interrupted by user for tool use]", False),
+    ("query", "mcp__db__query", {"sql": "select 1"}, BODY, False),
+    ("ask", "AskUserQuestion", {"question": "Which one?"}, "The second, please.", False),
+    ("deny", "Write", {"file_path": "b.py"}, "It was rejected; the user said:\nnot there", True),
+    ("other", "Unheard", {"x": "y"}, BODY, False),
+)
+
+
+def history_of(*asked: str) -> History:
+    said: list[Message] = [Message("user", (Text("go"),))]
+    for call_id, name, arguments, text, is_error in CALLS:
+        said += [
+            Message("assistant", (ToolCall(call_id, name, json.dumps(arguments)),), author="model"),
+            Message("tool", (ToolResult(call_id, (Text(text),), is_error),), author="tool"),
+        ]
+        if call_id in asked:
+            said.append(Message("user", (Text("and now?"),)))
+    return History((*said, Message("assistant", (Text("done"),), author="model"), Message("user", (Text("thanks"),))))
+
+
+HISTORY = history_of()
+
+
+def after(policy: Tools, history: History) -> History:
+    return apply(history, close(history, policy(history), SCALE))
+
+
+def dropped(policy: Tools, history: History = HISTORY) -> set[str]:
+    left = {call.id for message in after(policy, history) for call in message.calls}
+    answered = {result.call_id for message in after(policy, history) for result in message.results}
+    assert left == answered
+    return {row[0] for row in CALLS} - left
+
+
+@pytest.mark.parametrize(
+    ("policy", "meant"),
+    [
+        (Tools(), set()),
+        (Tools(names=("read",)), {"read"}),
+        (Tools(names=("BASH",)), {"git", "make", "stop"}),
+        (Tools(names=("mcp__*",)), {"query"}),
+        (Tools(categories=("mcp",)), {"query"}),
+        (Tools(categories=("file_edit", "project")), {"edit", "git"}),
+        (Tools(names=("read",), categories=("execution",)), {"read", "make", "stop"}),
+        (Tools(failed=True), {"make", "stop"}),
+        (Tools(failed=True, categories=("file_read",)), set()),
+        (Tools(failed=False, names=("Bash",)), {"git"}),
+        (Tools(failed=False), {"read", "edit", "git", "query", "other"}),
+        (Tools(names=("*",), except_names=("bash", "mcp__*")), {"read", "edit", "other"}),
+        (Tools(categories=("other",)), {"other"}),
+        (Tools(categories=("question",)), {"ask"}),
+        (Tools(names=("AskUserQuestion",)), {"ask"}),
+        (Tools(names=("ask*",)), {"ask"}),
+        (Tools(names=("Write",)), {"deny"}),
+    ],
+)
+def test_which_calls_are_meant(policy: Tools, meant: set[str]) -> None:
+    assert dropped(policy) == meant
+
+
+def test_the_last_exchange_is_left_alone() -> None:
+    history = history_of("git")
+    older = History(history.messages[:-1])
+    assert dropped(Tools(names=("*",), older_exchanges_only=True), older) == {"read", "edit", "git"}
+
+
+def results(history: History) -> dict[str, str]:
+    return {result.call_id: result.text for message in history for result in message.results}
+
+
+def test_stub_points_to_results_and_keeps_calls() -> None:
+    smaller = after(Tools(names=("*",), do="stub"), HISTORY)
+    assert [list(message.calls) for message in smaller] == [list(message.calls) for message in HISTORY]
+    texts = results(smaller)
+    assert texts["read"].startswith("[thresher t1:")
+    assert "Read src/a.py" in texts["read"]
+    assert "failed" in texts["make"]
+    assert texts["ask"] == "The second, please."
+    assert texts["deny"].endswith("not there")
+
+
+def test_stub_calls_points_to_arguments_and_keeps_results() -> None:
+    smaller = after(Tools(categories=("file_edit",), do="stub_calls"), HISTORY)
+    calls = {call.id: call.arguments for message in smaller for call in message.calls}
+    assert "left_out" in json.loads(calls["edit"])
+    assert json.loads(calls["read"]) == {"file_path": "src/a.py"}
+    assert results(smaller) == results(HISTORY)
+
+
+def test_line_tells_a_chain_in_one_line() -> None:
+    smaller = after(Tools(categories=("file_read",), do="line"), HISTORY)
+    assert "read" not in results(smaller)
+    (line,) = [message.text for message in smaller if "thresher" in message.text]
+    assert "src/a.py" in line
+    assert "301 lines" in line or "300 lines" in line
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize(
+    ("policy", "most", "starts", "ends"),
+    [
+        (Tools(names=("read",), do="cut", limit=1000), 1000, True, True),
+        (Tools(names=("read",), do="cut", head=200, tail=800), 1000, True, True),
+        (Tools(names=("read",), do="cut", head=500), 500, True, False),
+        (Tools(names=("read",), do="cut", tail=500), 500, False, True),
+    ],
+)
+def test_cut_keeps_the_ends(policy: Tools, most: int, starts: bool, ends: bool) -> None:
+    text = results(after(policy, HISTORY))["read"]
+    assert len(text) <= most
+    assert text.startswith("0: some line") == starts
+    assert text.endswith("299: some line of output\n") == ends
+
+
+def test_reasons_are_few() -> None:
+    whys = {edit.why for edit in Tools(names=("*",))(HISTORY)}
+    assert whys == {"file read", "file edit", "project", "execution", "mcp", "other"}
+    assert {edit.why for edit in Tools(failed=True)(HISTORY)} == {"failed"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"names": "Bash"},
+        {"categories": ("files",)},
+        {"do": "burn"},
+        {"limit": -1},
+        {"do": "cut", "limit": 20},
+        {"do": "cut", "head": 10},
+        {"head": "many"},
+    ],
+)
+def test_wrong_options_are_refused(options: dict[str, object]) -> None:
+    with pytest.raises(OptionError, match="policy `tools`"):
+        Tools(**options)  # type: ignore[arg-type]
+
+
+POLICIES = (
+    Tools(names=("*",)),
+    Tools(failed=True),
+    Tools(failed=False, do="stub"),
+    Tools(names=("*",), do="stub_calls"),
+    Tools(names=("*",), do="line"),
+    Tools(names=("*",), do="cut", limit=100),
+)
+
+
+@given(histories)
+def test_a_second_run_changes_nothing(history: History) -> None:
+    for policy in POLICIES:
+        once = after(policy, history)
+        stand_ins = believed(once, set)
+        assert apply(once, close(once, policy(once), SCALE, believed=stand_ins)) == once
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_second_run_on_a_long_history_changes_nothing(policy: Tools) -> None:
+    once = after(policy, HISTORY)
+    stand_ins = believed(once, set)
+    assert apply(once, close(once, policy(once), SCALE, believed=stand_ins)) == once

@@ -1,0 +1,61 @@
+"""Small histories made of tool chains, and what a policy makes of them."""
+
+import json
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from thresher.edits import Plan, apply, close
+from thresher.edits.edit import Edit
+from thresher.model import History, Message, Text, ToolCall, ToolResult, part_text
+from thresher.policies import Policy
+from thresher.tokens import default_scale
+
+SCALE = default_scale(counter="estimate")
+
+
+class Did(NamedTuple):
+    """One call and its result; `result=None` leaves it unanswered."""
+
+    name: str
+    arguments: dict[str, Any] | str
+    result: str | None = "done"
+    is_error: bool = False
+
+
+def told(*chains: Did, prompt: str = "go on") -> History:
+    """A prompt, then one turn a chain, then a last word, so that no chain is open."""
+    said = [Message("user", (Text(prompt),))]
+    for number, did in enumerate(chains):
+        arguments = did.arguments if isinstance(did.arguments, str) else json.dumps(did.arguments)
+        said.append(Message("assistant", (ToolCall(f"c{number}", did.name, arguments),), author="model"))
+        if did.result is not None:
+            result = ToolResult(f"c{number}", (Text(did.result),), is_error=did.is_error)
+            said.append(Message("tool", (result,), author="tool"))
+    said.append(Message("assistant", (Text("All done."),), author="model"))
+    return History(tuple(said))
+
+
+def closed(history: History, policy: Policy) -> tuple[Plan, History]:
+    """The plan that a policy's proposals come to, and what it leaves; twice makes no difference."""
+    plan = close(history, policy(history), SCALE)
+    smaller = apply(history, plan)
+    assert SCALE.history(smaller) == plan.tokens_after <= plan.tokens_before
+    again = close(smaller, policy(smaller), SCALE)
+    assert again.edits == (), again.explain()
+    return plan, smaller
+
+
+def results(history: History) -> list[str]:
+    """The text of every result, in order."""
+    return [part_text(part) for message in history for part in message.parts if isinstance(part, ToolResult)]
+
+
+def touched(history: History, edits: Iterable[Edit]) -> list[int]:
+    """The chains, counted from 0, whose call or result has an edit."""
+    places = {history.places[target] for edit in edits for target in getattr(edit, "targets", (edit.target,))}
+    return [n for n, chain in enumerate(history.chains) if places & {chain.call, chain.result}]
+
+
+def body(word: str, lines: int = 60) -> str:
+    """A file's text, long enough to be worth a pointer."""
+    return "\n".join(f"{word} = {word}_{word}({'abcdefghij'[line % 10] * 12})" for line in range(lines))

@@ -1,0 +1,127 @@
+"""Weights of parts, messages and histories."""
+
+import gc
+
+import pytest
+from hypothesis import given
+
+from strategies import histories, parts
+from thresher.model import History, Image, Message, Part, Text, Thinking, ToolCall, ToolResult, Unknown
+from thresher.tokens import Scale, count, default_scale, estimate
+from thresher.tokens.scale import FRAMES, TOOL_PROMPT, Frame
+
+
+class Words:
+    """Counts words, and how often it was asked."""
+
+    name = "words"
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def __call__(self, text: str, /) -> int:
+        self.asked += 1
+        return len(text.split())
+
+
+def scale(factor: float = 1.0, vendor: str = "") -> Scale:
+    return Scale(Words(), factor=factor, vendor=vendor)
+
+
+FRAME = Frame()
+
+
+@pytest.mark.parametrize(
+    ("part", "weight"),
+    [
+        (Text("one two three"), 3),
+        (Text(""), 0),
+        (Thinking("one two"), 2),
+        (Thinking("one two", "s" * 100), 2),
+        (Thinking("", "s" * 780), 100),
+        (Thinking("one two", "s" * 780), 100),
+        (ToolCall("id", "Read", '{"path": "a b"}'), FRAME.call + 3),
+        (ToolCall("id", "shell", "not json at all"), FRAME.call + 5),
+        (ToolResult("id", (Text("one two"), Text("three"))), FRAME.result + 3),
+        (ToolResult("id", (Text("one"), Image(url="https://example.org/a.png"))), FRAME.result + 1 + 1500),
+        (ToolResult("id"), FRAME.result),
+        (Unknown("odd", '{"type": "odd"}'), 1),
+    ],
+)
+def test_what_a_part_weighs(part: Part, weight: int) -> None:
+    assert scale().part(part) == weight
+
+
+@given(parts)
+def test_weights_are_whole_and_never_below_nothing(part: Part) -> None:
+    for vendor in ("", "anthropic", "openai", "gemini"):
+        weight = default_scale(counter="estimate").part(part) if not vendor else scale(1.1, vendor).part(part)
+        assert isinstance(weight, int)
+        assert weight >= 0
+
+
+@given(histories)
+def test_a_history_weighs_what_its_messages_and_parts_weigh(history: History) -> None:
+    weigh = scale(1.37, "anthropic")
+    frame = FRAMES["anthropic"].message
+    for message in history:
+        assert weigh.parts(message) == tuple(weigh.part(part) for part in message.parts)
+        assert weigh.message(message) == frame + sum(weigh.parts(message))
+    assert weigh.history(history) == weigh.tools(history.tools) + sum(map(weigh.message, history))
+    assert weigh.history(history) == scale(1.37, "anthropic").history(history)
+
+
+def test_equal_content_weighs_the_same_however_it_was_written() -> None:
+    apart, close = ToolCall("1", "Read", '{"b": 1, "a": "x"}'), ToolCall("2", "Read", '{"a":"x","b":1}')
+    assert scale().part(apart) == scale().part(close)
+
+
+def test_ids_and_pockets_weigh_nothing_of_their_own() -> None:
+    assert scale().part(ToolResult("a" * 500, (Text("x"),), name="Read")) == scale().part(ToolResult("b", (Text("x"),)))
+
+
+@pytest.mark.parametrize(("factor", "weight"), [(1.0, 10), (1.1, 11), (1.11, 12), (0.5, 5), (1.45, 15)])
+def test_the_factor_scales_and_rounds_up(factor: float, weight: int) -> None:
+    assert scale(factor).text("word " * 10) == weight
+
+
+def test_each_content_is_counted_once() -> None:
+    words = Words()
+    weigh = Scale(words)
+    first, again = Message("user", (Text("the same words"),)), Message("assistant", (Text("the same words"),))
+    assert weigh.message(first) == weigh.message(again) == weigh.message(first)
+    assert words.asked == 1
+
+
+def test_a_message_that_is_gone_is_forgotten() -> None:
+    weigh = scale()
+    for number in range(50):
+        assert weigh.parts(Message("user", (Text("word " * number),))) == (number,)
+    gc.collect()
+    assert not weigh._known
+
+
+def test_tools_weigh_their_definitions_and_what_the_vendor_adds() -> None:
+    assert scale().tools("") == scale(vendor="anthropic").tools("") == 0
+    assert scale().tools("[one two]") == 2
+    assert scale(vendor="anthropic").tools("[one two]") == 2 + TOOL_PROMPT["anthropic"]
+
+
+def test_scales_are_equal_by_what_they_measure() -> None:
+    assert scale(1.1, "anthropic") == scale(1.1, "anthropic")
+    assert len({scale(1.1), scale(1.1), scale(1.2), scale(1.1, "openai")}) == 3
+    assert scale() != Scale(default_scale(counter="estimate").counter)
+
+
+def test_the_default_scale_knows_the_model_and_is_kept() -> None:
+    claude = default_scale("claude-sonnet-4-5-20250929", "estimate")
+    assert (claude.vendor, claude.media) == ("anthropic", "anthropic")
+    assert claude.factor > 1
+    assert default_scale("claude-sonnet-4-5-20250929", counter="estimate") is claude
+    assert default_scale("nobody-1", "estimate") == default_scale(counter="estimate")
+
+
+def test_count_takes_histories_and_messages() -> None:
+    messages = (Message("user", (Text("Good morning."),)), Message("assistant", (Text("And to you."),)))
+    assert 0 < count(messages) == count(History(messages)) < count(History(messages, tools='[{"name": "Read"}]'))
+    assert estimate(Text("Good morning.")) > 0
