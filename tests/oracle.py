@@ -19,8 +19,10 @@ def violations(value: Json, dialect: str) -> list[str]:
     rows = value[keys[dialect]] if isinstance(value, dict) else value
     judge = {"anthropic": _anthropic, "openai-chat": _chat, "openai-responses": _responses, "gemini": _gemini}
     told = [*_unsendable(rows)]
-    if isinstance(value, dict):
-        told += [one for key in ("system", "instructions") if _texts(value.get(key)) for one in _unsendable(value[key])]
+    system = (
+        value.get({"anthropic": "system", "openai-responses": "instructions"}.get(dialect)) if value is not rows else ""
+    )
+    told += _unsendable(system) if _texts(system) else []
     return told + (list(judge[dialect](rows)) if isinstance(rows, list) else [])
 
 
