@@ -1,7 +1,8 @@
 """From the records of a Claude Code file to messages.
 
 One API message is spread over several lines, one a content block: they are joined by `message.id`, at the place
-of the first. Its usage is repeated on each and grows: the largest is the bill.
+of the first. Its usage is repeated on each and grows: the largest is the bill. The results of parallel calls, a line
+each, are one message too: that is how the API gets them.
 """
 
 from collections.abc import Sequence
@@ -68,6 +69,8 @@ def messages_of(nodes: Sequence[Node], source: SourceFile) -> tuple[Message, ...
         wire, parts = _said(node, source)
         key = wire.id if node.row.type == "assistant" else None
         draft = by_id.get(key) if type(key) is str else None
+        if draft is None and drafts and _only_results(parts) and _only_results(drafts[-1].parts):
+            draft = drafts[-1]
         if draft is None:
             draft = _Draft(node, wire, parts, [node.record], [])
             drafts.append(draft)
@@ -80,6 +83,10 @@ def messages_of(nodes: Sequence[Node], source: SourceFile) -> tuple[Message, ...
             draft.bills.append(wire.usage)
     file = str(source.path)
     return tuple([_message(draft, file) for draft in drafts])
+
+
+def _only_results(parts: list[Part]) -> bool:
+    return bool(parts) and all(type(part) is ToolResult for part in parts)
 
 
 def _said(node: Node, source: SourceFile) -> tuple[Wire, list[Part]]:
