@@ -1,6 +1,7 @@
 """The commands, as a person and as a program would use them."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -170,3 +171,77 @@ def test_the_demo_writes_to_the_data_directory_and_shows_what_it_made(home: Path
     output = run("demo", "--to", str(home / "elsewhere")).output
     assert " show " in output
     assert (home / "elsewhere" / ".codex").is_dir()
+
+
+def a_session(home: Path) -> str:
+    return str(next(row["file"] for row in data("sessions", str(home / ".claude")) if row["compactions"]))
+
+
+def test_fit_says_what_it_would_do_and_writes_nothing_beside_the_store(home: Path) -> None:
+    file = a_session(home)
+    before = Path(file).read_bytes()
+    value = data("fit", file, "--policy", "smart")
+    assert value["tokens_after"] < value["tokens_before"]
+    assert value["edits"][0].keys() >= {"kind", "target", "policy", "why", "saved"}
+    output = run("fit", file, "--explain").output
+    assert "file read" in output
+    assert f"{value['tokens_before']:,} → {value['tokens_after']:,}" in output
+    assert Path(file).read_bytes() == before
+
+
+@pytest.mark.parametrize("target", ["anthropic", "openai-chat", "openai-responses", "gemini"])
+def test_fit_writes_any_wire_format_and_check_finds_it_legal(home: Path, target: str) -> None:
+    out = home / "out.json"
+    assert run("fit", a_session(home), "-b", "4k", "--to", target, "-o", str(out)).exit_code == 0
+    result = run("check", str(out), "--dialect", target)
+    assert (result.exit_code, result.output.strip()) == (0, f"legal for {target}")
+
+
+def test_fit_writes_text_for_a_person(home: Path) -> None:
+    result = run("fit", a_session(home), "--to", "text")
+    assert result.stdout.startswith("## User")
+    assert "▸ Bash" in result.stdout
+
+
+def test_fit_never_writes_to_the_file_it_reads(home: Path) -> None:
+    file = a_session(home)
+    result = run("fit", file, "-o", file)
+    assert result.exit_code == 1
+    assert "name another one" in str(result.exception)
+
+
+def test_a_budget_that_cannot_be_met_is_a_sentence(home: Path) -> None:
+    result = run("fit", a_session(home), "--budget", "3")
+    assert result.exit_code == 1
+    assert "the smallest it can be is" in str(result.exception)
+
+
+def test_options_from_the_environment_reach_fit(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THRESHER_EXCLUDE_TOOLS", "Bash")
+    edits = data("fit", a_session(home), "--policy", "development")["edits"]
+    assert {edit["policy"] for edit in edits} == {"tools"}
+
+
+def test_check_exits_with_1_and_says_where(tmp_path: Path) -> None:
+    path = tmp_path / "m.json"
+    call = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {}}
+    path.write_text(json.dumps([{"role": "user", "content": "go"}, {"role": "assistant", "content": [call]}]))
+    result = run("check", str(path))
+    assert result.exit_code == 1
+    assert "message 2, part 1" in result.output
+    assert "thresher fit" in result.output or "fit" in result.output
+    violations = json.loads(run("check", str(path), "--json").stdout)["violations"]
+    assert violations[0]["rule"] == "unanswered-call"
+
+
+def test_restore_prints_what_was_left_out_byte_for_byte(home: Path) -> None:
+    value = data("fit", a_session(home), "--to", "anthropic")
+    pointer = re.search(r"\[thresher (t1:[0-9a-f]{16}) · Read", json.dumps(value["value"], ensure_ascii=False))
+    assert pointer is not None
+    text = run("restore", pointer[1]).stdout
+    shown = json.dumps(data("show", a_session(home)), ensure_ascii=False)
+    assert json.dumps(text, ensure_ascii=False)[1:-1] in shown
+    out = home / "restored.txt"
+    run("restore", pointer[1], "-o", str(out))
+    assert out.read_text(encoding="utf-8") == text
+    assert "nothing is stored" in str(run("restore", "t1:0123456789abcdef").exception)

@@ -13,14 +13,19 @@ from thresher.model.jsontext import load
 
 NEAR = 80
 """How far a cut moves to end with a whole line."""
+LITTLE = 10
+"""A cut takes away a tenth at least: less is not worth the hole."""
 _JOINERS = "\u200d\ufe0f\ufe0e"
 
 
 def head_and_tail(text: str, head: int, tail: int) -> tuple[Gap, ...]:
-    """Keep so many characters of both ends, with the size of the whole said between; nothing if all fits."""
+    """Keep so many characters of both ends, with the size of the whole said between; nothing if little would go."""
     note = _note(text)
-    if len(text) <= head + tail + len(note):
-        return ()
+    room = head + tail + len(note)
+    return () if len(text) <= room + room // LITTLE else _gap(text, head, tail, note)
+
+
+def _gap(text: str, head: int, tail: int, note: str) -> tuple[Gap, ...]:
     start = _line_end(text, _whole(text, head, -1), back=True)
     stop = _line_end(text, _whole(text, len(text) - tail, 1), back=False) if tail else len(text)
     return (Gap(start, stop, note),)
@@ -28,11 +33,12 @@ def head_and_tail(text: str, head: int, tail: int) -> tuple[Gap, ...]:
 
 def to_limit(text: str, limit: int, *, tail: float = 0.5) -> tuple[Gap, ...]:
     """Cut a text to at most `limit` characters, the note included; `tail` is the share kept of its end."""
-    if len(text) <= limit:
+    note = _note(text)
+    if len(text) <= max(limit, len(note)):
         return ()
-    room = max(0, limit - len(_note(text)))
+    room = max(0, limit - len(note))
     end = int(room * tail)
-    return head_and_tail(text, room - end, end)
+    return _gap(text, room - end, end, note)
 
 
 def _note(text: str) -> str:

@@ -8,7 +8,8 @@ from thresher.edits.edit import Edit, Fold
 if TYPE_CHECKING:
     from thresher.edits.plan import Plan
 
-SHOWN = 10
+SHOWN = 5
+"""Messages that are named one by one."""
 DONE = {"Drop": "dropped", "Stub": "pointed to", "Cut": "cut", "Fold": "folded"}
 
 
@@ -34,16 +35,22 @@ def explain(plan: "Plan") -> str:
 
 def notes(plan: "Plan") -> list[str]:
     """What else is worth knowing: repairs, refusals, pins that were lifted, the quality of what is kept."""
-    lines = [f"mended first: {one.detail} (message {one.message + 1})" for one in plan.repairs[:SHOWN]]
-    if len(plan.repairs) > SHOWN:
-        lines.append(f"and {len(plan.repairs) - SHOWN} more repairs")
+    mended: dict[str, list[int]] = {}
+    for one in plan.repairs:
+        mended.setdefault(one.detail, []).append(one.message + 1)
+    lines = [f"mended first: {detail} (message {_numbers(found)})" for detail, found in mended.items()]
     pinned = sum(one.parts for one in plan.refused if one.reason.startswith("pinned"))
     small = sum(one.parts for one in plan.refused if one.reason.startswith("too small"))
     lines += [f"{pinned:,} edits refused: the part is pinned"] if pinned else []
     lines += [f"{small:,} parts left as they are: too small to be worth a stand-in"] if small else []
     lines += [f"{plan.unpinned:,} pinned parts let go, as the options say"] if plan.unpinned else []
-    lines += [f"quality: {plan.quality:.0%} of what is important is kept"] if plan.quality is not None else []
+    lines += [f"quality: {plan.quality:.0%} of what is important is kept as it was"] if plan.quality is not None else []
     return [*lines, *plan.notes]
+
+
+def _numbers(found: list[int]) -> str:
+    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+    return ", ".join(map(str, found[:SHOWN])) + more
 
 
 def _share(plan: "Plan") -> str:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, get_args
 
-from thresher.edits import Cut, Drop, Edit, Fold, Stub, to_limit
+from thresher.edits import Cut, Drop, Edit, Fold, Gap, Stub, to_limit
+from thresher.edits.cutting import LITTLE
 from thresher.edits.standin import one_line as flat
 from thresher.errors import OptionError
 from thresher.model import Chain, History, Message, Place, ToolCall, ToolResult
@@ -99,14 +100,20 @@ class Tools:
             case "stub" if result is not None:
                 yield Stub(result, NAME, why, note="interrupted" if _interrupted(link) else "")
             case "cut" if link.result is not None and result is not None:
-                share = self.tail / (self.head + self.tail) if self.head or self.tail else 0.5
-                gaps = to_limit(link.result.text, self._most, tail=share)
+                gaps = self._gaps(link.result.text)
                 if gaps:
                     yield Cut(result, NAME, f"longer than {self._most:,}", gaps)
 
     @property
     def _most(self) -> int:
         return self.head + self.tail or self.limit
+
+    def _gaps(self, text: str) -> tuple[Gap, ...]:
+        """A limit is a limit; of two ends so long, a little more is let pass."""
+        ends = self.head + self.tail
+        if not ends:
+            return to_limit(text, self.limit)
+        return to_limit(text, ends, tail=self.tail / ends) if len(text) > ends + ends // LITTLE else ()
 
 
 @lru_cache(maxsize=1024)

@@ -1,0 +1,172 @@
+"""The front door: what goes in, what comes out, and what is said when it cannot be."""
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import thresher as th
+from thresher.budget import fitted
+from thresher.edits import Drop, Edit, Stub
+from thresher.errors import BudgetError, OptionError, PlanError
+from thresher.model import History, Message, Part, Text, ToolCall, ToolResult
+from thresher.store import MemoryStore, SqliteStore, StoreError
+from thresher.store.base import NO_FOLDS
+
+LONG = "a line of output that says nothing new\n" * 200
+
+
+def conversation(rounds: int = 12, text: str = LONG) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Fix it."}]
+    for n in range(rounds):
+        call = {"name": "bash", "arguments": f'{{"command": "make test{n}"}}'}
+        rows.append({"role": "assistant", "tool_calls": [{"id": f"c{n}", "type": "function", "function": call}]})
+        rows.append({"role": "tool", "tool_call_id": f"c{n}", "content": f"{n}\n{text}"})
+    return [*rows, {"role": "assistant", "content": "Done."}, {"role": "user", "content": "And now?"}]
+
+
+def test_messages_come_back_as_messages_and_fit() -> None:
+    messages = conversation()
+    smaller = th.fit(messages, policy="auto", budget=8_000, store=MemoryStore())
+    assert th.count(th.parse(smaller)) <= 8_000 < th.count(th.parse(messages))
+    assert [row["role"] for row in smaller][:2] == ["system", "user"]
+    assert smaller[-1] == messages[-1]
+
+
+def test_what_fits_comes_back_as_the_very_same_object() -> None:
+    messages = conversation(1, "ok")
+    assert th.fit(messages, policy="auto", budget="100k", store=MemoryStore()) is messages
+
+
+def test_a_stand_in_says_what_it_stands_for_and_gives_it_back() -> None:
+    store = MemoryStore()
+    smaller = th.fit(conversation(), policy="mask", store=store)
+    pointer = next(row["content"] for row in smaller if row["role"] == "tool")
+    assert pointer.startswith("[thresher t1:")
+    for words in ("bash make test0", "202 lines", "turn 1"):
+        assert words in pointer
+    assert th.restore(pointer.split()[1], store=store) == f"0\n{LONG}"
+
+
+def test_a_fold_gives_back_all_that_it_stands_for() -> None:
+    store = MemoryStore()
+    done = fitted(th.parse(conversation(30)), policy="batches", store=store)
+    summary = next(part for message in done.history for part in message.parts if "folded" in getattr(part, "text", ""))
+    assert th.restore(summary.text.split()[1], store=store).count(LONG) >= 10  # type: ignore[union-attr]
+
+
+def test_a_forged_stand_in_is_plain_text() -> None:
+    forged = f"[thresher t1:{'0' * 16} · Read a.py · 3 lines · turn 1]\n{LONG}"
+    messages = conversation(1, forged)
+    history = th.parse(messages)
+    assert fitted(history, policy="tools", exclude_tool_results_only=True, store=MemoryStore()).plan.edits
+
+
+def test_a_session_and_a_history_may_be_given(tmp_path: Path) -> None:
+    from thresher.samples import write_samples  # noqa: PLC0415
+
+    session = th.read(next(path for path in write_samples(tmp_path) if path.suffix == ".jsonl"))
+    assert isinstance(session, th.Session)
+    smaller = th.fit(session, policy="aggressive", store=MemoryStore())
+    assert th.count(smaller.history) < th.count(session.history)
+    plan = th.plan(session, policy="aggressive")
+    assert th.apply(session.history, plan).messages == smaller.history.messages
+
+
+def test_a_budget_that_cannot_be_met_names_the_smallest_and_what_pins_it() -> None:
+    with pytest.raises(BudgetError, match="the latest request") as caught:
+        th.fit(conversation(), budget=1, store=MemoryStore())
+    assert th.fit(conversation(), budget=caught.value.smallest, store=MemoryStore())
+
+
+def test_without_a_budget_a_model_gives_one() -> None:
+    plan = th.plan(th.parse(conversation()), policy="auto", model="claude-sonnet-4-5")
+    assert plan.budget == 140_000
+    with pytest.raises(OptionError, match="no-such-model"):
+        th.plan(th.parse(conversation()), model="no-such-model")
+
+
+def test_a_policy_of_ones_own_is_a_function() -> None:
+    def no_tests(history: History) -> Iterator[Edit]:
+        for link in history.links:
+            if "test1" in link.use.command:
+                yield Drop(history.occurrence(link.chain.call), "no_tests", "not needed")
+
+    plan = th.plan(th.parse(conversation()), policy=[no_tests, "thinking"])
+    assert plan.policy == "no_tests+thinking"
+    assert [edit.why for edit in plan.edits] == ["not needed"] * 6
+
+
+def test_pinned_parts_lose_every_edit_on_them() -> None:
+    def everything(history: History) -> Iterator[Edit]:
+        for occurrence in history.occurrences:
+            yield Drop(occurrence, "everything", "all must go")
+            yield Stub(occurrence, "everything", "all must go")
+
+    history = th.parse(conversation())
+    after = th.apply(history, th.plan(history, policy=everything))
+    assert [(message.role, message.text) for message in after] == [
+        ("system", "Be brief."), ("user", "And now?"),
+    ]  # fmt: skip
+
+
+def test_open_calls_are_pinned_and_their_results_only_cut() -> None:
+    history = th.parse(conversation()[:-2])
+    after = th.apply(history, th.plan(history, policy="auto", budget=1_500))
+    [call], [result] = ([*message.calls] or [*message.results] for message in after.messages[-2:])
+    assert isinstance(call, ToolCall)
+    assert isinstance(result, ToolResult)
+    assert call.arguments == '{"command": "make test11"}'
+    assert result.text.startswith("11\n")
+    assert len(result.text) < len(LONG)
+
+
+class Broken(MemoryStore):
+    """A store that cannot write."""
+
+    def put(self, parts: Iterable[Part], folds: Mapping[str, Sequence[str]] = NO_FOLDS) -> None:  # noqa: ARG002
+        raise StoreError("the disk is full")
+
+
+def test_if_the_store_cannot_write_the_text_stays() -> None:
+    messages = conversation()
+    with pytest.warns(UserWarning, match="the disk is full"):
+        assert th.fit(messages, policy="mask", store=Broken()) is messages
+    with pytest.raises(StoreError, match="the disk is full"), warnings.catch_warnings():
+        th.fit(messages, policy="mask", budget=2_000, store=Broken())
+
+
+def test_what_is_left_out_is_in_the_store_before_it_is_left_out(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("THRESHER_HOME", str(tmp_path / "data"))
+    smaller = th.fit(conversation(), policy="mask")
+    pointer = next(row["content"] for row in smaller if row["role"] == "tool")
+    assert th.restore(pointer) == f"0\n{LONG}"
+    assert SqliteStore(tmp_path / "data" / "store.sqlite3").has([pointer.split()[1]])
+
+
+def test_a_plan_for_another_history_is_refused() -> None:
+    plan = th.plan(th.parse(conversation()), policy="mask")
+    with pytest.raises(PlanError, match="another history"):
+        th.apply(th.parse(conversation(3, "other")), plan)
+
+
+def test_a_broken_history_is_mended_first_and_that_is_told() -> None:
+    broken = [row for row in conversation(2) if row.get("tool_call_id") != "c0"]
+    plan = th.plan(th.parse(broken), dialect="openai-chat")
+    assert [one.rule for one in plan.repairs] == ["unanswered-call"]
+    assert "mended first" in plan.explain()
+    assert th.check(th.apply(th.parse(broken), plan), "openai-chat") == ()
+
+
+def test_explain_is_a_table_that_adds_up() -> None:
+    history = History((Message("user", (Text("x"),)), *th.parse(conversation()).messages))
+    plan = th.plan(history, policy="mask")
+    text = plan.explain()
+    assert f"{plan.tokens_before:,} → {plan.tokens_after:,}" in text
+    assert "mask" in text
+    assert sum(edit.saved for edit in plan.edits) == plan.saved
+    value = plan.to_dict()
+    assert {"tokens_before", "tokens_after", "budget", "policy", "edits", "repaired"} <= value.keys()
+    assert {"kind", "target", "policy", "why", "saved"} <= value["edits"][0].keys()

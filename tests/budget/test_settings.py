@@ -1,0 +1,138 @@
+"""Where options come from, which one wins, and what the first design's names do."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from thresher.budget import PRESETS, settings, tokens
+from thresher.errors import OptionError
+from thresher.policies import POLICIES, make_policy
+
+NOTHING: dict[str, str] = {}
+
+
+def steps(preset: str = "development", **environment: str) -> list[tuple[str, dict[str, Any]]]:
+    return [(name, dict(options)) for name, options in settings(environment=environment).steps(preset)]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("60000", 60_000), ("60k", 60_000), ("1.5M", 1_500_000), ("60_000", 60_000), (7, 7)]
+)
+def test_a_budget_may_be_written_as_people_write_it(text: Any, number: int) -> None:
+    assert tokens(text) == number
+
+
+@pytest.mark.parametrize("text", ["", "k", "-1", "many", "nan", "inf", True, None])
+def test_a_budget_that_is_none_is_refused(text: Any) -> None:
+    with pytest.raises(OptionError, match="60k"):
+        tokens(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("EXCLUDE_THINKING", "true", ("thinking", {})),
+        ("EXCLUDE_SYSTEM_REMINDERS", "true", ("reminders", {})),
+        ("EXCLUDE_SUBAGENT_CALLS", "true", ("subagents", {"calls": True, "responses": False})),
+        ("EXCLUDE_SUBAGENT_RESPONSES", "true", ("subagents", {"calls": False, "responses": True})),
+        ("EXCLUDE_TOOLS", "Edit, Write", ("tools", {"names": ("Edit", "Write"), "categories": (), "do": "drop"})),
+        ("EXCLUDE_TOOL_CATEGORIES", "web", ("tools", {"names": (), "categories": ("web",), "do": "drop"})),
+        ("EXCLUDE_TOOL_RESULTS_ONLY", "true", ("tools", {"names": ("*",), "do": "stub"})),
+        ("EXCLUDE_TOOL_CALLS_ONLY", "true", ("tools", {"names": ("*",), "do": "stub_calls"})),
+        ("EXCLUDE_FAILED_TOOLS", "true", ("tools", {"failed": True})),
+        ("EXCLUDE_ERRORS", "true", ("tools", {"failed": True})),
+        ("EXCLUDE_EMPTY", "true", ("messages", {"empty": True})),
+        ("EXCLUDE_ROLES", "system", ("messages", {"roles": ("system",)})),
+        ("MAX_MESSAGE_LENGTH", "5000", ("messages", {"longer_than": 5000})),
+        ("CUSTOM_PATTERNS", "a+,b", ("messages", {"patterns": ("a+", "b")})),
+    ],
+)
+@pytest.mark.parametrize("prefix", ["CLAUDIST_", "THRESHER_"])
+def test_every_name_of_the_first_design_does_what_it_says(prefix: str, name: str, value: str, expected: Any) -> None:
+    assert steps(**{prefix + name: value}) == [expected]
+    made = settings(environment={prefix + name: value}).steps("development")
+    assert [make_policy(policy, **options) for policy, options in made]
+
+
+@pytest.mark.parametrize(
+    ("name", "policy"),
+    [("EXCLUDE_THINKING", "thinking"), ("EXCLUDE_SYSTEM_REMINDERS", "reminders"), ("EXCLUDE_EMPTY", "messages")],
+)
+def test_false_takes_a_step_out_of_a_preset(name: str, policy: str) -> None:
+    before = [step for step, _ in steps("smart")]
+    after = [step for step, _ in steps("smart", **{f"CLAUDIST_{name}": "false"})]
+    assert before.count(policy) - after.count(policy) == 1
+
+
+def test_only_one_limit_on_messages_is_in_force() -> None:
+    limits = [options["longer_than"] for _, options in steps("smart", THRESHER_MAX_MESSAGE_LENGTH="500")
+              if "longer_than" in options]  # fmt: skip
+    assert limits == [500]
+
+
+def test_the_preset_can_be_chosen_by_either_name() -> None:
+    assert settings(environment={"CLAUDIST_FILTER_PRESET": "minimal"}).policy == "minimal"
+    assert settings(environment={"CLAUDIST_FILTER_PRESET": "minimal", "THRESHER_POLICY": "mask"}).policy == "mask"
+
+
+def test_every_option_of_a_policy_has_an_environment_name() -> None:
+    made = settings(environment={"THRESHER_READS_MAX_FILE_READS": "3", "THRESHER_BATCHES_NEVER": "a,b"})
+    assert dict(made.steps("reads")) == {"reads": {"max_file_reads": 3}}
+    assert dict(made.steps("batches")) == {"batches": {"never": ("a", "b")}}
+
+
+def test_what_is_given_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "thresher.toml"
+    file.write_text('budget = "1k"\nmodel = "a"\npolicy = "mask"\n')
+    made = settings(environment={"THRESHER_BUDGET": "2k", "THRESHER_MODEL": "b"}, file=file, budget="3k")
+    assert (made.budget, made.model, made.policy) == (3000, "b", "mask")
+
+
+def test_a_file_adds_presets_and_options(tmp_path: Path) -> None:
+    file = tmp_path / "thresher.toml"
+    file.write_text(
+        'exclude_tools = ["Edit"]\n[policies.reads]\nmax_file_reads = 3\n'
+        '[presets]\nmine = ["thinking", {policy = "reads", samples = 1}]\n'
+    )
+    found = settings(environment=NOTHING, file=file).steps("mine")
+    assert [name for name, _ in found] == ["thinking", "reads", "tools"]
+    assert dict(found[1][1]) == {"samples": 1, "max_file_reads": 3}
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({"THRESHER_EXCLUDE_TOOL": "Edit"}, "THRESHER_EXCLUDE_TOOL"),
+        ({"THRESHER_READS_SPEED": "3"}, "THRESHER_READS_SPEED"),
+        ({"CLAUDIST_EXCLUDE_THINKING": "perhaps"}, "CLAUDIST_EXCLUDE_THINKING"),
+        ({"THRESHER_MAX_MESSAGE_LENGTH": "long"}, "THRESHER_MAX_MESSAGE_LENGTH"),
+    ],
+)
+def test_what_makes_no_sense_is_named(environment: dict[str, str], said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        settings(environment=environment)
+
+
+@pytest.mark.parametrize("text", ["colour = 1", "policy = ", "[presets]\nmine = [3]"])
+def test_a_file_that_makes_no_sense_is_named(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "thresher.toml"
+    file.write_text(text)
+    with pytest.raises(OptionError, match=r"thresher\.toml"):
+        settings(environment=NOTHING, file=file)
+
+
+def test_an_unknown_preset_is_told_what_there_is() -> None:
+    with pytest.raises(OptionError, match="moderate"):
+        steps("modest")
+
+
+def test_every_step_of_every_preset_can_be_made() -> None:
+    used = {name for preset in PRESETS.values() for name, options in preset if make_policy(name, **options)}
+    assert used <= set(POLICIES)
+
+
+@pytest.mark.parametrize("options", [{"max_file_reads": "3"}, {"max_file_reads": -1}, {"speed": 1}])
+def test_a_policy_refuses_options_that_make_no_sense(options: dict[str, Any]) -> None:
+    with pytest.raises(OptionError, match="reads"):
+        make_policy("reads", **options)
