@@ -5,6 +5,7 @@ here, but for a policy that needs an option to do anything.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,14 +18,14 @@ import working
 from thresher.budget import PRESETS, fit, fitted
 from thresher.edits import Cut, Drop, Fold, apply, check, pins, repair
 from thresher.edits.standin import ids_in
-from thresher.errors import BudgetError
-from thresher.formats import emit, format_names
-from thresher.model import History, Part, Place, part_text
+from thresher.errors import BudgetError, ReadError
+from thresher.formats import emit, format_names, read_all
+from thresher.model import History, Part, Place, Session, part_text
 from thresher.model.marks import human_text
 from thresher.model.parts import Thinking, ToolResult
 from thresher.policies import POLICIES, make_policy
 from thresher.store import MemoryStore, exact_id
-from thresher.tokens import default_scale
+from thresher.tokens import count, default_scale, model_in
 
 DIALECTS = (*format_names("wire"), None)
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -58,7 +59,11 @@ def cases(draw: st.DrawFn) -> tuple[History, str | None]:
 @each_row
 @given(case=cases(), budget=budgets)
 def test_the_laws_hold(row: str, case: tuple[History, str | None], budget: int | None) -> None:
-    history, dialect = case
+    judge(row, *case, budget)
+
+
+def judge(row: str, history: History, dialect: str | None, budget: int | None) -> None:
+    """All the laws, on one history."""
     store = MemoryStore()
     kind, _, name = row.partition(" ")
     policy = name if kind == "preset" else make_policy(name, **OPTIONS.get(name, {}))
@@ -79,6 +84,32 @@ def test_the_laws_hold(row: str, case: tuple[History, str | None], budget: int |
     again = fitted(done.history, budget=done.plan.budget, **options)
     assert [message.parts for message in again.history] == [message.parts for message in done.history], "idempotent"
     assert fitted(history, budget=done.plan.budget, **options).plan.edits == done.plan.edits, "deterministic"
+
+
+RECORDED = ("claude_code", "codex", "pi", "mini_swe", "openai_tools", "gemini_contents", "cline_roo")
+
+
+@pytest.mark.parametrize("folder", RECORDED)
+def test_the_laws_hold_on_recorded_conversations(folder: str, shared_data: Path) -> None:
+    files = sorted((shared_data / folder).iterdir(), key=lambda path: (path.stat().st_size, path.name))
+    found = [session for path in files[:: max(1, len(files) // 12)] for session in _sessions(path)]
+    chosen = [session.history for session in found if session.history.chains][:: max(1, len(found) // 24)]
+    assert chosen
+    for number, history in enumerate(chosen):
+        size = count(history, counter="estimate")
+        judge(
+            ROWS[number % len(ROWS)],
+            history,
+            DIALECTS[number % len(DIALECTS)],
+            (None, size // 3, size // 20)[number % 3],
+        )
+
+
+def _sessions(path: Path) -> list[Session]:
+    try:
+        return read_all(path)
+    except ReadError:
+        return []
 
 
 def legal(history: History, dialect: str | None) -> None:
@@ -102,7 +133,7 @@ def pinned(before: History, after: History, *, lifts: bool) -> None:
 
 def grows_never(before: History, done: Any) -> None:
     """Law 3, and that the plan's figures are the truth."""
-    scale = default_scale(counter="estimate")
+    scale = default_scale(model_in(before), "estimate")
     assert done.plan.tokens_before == scale.history(before)
     assert done.plan.tokens_after == scale.history(done.history)
     assert done.plan.tokens_after <= done.plan.tokens_before

@@ -16,10 +16,9 @@ from thresher.edits import Draft, Fold, Plan, ThinkingRule, apply, believed, fin
 from thresher.errors import OptionError
 from thresher.formats import emit, parse, sniff
 from thresher.model import History, Place, Session
-from thresher.model.jsontext import load
 from thresher.policies import Policy, make_policy
 from thresher.store import Store, StoreError, default_store, exact_id, fold_id
-from thresher.tokens import Scale, default_scale, model_named
+from thresher.tokens import Scale, default_scale, model_in, model_named
 
 SHARE = 0.7
 """The part of a model's window that a history may fill when no budget is given."""
@@ -55,7 +54,7 @@ def plan(  # noqa: PLR0913 - the front door has many keys
     """
     chosen = settings(budget=budget, model=model, policy=policy if isinstance(policy, str) else None, **options)
     told = history.history if isinstance(history, Session) else history
-    name = chosen.model or _model_in(told)
+    name = chosen.model or model_in(told)
     known = model_named(name) if name else None
     rule: ThinkingRule = thinking or ("strip_after_edit" if known and known.preserved_thinking else "free")
     mended = repair(told, dialect)
@@ -114,16 +113,6 @@ def _budget(chosen: Settings, label: str, model: str) -> int | None:
     if known is not None and (chosen.model or label == "auto"):
         return int(known.window * SHARE)
     return int(WINDOW * SHARE) if label == "auto" else None
-
-
-def _model_in(history: History) -> str:
-    """The model that a history was for, where it says so."""
-    pocket = history.pocket
-    if pocket is not None and pocket.fields:
-        named = load(pocket.fields).get("model")
-        if isinstance(named, str):
-            return named
-    return next((message.model for message in reversed(history.messages) if message.model), "")
 
 
 def _notes(policy: Policy, history: History) -> tuple[str, ...]:

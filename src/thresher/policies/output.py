@@ -71,7 +71,9 @@ class Output:
         note = _note(text, "squeezed").rstrip("\n") if gaps else ""
         if length + len(note) > max(limit, ends + ROOM):
             head = ends * self.head // max(self.head + self.tail, 1)
-            return _two_ends(text, gaps, head, ends - head), "long output"
+            both = _two_ends(text, gaps, head, ends - head)
+            if both:
+                return both, "long output"
         if length + ROOM <= len(text):
             return (*gaps, Gap(len(text), len(text), note)), "repetitive output"
         return (), ""
@@ -93,10 +95,12 @@ def _note(text: str, done: str) -> str:
 
 
 def _two_ends(text: str, gaps: tuple[Gap, ...], head: int, tail: int) -> tuple[Gap, ...]:
-    """Head and tail as they are after squeezing, as gaps of the text itself."""
-    (middle,) = head_and_tail(cut(text, gaps), head, tail)
-    start = _original(gaps, middle.start, after=False)
-    stop = _original(gaps, middle.stop, after=True)
+    """Head and tail as they are after squeezing, as gaps of the text itself; nothing if little would go."""
+    found = head_and_tail(cut(text, gaps), head, tail)
+    if not found:
+        return ()
+    start = _original(gaps, found[0].start, after=False)
+    stop = _original(gaps, found[0].stop, after=True)
     return (
         *(gap for gap in gaps if gap.stop <= start),
         Gap(start, stop, _note(text, "cut")),

@@ -6,7 +6,7 @@ In: parts, messages, histories. Out: numbers of tokens, and what models hold and
 from thresher.tokens.calibrate import Calibration, calibrate
 from thresher.tokens.counter import Counter, counter
 from thresher.tokens.models import Model, model_named, models
-from thresher.tokens.scale import Scale, count, default_scale, estimate
+from thresher.tokens.scale import Scale, count, default_scale, estimate, model_in
 
 __all__ = [
     "Calibration",
@@ -18,6 +18,7 @@ __all__ = [
     "counter",
     "default_scale",
     "estimate",
+    "model_in",
     "model_named",
     "models",
 ]

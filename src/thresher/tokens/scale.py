@@ -189,10 +189,20 @@ def _scale_of(model: str, name: str) -> Scale:
     return Scale(counter_named(name), factor=known.factor, vendor=known.vendor, media=known.media)
 
 
-def count(history: History | Iterable[Message]) -> int:
-    """How many tokens a history weighs, tool definitions included: exact for o200k if the extra `exact` is there."""
-    scale = default_scale()
-    return scale.history(history) if isinstance(history, History) else sum(map(scale.message, history))
+def model_in(history: History) -> str:
+    """The model that a history was for, where it says so."""
+    pocket = history.pocket
+    if pocket is not None and '"model"' in pocket.fields:
+        named = load(pocket.fields).get("model")
+        if isinstance(named, str):
+            return named
+    return next((message.model for message in reversed(history.messages) if message.model), "")
+
+
+def count(history: History | Iterable[Message], *, model: str = "", counter: str = "auto") -> int:
+    """How many tokens a history weighs, tool definitions included, for its own model where it names one."""
+    whole = history if isinstance(history, History) else History(tuple(history))
+    return default_scale(model or model_in(whole), counter).history(whole)
 
 
 def estimate(part: Part) -> int:
