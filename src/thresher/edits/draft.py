@@ -12,10 +12,11 @@ from msgspec import structs
 
 from thresher.edits.change import blank, cut_part, stand_in
 from thresher.edits.cutting import joined
-from thresher.edits.edit import Cut, Drop, Edit, Fold, Pin, Stub
+from thresher.edits.edit import Cut, Drop, Edit, Fold, Gap, Pin, Stub
 from thresher.edits.pins import allows, pins
 from thresher.edits.standin import heading, label_of, pointer
 from thresher.model import History, Image, Message, Part, Place, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
+from thresher.model.memo import per_message
 from thresher.store import exact_id, fold_id, short_id
 from thresher.tokens import Scale
 
@@ -104,8 +105,13 @@ class Draft:
         reason = self._unfit(edit, place)
         if reason:
             return reason
-        text = edit.text or self._pointer(edit, place, part)
-        return self._replace(structs.replace(edit, text=text), place, stand_in(part, text))
+        known = _stand_ins(self.history[place.message])
+        key = (place.part, self.history.turn(place.message), edit.note, edit.text)
+        if key not in known:
+            text = edit.text or self._pointer(edit, place, part)
+            known[key] = text, stand_in(part, text)
+        text, replaced = known[key]
+        return self._replace(Stub(edit.target, edit.policy, edit.why, edit.note, edit.over, text), place, replaced)
 
     def _pointer(self, edit: Stub, place: Place, part: Part) -> str:
         message = self.history[place.message]
@@ -124,7 +130,11 @@ class Draft:
         fate = self.fates.get(place)
         if fate is not None and isinstance(fate.edit, Cut):
             edit = structs.replace(fate.edit, gaps=joined((*fate.edit.gaps, *edit.gaps)), over=edit.over)
-        changed = cut_part(part, edit.gaps, short_id(self._exact(place)))
+        known = _cuts(self.history[place.message])
+        key = (place.part, edit.gaps)
+        if key not in known:
+            known[key] = cut_part(part, edit.gaps, short_id(self._exact(place)))
+        changed = known[key]
         if changed is None:
             return "a cut would break its JSON"
         if isinstance(part, Text) and blank(changed):
@@ -141,7 +151,11 @@ class Draft:
         return self._forbids(edit, (place,))
 
     def _replace(self, edit: Stub | Cut, place: Place, part: Part) -> str:
-        weight = self.scale.part(part)
+        known = _weights(self.history[place.message])
+        key = (id(self.scale), id(part))
+        if key not in known:
+            known[key] = self.scale.part(part), part
+        weight = known[key][0]
         if weight >= self._weight_now(place):
             return "too small to be worth it"
         self._set(place, edit, weight, part)
@@ -195,7 +209,7 @@ class Draft:
         part = self.history.part(place)
         # Most parts' content ids are of their exact text; those need no second hash.
         plain = isinstance(part, Text) or (isinstance(part, ToolResult) and [*map(type, part.content)] == [Text])
-        return self.history.occurrence(place).content if plain else exact_id(part)
+        return self.history.occurrence(place).content if plain else _exact_ids(self.history[place.message])[place.part]
 
     def _weight(self, place: Place) -> int:
         return self.weights[place.message][place.part]
@@ -277,6 +291,29 @@ class Draft:
     def message(self, index: int) -> Message:
         """A message as it came in."""
         return self.history[index]
+
+
+@per_message
+def _stand_ins(_: Message) -> dict[tuple[int, int, str, str], tuple[str, Part]]:
+    """Stand-ins made for a message's parts, by part, turn and note: the next plan makes the same ones."""
+    return {}
+
+
+@per_message
+def _cuts(_: Message) -> dict[tuple[int, tuple[Gap, ...]], Part | None]:
+    """Cuts made in a message's parts."""
+    return {}
+
+
+@per_message
+def _weights(_: Message) -> dict[tuple[int, int], tuple[int, Part]]:
+    """What those weigh, by scale; the parts are held so that their ids stay theirs."""
+    return {}
+
+
+@per_message
+def _exact_ids(message: Message) -> tuple[str, ...]:
+    return tuple([exact_id(part) for part in message.parts])
 
 
 def _partners(history: History) -> Iterator[tuple[Place, Place]]:

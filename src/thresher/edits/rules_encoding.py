@@ -13,6 +13,7 @@ from msgspec import structs
 from thresher.edits.rules_view import ANTHROPIC, GEMINI, RESPONSES, Finding, View
 from thresher.model import Message, Pocket
 from thresher.model.jsontext import dump, load
+from thresher.model.memo import per_message
 from thresher.model.parts import Image, Part, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
 
 REPLACEMENT = "\ufffd"
@@ -86,12 +87,20 @@ def lone_surrogate(view: View) -> Iterator[Finding]:
 def _suspects(messages: Sequence[Message]) -> Iterator[tuple[int, int | None]]:
     """Where a lone surrogate stands, in whichever dialect it would be sent."""
     for index, message in enumerate(messages):
-        if message.pocket is not None and _may_break(message.pocket.fields):
-            yield index, None
-        for number, part in enumerate(message.parts):
-            pocket = part.pocket
-            if (pocket is not None and _may_break(pocket.fields)) or _is_suspect(part):
-                yield index, number
+        for number in _broken(message):
+            yield index, number
+
+
+@per_message
+def _broken(message: Message) -> tuple[int | None, ...]:
+    found: list[int | None] = []
+    if message.pocket is not None and _may_break(message.pocket.fields):
+        found.append(None)
+    for number, part in enumerate(message.parts):
+        pocket = part.pocket
+        if (pocket is not None and _may_break(pocket.fields)) or _is_suspect(part):
+            found.append(number)
+    return tuple(found)
 
 
 def _may_break(text: str) -> bool:
