@@ -34,7 +34,7 @@ from peers import PEERS, Run, Told, available, chat_rows, installed, told_chat
 from thresher import History
 from thresher.budget import fitted
 from thresher.edits import check, pins, repair
-from thresher.errors import BudgetError, ThresherError
+from thresher.errors import BudgetError
 from thresher.model import Text, ToolResult, part_text
 from thresher.model.jsontext import load
 from thresher.model.marks import human_text
@@ -280,7 +280,7 @@ def judge(one: Conversation, options: Options) -> Iterator[tuple[str, Tally]]:
         scale = scale_for(one.history)
         full = scale.history(whole)
         budgets = budgets_between(smallest(one.history, options.policy), full, options.budgets)
-    except ThresherError as error:
+    except Exception as error:  # noqa: BLE001 - any error at all is a finding here
         yield "thresher", refused(one.name, [0], error)
         return
     yield "thresher", run_thresher(one, whole, scale, budgets, options.policy)

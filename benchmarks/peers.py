@@ -17,14 +17,14 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
 import thresher
-from thresher import History
+from thresher import History, Message
 from thresher.tokens import Scale
 
 Row = dict[str, Any]
@@ -62,13 +62,13 @@ def installed(package: str) -> str:
         return ""
 
 
-# What was told, from rows of the two wire formats
+# What was told, from rows of chat messages
 
 
 def chat_rows(history: History) -> list[Row]:
-    """A history as OpenAI's chat messages; a role that is some harness's own is the user's."""
+    """A history as OpenAI's chat messages, each with the keys that the others insist on, and a role they know."""
     rows: list[Row] = thresher.emit(history, "openai-chat", body=False)
-    return [row if row["role"] in ROLES else row | {"role": "user"} for row in rows]
+    return [{"content": None} | row | ({} if row["role"] in ROLES else {"role": "user"}) for row in rows]
 
 
 def told_chat(row: Row, scale: Scale | None) -> Told:
@@ -87,25 +87,6 @@ def content_text(content: Any) -> str:
         return content
     pieces = content if isinstance(content, list) else []
     return "\n".join(piece if isinstance(piece, str) else str(piece.get("text") or "") for piece in pieces)
-
-
-def told_content(row: Row, scale: Scale) -> Told:
-    """One of Gemini's contents."""
-    parts = row["parts"]
-    calls = [part["functionCall"] for part in parts if "functionCall" in part]
-    results = [part["functionResponse"] for part in parts if "functionResponse" in part]
-    return Told(
-        "tool" if results else str(row.get("role", "user")),
-        "\n".join(part["text"] for part in parts if isinstance(part.get("text"), str) and not part.get("thought")),
-        tuple(_pair_name(call) for call in calls),
-        tuple(_pair_name(result) for result in results),
-        scale.history(thresher.parse([row], "gemini")),
-    )
-
-
-def _pair_name(value: Row) -> str:
-    """Ids are optional here: without one, the function's name pairs."""
-    return str(value.get("id") or value.get("name"))
 
 
 # LangChain
@@ -175,11 +156,10 @@ def _context_filter(history: History, scale: Scale) -> Run:
     request = import_module("google.adk.models.llm_request").LlmRequest
     content = import_module("google.genai.types").Content
     body = thresher.emit(history, "gemini", body=True)
-    told = [told_content(row, scale) for row in body["contents"]]
-    head = [replace(told_content(body[key], scale), role="system") for key in ("systemInstruction",) if key in body]
-    contents = [content.model_validate(row) for row in body["contents"]]
+    whole = [_told_message(message, scale) for message in thresher.parse(body, "gemini")]
+    contents = [content.model_validate(_without_media(row)) for row in body["contents"]]
+    head, told = whole[: len(whole) - len(contents)], whole[len(whole) - len(contents) :]
     numbers = {id(one): number for number, one in enumerate(contents)}
-    prompts = sum(one.role == "user" for one in told)
 
     def kept(invocations: int) -> list[Told]:
         asked = request(contents=contents)
@@ -187,14 +167,31 @@ def _context_filter(history: History, scale: Scale) -> Run:
         asyncio.run(keep.before_model_callback(callback_context=None, llm_request=asked))
         return head + [told[numbers[id(one)]] for one in asked.contents]
 
-    options = [kept(number) for number in range(1, prompts + 1)] or [head + told]
-    whole = head + told
+    prompts = sum(one.role == "user" for one in told)
+    options = [kept(number) for number in range(1, prompts + 1)] or [whole]
 
     def run(budget: int) -> list[Told]:
         fitting = (one for one in (whole, *reversed(options)) if sum(row.tokens for row in one) <= budget)
         return next(fitting, options[0])
 
     return run
+
+
+def _told_message(message: Message, scale: Scale) -> Told:
+    """One of Gemini's contents, in which ids are optional: the reader has paired calls and results."""
+    calls, results = (call.id for call in message.calls), (result.call_id for result in message.results)
+    return Told(message.role, message.text, tuple(calls), tuple(results), scale.message(message))
+
+
+def _without_media(row: Row) -> Row:
+    """A content without its media and signatures: the filter looks at none, and some recordings hold broken ones."""
+    parts = [
+        {key: part[key] for key in ("text", "functionCall", "functionResponse") if key in part} for part in row["parts"]
+    ]
+    for part in parts:
+        if "functionResponse" in part:
+            part["functionResponse"] = {**part["functionResponse"], "parts": None}
+    return row | {"parts": [part or {"text": ""} for part in parts]}
 
 
 # Microsoft Agent Framework

@@ -93,7 +93,7 @@ def _keep_reasoning(draft: Draft) -> None:
     messages = draft.history.messages
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
-        if not _native(message, "openai-responses") or not any(isinstance(p, Thinking) for p in message.parts):
+        if message.role != "assistant" or not _native(message, "openai-responses"):
             continue
         for j, part in enumerate(message.parts):
             if isinstance(part, Thinking):
@@ -125,11 +125,12 @@ def _open_with_a_user(draft: Draft) -> None:
     opening = next((i for i in spoken if draft.alive(i)), None)
     if opening is None or draft.message(opening).role == "user" or draft.message(spoken[0]).role != "user":
         return
-    for j, part in enumerate(draft.message(spoken[0]).parts):
-        place = Place(spoken[0], j)
-        if isinstance(part, Text | Image | Summary) and not blank(part):
-            _point_to(draft, place)
-            return
+    parts = draft.message(spoken[0]).parts
+    said = [j for j, part in enumerate(parts) if isinstance(part, Text | Image | Summary) and not blank(part)]
+    if said:
+        _point_to(draft, Place(spoken[0], said[0]))
+    else:
+        draft.withdraw(Place(spoken[0], 0), "a conversation opens with the user")
 
 
 def _point_to(draft: Draft, place: Place) -> None:
