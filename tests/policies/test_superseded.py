@@ -43,14 +43,14 @@ CASES: dict[str, tuple[tuple[Did, ...], dict[int, str]]] = {
     "another call, the same answer": ((bash("ls a", body("x")), bash("ls b", body("x"))), {}),
     "read again, nothing new": ((read(), read()), {0: AGAIN}),
     "read again after an edit": ((read(), edit(), read("two")), {0: STALE}),
-    "an edit alone takes nothing away": ((read(), edit(), edit()), {}),
+    "edited since": ((read(), edit(), edit()), {0: STALE}),
     "an edit of another file": ((read(), edit("/work/b.py"), read(path="/work/b.py")), {}),
     "written anew": ((read(), write()), {0: STALE}),
     "deleted": ((read(), Did("delete_file", {"path": A})), {0: STALE}),
     "read after it was written": ((write(), read()), {}),
     "a failed write changes nothing": ((read(), Did("Write", {"file_path": A, "content": "x"}, "no", True)), {}),
     "some lines, then all": ((read(offset=10, limit=20, lines=20), read("two")), {0: STALE}),
-    "all, then some lines": ((read(), edit(), read("two", offset=10, limit=20, lines=20)), {}),
+    "all, then some lines": ((read(), read("two", offset=10, limit=20, lines=20)), {}),
     "lines that the later read does not reach": ((read(offset=90, limit=20, lines=20), read("two")), {}),
     "lines within lines": ((read(offset=20, limit=9, lines=9), read("b", offset=10, limit=30, lines=30)), {0: STALE}),
     "lines that overlap": ((read(offset=10, limit=30, lines=30), read("b", offset=20, limit=30, lines=30)), {}),
@@ -77,8 +77,15 @@ def test_superseded(name: str) -> None:
     assert whys(told(*chains)) == expected
 
 
+def test_an_edit_alone_may_be_no_reason() -> None:
+    chains = (read(), edit(), read("two", offset=10, limit=20, lines=20))
+    assert list(Superseded(edited=False)(told(*chains))) == []
+    assert [edit.why for edit in Superseded()(told(*chains))] == [STALE]
+
+
 NOTES: dict[str, tuple[tuple[Did, ...], str]] = {
     "again": ((read(), bash("ls"), read()), "turn 1 · same as turn 3]"),
+    "only edited": ((read(), edit()), "turn 1 · edited at turn 2 since]"),
     "edited": ((read(), edit(), read("two")), "turn 1 · edited at turn 2 since; read again at turn 3]"),
     "read again": ((read(offset=1, limit=9, lines=9), read("two")), "turn 1 · read again at turn 2]"),
     "written": ((read(), edit(), write(), edit()), "turn 1 · written anew at turn 3]"),

@@ -77,7 +77,7 @@ PRESETS: dict[str, tuple[Step, ...]] = {
 }
 
 LADDER: tuple[Step, ...] = (
-    ("superseded", {}),
+    ("superseded", {"edited": False}),
     ("output", {}),
     ("output", {"pressure": True}),
     ("mask", {"by_importance": True}),
@@ -85,6 +85,7 @@ LADDER: tuple[Step, ...] = (
     ("exchanges", {"pressure": 0.9}),
     # From here on it hurts: what follows is for a budget that is far too small for what is kept.
     ("thinking", {}),
+    ("superseded", {}),
     ("mask", {"keep": 3}),
     ("messages", {"longer_than": 4_000}),
     ("batches", {"age": 0, "minimum": 1, "distance": 0}),

@@ -72,11 +72,11 @@ class Files(NamedTuple):
     edits: dict[str, list[FileEdit]]
     """The edits of each file."""
 
-    def edited(self, path: str, after: int, before: int) -> FileEdit | None:
-        """The first edit of a file between two chains, given by their order."""
+    def edited(self, path: str, after: int, before: int | None = None) -> FileEdit | None:
+        """The first edit of a file after a chain, and before another one, given by their order."""
         edits = self.edits.get(path, [])
         at = bisect_right(edits, after, key=lambda edit: edit.order)
-        return edits[at] if at < len(edits) and edits[at].order < before else None
+        return edits[at] if at < len(edits) and (before is None or edits[at].order < before) else None
 
 
 def files_of(history: History) -> Files:

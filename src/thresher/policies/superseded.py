@@ -1,8 +1,8 @@
 """What a later call has made pointless: the same call again, an older look at the same lines, a failure made good.
 
-The newest state of every line stays. A read gives way only to a later read that shows the same lines, or to a call
-that wrote the file anew or deleted it; that a file was edited since is said, and is no reason of its own: the older
-text and the edit together are all that is known of the lines which nobody read again.
+A read gives way to a later read that shows the same lines, to a call that wrote the file anew or deleted it, and to
+any later edit of the file. The last is a choice (`edited`): an older text and the edit together are all that is known
+of lines which nobody read again, so the way down to a budget leaves them for later.
 """
 
 from bisect import bisect_left, bisect_right
@@ -31,6 +31,8 @@ class Superseded:
     """Answers that a later call of the same tool with the same arguments gave again, word for word."""
     stale: bool = True
     """Reads whose lines were read again, or whose file was written anew or deleted."""
+    edited: bool = True
+    """Reads of a file that was edited since."""
     failed: bool = True
     """Failed calls where a later one of the same tool succeeded on the same file or command."""
 
@@ -43,7 +45,7 @@ class Superseded:
         for place, note in _again(history) if self.identical else ():
             seen.add(place)
             yield Stub(history.occurrence(place), NAME, AGAIN, note=note)
-        for place, note in _stale(history) if self.stale else ():
+        for place, note in _stale(history, edited=self.edited) if self.stale else ():
             if place not in seen:
                 yield Stub(history.occurrence(place), NAME, STALE, note=note)
 
@@ -80,7 +82,7 @@ def _again(history: History) -> list[tuple[Place, str]]:
     return found[::-1]
 
 
-def _stale(history: History) -> list[tuple[Place, str]]:
+def _stale(history: History, *, edited: bool) -> list[tuple[Place, str]]:
     files = files_of(history)
     by_file: dict[str, list[FileRead]] = defaultdict(list)
     for read in files.reads:
@@ -89,7 +91,7 @@ def _stale(history: History) -> list[tuple[Place, str]]:
     for reads in by_file.values():
         later = _Later()
         for read in reversed(reads):
-            note = _outdated(files, read, later) if len(reads) > 1 or read.path in files.edits else ""
+            note = _outdated(files, read, later, edited=edited) if len(reads) > 1 or read.path in files.edits else ""
             if not note:
                 later.add(read)
             elif read.is_whole:
@@ -97,7 +99,7 @@ def _stale(history: History) -> list[tuple[Place, str]]:
     return sorted(found)
 
 
-def _outdated(files: Files, read: FileRead, later: "_Later") -> str:
+def _outdated(files: Files, read: FileRead, later: "_Later", *, edited: bool) -> str:
     """Why a read is out of date, or nothing."""
     again = later.covering(read)
     if again is not None:
@@ -108,7 +110,8 @@ def _outdated(files: Files, read: FileRead, later: "_Later") -> str:
             break
         if edit.operation in ("write", "delete"):
             return f"{'deleted' if edit.operation == 'delete' else 'written anew'} at turn {edit.turn}"
-    return ""
+    changed = files.edited(read.path, read.order) if edited else None
+    return f"edited at turn {changed.turn} since" if changed else ""
 
 
 class _Later:
