@@ -197,6 +197,11 @@ def test_fit_writes_any_wire_format_and_check_finds_it_legal(home: Path, target:
     assert (result.exit_code, result.output.strip()) == (0, f"legal for {target}")
 
 
+def test_show_says_what_a_policy_would_make_of_each_part(home: Path) -> None:
+    output = run("show", a_session(home), "--policy", "smart").output
+    assert "⤷ pointed to: file read [tools], saves" in output
+
+
 def test_fit_writes_text_for_a_person(home: Path) -> None:
     result = run("fit", a_session(home), "--to", "text")
     assert result.stdout.startswith("## User")

@@ -43,6 +43,7 @@ def plan(  # noqa: PLR0913 - the front door has many keys
     dialect: str | None = None,
     thinking: ThinkingRule | None = None,
     counter: str = "auto",
+    scale: Scale | None = None,
     store: Store | None = None,
     **options: Any,
 ) -> Plan:
@@ -50,7 +51,8 @@ def plan(  # noqa: PLR0913 - the front door has many keys
 
     `policy` is a preset, a policy's name, a policy, or a list of them; `budget` a number of tokens (`60_000`,
     `"60k"`). Without a budget, and with a `model`, it is 70 % of the model's window. `dialect` says whose rules
-    must hold (None: those of all four APIs). Other options are those of `Settings`: `exclude_tools=("Edit",)`.
+    must hold (None: those of all four APIs), `scale` what tokens are weighed with (by default the model's, with the
+    named `counter`). Other options are those of `Settings`: `exclude_tools=("Edit",)`.
     """
     chosen = settings(budget=budget, model=model, policy=policy if isinstance(policy, str) else None, **options)
     told = history.history if isinstance(history, Session) else history
@@ -58,7 +60,7 @@ def plan(  # noqa: PLR0913 - the front door has many keys
     known = model_named(name) if name else None
     rule: ThinkingRule = thinking or ("strip_after_edit" if known and known.preserved_thinking else "free")
     mended = repair(told, dialect)
-    scale = default_scale(name, counter)
+    scale = scale or default_scale(name, counter)
     policies, label = _policies(policy, chosen)
     limit = _budget(chosen, label, name)
     draft = _draft(mended.history, policies, scale, store)

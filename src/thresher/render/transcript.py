@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from thresher.edits import Edit, Fold, Plan
+from thresher.edits.explain import DONE
 from thresher.model import (
     History,
     Image,
@@ -38,16 +40,18 @@ _STYLES = {
 _NAMES = {"human": "you", "model": "model", "tool": "result", "harness": "harness", "recall": "recall"}
 
 
-def transcript(session: Session, *, full: bool = False) -> Iterator["RichText"]:
-    """The session, line by line: who spoke, what was called, what came back."""
+def transcript(session: Session, *, full: bool = False, plan: Plan | None = None) -> Iterator["RichText"]:
+    """The session, line by line: who spoke, what was called, what came back; with a plan, what becomes of each part."""
     yield from _heading(session)
+    fates = _fates(session.history, plan) if plan is not None else {}
     for number, segment in enumerate(session.segments):
         if number:
             yield _rule(f"compacted: the model goes on from a summary ({tokens(count(segment))} tokens)")
         names = {part.id: part for message in segment for part in message.calls}
-        for message in segment:
+        shown = fates if segment is session.history else {}
+        for index, message in enumerate(segment):
             if not message.carried:
-                yield from _message(message, names, full=full)
+                yield from _message(message, names, full=full, fates=shown.get(index))
         yield from _waiting(segment)
     for branch in session.branches:
         yield _rule(f"taken back: {plural(len(branch.history), 'message')}")
@@ -57,6 +61,21 @@ def transcript(session: Session, *, full: bool = False) -> Iterator["RichText"]:
     if session.problems:
         yield _rule("problems met while reading")
         yield from (_line(f"  {problem}", "yellow") for problem in session.problems)
+
+
+def _fates(history: History, plan: Plan) -> dict[int, dict[int, Edit]]:
+    """The edit of each part that has one, by message and part."""
+    fates: dict[int, dict[int, Edit]] = {}
+    for edit in plan.edits:
+        for target in edit.targets if isinstance(edit, Fold) else (edit.target,):
+            message, part = history.places[target]
+            fates.setdefault(message, {})[part] = edit
+    return fates
+
+
+def _fate(edit: Edit) -> "RichText":
+    saved = f", saves {edit.saved:,} tokens" if edit.saved else ""
+    return _line(f"  ⤷ {DONE[type(edit).__name__]}: {edit.why} [{edit.policy}]{saved}", "bold yellow")
 
 
 def _line(text: str, style: str = "") -> "RichText":
@@ -91,7 +110,9 @@ def _heading(session: Session) -> Iterator["RichText"]:
         yield _line(f"  sub-agent {child.id}: {plural(len(child.history), 'message')}  {title}", "dim")
 
 
-def _message(message: Message, calls: dict[str, ToolCall], *, full: bool) -> Iterator["RichText"]:
+def _message(
+    message: Message, calls: dict[str, ToolCall], *, full: bool, fates: dict[int, Edit] | None = None
+) -> Iterator["RichText"]:
     from rich.text import Text as RichText
 
     facts = [f"{message.time:%H:%M:%S}" if message.time else "", message.model]
@@ -100,8 +121,10 @@ def _message(message: Message, calls: dict[str, ToolCall], *, full: bool) -> Ite
     facts.append(_bill(message))
     name = _NAMES[message.author] if message.role != "system" else "system"
     yield RichText.assemble("\n", (f"{name:<8}", _STYLES[message.author]), (" · ".join(filter(None, facts)), "dim"))
-    for part in message.parts:
+    for number, part in enumerate(message.parts):
         yield from _part(part, calls, full=full)
+        if fates and number in fates:
+            yield _fate(fates[number])
 
 
 def _bill(message: Message) -> str:
