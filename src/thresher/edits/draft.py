@@ -15,7 +15,20 @@ from thresher.edits.cutting import joined
 from thresher.edits.edit import Cut, Drop, Edit, Fold, Gap, Pin, Stub
 from thresher.edits.pins import allows, pins
 from thresher.edits.standin import heading, label_of, pointer
-from thresher.model import History, Image, Message, Part, Place, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
+from thresher.model import (
+    History,
+    Image,
+    Message,
+    Occurrence,
+    Part,
+    Place,
+    Summary,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Unknown,
+)
 from thresher.model.memo import per_message
 from thresher.store import exact_id, fold_id, short_id
 from thresher.tokens import Scale
@@ -47,6 +60,8 @@ class Draft:
         self.pins = pins(history)
         self._believed = believed
         self._partner = dict(_partners(history))
+        self._asked: dict[Occurrence, set[Place]] = {}
+        """Of a fold, by its first part: what else was to be dropped."""
         self._left = [len(message.parts) for message in history.messages]
 
     def add(self, edit: Edit) -> bool:
@@ -83,20 +98,26 @@ class Draft:
         reason = self._forbids(edit, places)
         if reason:
             return reason
-        for one in list(places):
-            fate = self.fates.get(one)
-            if fate is not None and isinstance(fate.edit, Fold):
-                self._dissolve(fate.edit, edit)
-        for one in places:
-            target = self.history.occurrence(one)
-            self._set(one, structs.replace(edit, target=target), 0, None)
-        return ""
+        free = [one for one in places if not self._is_folded(one) or self._unfolds(one, edit)]
+        for one in free:
+            self._set(one, structs.replace(edit, target=self.history.occurrence(one)), 0, None)
+        return "" if free else "folded already"
 
-    def _dissolve(self, fold: Fold, edit: Drop) -> None:
-        """What is dropped of a fold takes the fold with it: its summary would tell of what is gone."""
+    def _is_folded(self, place: Place) -> bool:
+        fate = self.fates.get(place)
+        return fate is not None and isinstance(fate.edit, Fold)
+
+    def _unfolds(self, place: Place, edit: Drop) -> bool:
+        """Note that a part of a fold is to go; when all of them are, so does their summary."""
+        fold = self.fates[place].edit
+        asked = self._asked.setdefault(fold.target, set())
+        asked.add(place)
+        if not isinstance(fold, Fold) or len(asked) < len(fold.targets):
+            return False
         for target in fold.targets:
-            place = self.history.places[target]
-            self._set(place, structs.replace(edit, target=target), 0, None)
+            one = self.history.places[target]
+            self._set(one, structs.replace(edit, target=target), 0, None)
+        return True
 
     def _stub(self, edit: Stub, place: Place) -> str:
         part = self.history.part(place)
