@@ -55,6 +55,11 @@ def test_a_batch_waits_for_number_or_age(calls: int, after: int, fires: bool) ->
     assert bool(taken(story(*["Read"] * calls, after=after), Batches())) is fires
 
 
+def test_a_summary_may_be_held_to_so_many_calls() -> None:
+    folds = taken(story(*["Read"] * 25), Batches(at_most=10))
+    assert [len(one.targets) for one in folds if isinstance(one, Fold)] == [20, 20, 10]
+
+
 def test_a_batch_is_one_summary_in_place_of_calls_and_results() -> None:
     history = story(*["Read"] * 12)
     (fold,) = taken(history, Batches())

@@ -81,7 +81,7 @@ LADDER: tuple[Step, ...] = (
     ("output", {}),
     ("output", {"pressure": True}),
     ("mask", {"by_importance": True}),
-    ("batches", {}),
+    ("batches", {"at_most": 10}),
     ("exchanges", {"pressure": 0.9}),
     # From here on it hurts: what follows is for a budget that is far too small for what is kept.
     ("thinking", {}),

@@ -71,13 +71,15 @@ class Batches:
     """What marks a message, or a call's arguments, to be left alone; empty: nothing does."""
     limit: int = 2_000
     """Characters of one summary."""
+    at_most: int = 0
+    """Calls in one summary; 0: as many as stand together."""
     xml: bool = True
     """Fold calls that are written as XML in text, too."""
     scale: Scale = field(default_factory=default_scale, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         counts = {"age": self.age, "minimum": self.minimum, "distance": self.distance}
-        check_count("batches", **counts, smaller_than=self.smaller_than, limit=self.limit)
+        check_count("batches", **counts, smaller_than=self.smaller_than, limit=self.limit, at_most=self.at_most)
         if self.never is not None:
             check_words("batches", never=self.never)
         if not isinstance(self.keep_marked, str):
@@ -96,8 +98,11 @@ class Batches:
                 continue
             if kind == "text in prose":
                 yield from _pointed(history, list(run))
-            else:
-                yield self._folded(history, list(run))
+                continue
+            calls = list(run)
+            size = self.at_most or len(calls)
+            for start in range(0, len(calls), size):
+                yield self._folded(history, calls[start : start + size])
 
     def excluded(self, history: History) -> Counter[tuple[str, str]]:
         """What is old and left alone: how often, by name and reason."""
