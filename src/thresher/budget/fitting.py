@@ -34,8 +34,20 @@ class Fitted(Struct, frozen=True):
     plan: Plan
 
 
-def plan(  # noqa: PLR0913 - the front door has many keys
-    history: History | Session,
+def plan(history: History | Session, **options: Any) -> Plan:
+    """What would be done to a history, and why; `apply` does it.
+
+    `policy` is a preset, a policy's name, a policy, or a list of them; `budget` a number of tokens (`60_000`,
+    `"60k"`). Without a budget, and with a `model`, it is 70 % of the model's window. `dialect` says whose rules
+    must hold (None: those of all four APIs), `thinking` what an edit means for signed thinking behind it (by default
+    what the model wants), `scale` what tokens are weighed with (by default the model's, with the named `counter`),
+    `store` where stand-ins are looked up. Other options are those of `Settings`: `exclude_tools=("Edit",)`.
+    """
+    return _planned(history.history if isinstance(history, Session) else history, **options)[0]
+
+
+def _planned(  # noqa: PLR0913 - the front door has many keys
+    history: History,
     *,
     policy: PolicyLike | None = None,
     budget: int | str | None = None,
@@ -46,24 +58,16 @@ def plan(  # noqa: PLR0913 - the front door has many keys
     scale: Scale | None = None,
     store: Store | None = None,
     **options: Any,
-) -> Plan:
-    """What would be done to a history, and why; `apply` does it.
-
-    `policy` is a preset, a policy's name, a policy, or a list of them; `budget` a number of tokens (`60_000`,
-    `"60k"`). Without a budget, and with a `model`, it is 70 % of the model's window. `dialect` says whose rules
-    must hold (None: those of all four APIs), `scale` what tokens are weighed with (by default the model's, with the
-    named `counter`). Other options are those of `Settings`: `exclude_tools=("Edit",)`.
-    """
+) -> tuple[Plan, History]:
+    """The plan, and the history that it is for: mended, where that was needed."""
     chosen = settings(budget=budget, model=model, policy=policy if isinstance(policy, str) else None, **options)
-    told = history.history if isinstance(history, Session) else history
-    name = chosen.model or model_in(told)
+    name = chosen.model or model_in(history)
     known = model_named(name) if name else None
     rule: ThinkingRule = thinking or ("strip_after_edit" if known and known.preserved_thinking else "free")
-    mended = repair(told, dialect)
-    scale = scale or default_scale(name, counter)
+    mended = repair(history, dialect)
     policies, label = _policies(policy, chosen)
     limit = _budget(chosen, label, name)
-    draft = _draft(mended.history, policies, scale, store)
+    draft = _draft(mended.history, policies, scale or default_scale(name, counter), store)
     settled = settle(draft, rule)
     if limit is not None and settled.tokens > limit:
         settled = descend(draft, steps_down(), limit, rule)
@@ -71,7 +75,7 @@ def plan(  # noqa: PLR0913 - the front door has many keys
             raise too_large(settled, limit)
     made = finish(settled, rule)
     notes = [note for one in policies for note in _notes(one, mended.history)]
-    return structs.replace(
+    made = structs.replace(
         made,
         policy=label,
         budget=limit,
@@ -80,6 +84,7 @@ def plan(  # noqa: PLR0913 - the front door has many keys
         notes=(*made.notes, *notes),
         quality=_quality(settled) if "exchanges" in {edit.policy for edit in made.edits} else None,
     )
+    return made, mended.history
 
 
 def _draft(history: History, policies: Sequence[Policy], scale: Scale, store: Store | None) -> Draft:
@@ -133,8 +138,7 @@ def _quality(settled: Draft) -> float:
 def fitted(history: History | Session, *, store: Store | None = None, **options: Any) -> Fitted:
     """A history that fits, with its plan; what was left out is in the store."""
     told = history.history if isinstance(history, Session) else history
-    made = plan(told, store=store, **options)
-    mended = repair(told, made.dialect).history if made.repairs else told
+    made, mended = _planned(told, store=store, **options)
     try:
         keep(mended, made, store or default_store())
     except StoreError as error:

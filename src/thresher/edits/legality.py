@@ -5,6 +5,7 @@ Legal is what the API accepts, not what is good style: a rule here has a page of
 
 from msgspec import Struct
 
+from thresher.edits.legal_start import new_part, remember_legal
 from thresher.edits.rules import BY_DIALECT, RULES
 from thresher.edits.rules_view import DIALECTS, Facts, Rule, View
 from thresher.errors import FormatError
@@ -29,8 +30,19 @@ class Violation(Struct, frozen=True):
 
 def check(history: History, dialect: str | None = None) -> tuple[Violation, ...]:
     """Every rule that the history breaks in a dialect, or in any of the four; none where it is legal."""
+    names = dialects_for(dialect)
+    new = new_part(history, dialect)
+    if new is None or _check(new, names):
+        found = _check(history, names)
+        if found:
+            return found
+    remember_legal(history, dialect)
+    return ()
+
+
+def _check(history: History, dialects: tuple[str, ...]) -> tuple[Violation, ...]:
     facts = Facts(history)
-    return tuple([one for name in dialects_for(dialect) for one in _violations(facts, name)])
+    return tuple([one for name in dialects for one in _violations(facts, name)])
 
 
 def is_legal(history: History, dialect: str | None = None) -> bool:

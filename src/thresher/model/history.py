@@ -89,6 +89,12 @@ class History(Struct, frozen=True, dict=True):
 
         return tuple(links(self.messages, self.shape.chains))
 
+    @cached_property
+    def chain_at(self) -> dict[Place, Chain]:
+        """The chain that a call or a result belongs to, by its place."""
+        ends = ((place, chain) for chain in self.shape.chains for place in (chain.call, chain.result))
+        return {place: chain for place, chain in ends if place is not None}
+
     @property
     def orphans(self) -> tuple[Place, ...]:
         """Results that answer no call."""

@@ -1,4 +1,4 @@
-"""Remember what was worked out for a message, for as long as the message lives.
+"""Remember what was worked out for a message or a history, for as long as it lives.
 
 A growing history shares its old messages with the one before, so their words are hashed, weighed and looked into
 once. Messages are frozen, so what was true of one stays true; the key is the object, since equality would read it all.
@@ -6,10 +6,13 @@ once. Messages are frozen, so what was true of one stays true; the key is the ob
 
 from collections.abc import Callable
 from functools import update_wrapper
-from typing import Generic, TypeVar
-from weakref import ref
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from weakref import KeyedRef
 
 from thresher.model.message import Message
+
+if TYPE_CHECKING:
+    from thresher.model.history import History
 
 T = TypeVar("T")
 
@@ -20,16 +23,31 @@ class per_message(Generic[T]):
     def __init__(self, function: Callable[[Message], T]) -> None:
         """Remember the results of `function`."""
         self._function = function
-        self._known: dict[int, tuple[ref[Message], T]] = {}
+        self._known: dict[int, tuple[KeyedRef[int, Message], T]] = {}
         update_wrapper(self, function)
 
     def __call__(self, message: Message) -> T:
         """What is known of the message, or is worked out now."""
-        key = id(message)
-        known = self._known.get(key)
+        known = self._known.get(id(message))
         if known is not None:
             return known[1]
         value = self._function(message)
-        forget = self._known.pop
-        self._known[key] = (ref(message, lambda _: forget(key, None)), value)
+        self._known[id(message)] = (KeyedRef(message, self._forget, id(message)), value)
         return value
+
+    def _forget(self, gone: "KeyedRef[int, Message]") -> None:
+        self._known.pop(gone.key, None)
+
+
+def per_history(function: "Callable[[History], T]") -> "Callable[[History], T]":
+    """A function of one history that is called once for each; the history itself holds the result."""
+    name = f"{function.__module__}.{function.__qualname__}"
+
+    def remembered(history: "History") -> T:
+        known: dict[str, Any] = history.__dict__
+        if name not in known:
+            known[name] = function(history)
+        value: T = known[name]
+        return value
+
+    return update_wrapper(remembered, function)

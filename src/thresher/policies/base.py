@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any, get_args
 
 from thresher.edits import Edit
@@ -42,10 +43,14 @@ def check_choice(policy: str, name: str, value: Any, known: Iterable[str]) -> No
 
 def named(link: Link, names: tuple[str, ...], categories: tuple[str, ...]) -> bool:
     """Whether a call's tool is meant: by name or glob, whatever the case, or by category."""
-    if link.use.category in categories:
-        return True
-    name = link.call.name.lower()
-    return any(fnmatchcase(name, pattern.lower()) for pattern in names)
+    return link.use.category in categories or (bool(names) and matches(link.call.name, names))
+
+
+@lru_cache(maxsize=1024)
+def matches(name: str, patterns: tuple[str, ...]) -> bool:
+    """Whether a name is one of these, or fits a glob among them, whatever the case."""
+    lowered = name.lower()
+    return any(fnmatchcase(lowered, pattern.lower()) for pattern in patterns)
 
 
 def failed(link: Link) -> bool:

@@ -10,14 +10,13 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from itertools import groupby
 from typing import Literal, NamedTuple
 
 from thresher.edits import Edit, Fold, Stub
 from thresher.errors import OptionError
 from thresher.model import History, Occurrence, Place, Thinking, ToolCall
-from thresher.policies.base import check_count, check_words
+from thresher.policies.base import check_count, check_words, matches
 from thresher.policies.xml_tools import XmlChain, xml_chains
 from thresher.summarise import extractive
 from thresher.summarise.lines import turns
@@ -147,8 +146,7 @@ class Batches:
     def _left(self, history: History, name: str, category: str, *members: Place) -> str:
         """Why a call is left alone, or nothing."""
         names = NEVER if self.never is None else self.never
-        lowered = name.lower()
-        if names and (category == "question" or any(fnmatchcase(lowered, pattern.lower()) for pattern in names)):
+        if names and (category == "question" or matches(name, names)):
             return NAMED
         call, message = history.part(members[0]), history[members[0].message]
         if self.keep_marked:
@@ -186,7 +184,7 @@ def summary(history: History, places: Sequence[Place], limit: int) -> str:
     return text
 
 
-MOST_KNOWN = 512
+MOST_KNOWN = 4_096
 _known: dict[tuple[tuple[Occurrence, ...], int, int, int], str] = {}
 
 

@@ -25,7 +25,7 @@ from thresher.model import (
     ToolResult,
     part_text,
 )
-from thresher.model.memo import per_message
+from thresher.model.memo import per_history, per_message
 from thresher.model.tools import Link, ToolUse
 from thresher.summarise.outcomes import outcome
 
@@ -63,6 +63,7 @@ class _Seen(NamedTuple):
     names: frozenset[str]
 
 
+@per_history
 def importance(history: History) -> dict[Place, float]:
     """How much each part matters, from 0 to 1."""
     wanted = _request_weights(history)

@@ -79,7 +79,8 @@ class _Material(NamedTuple):
 
 def _gathered(history: History, members: Sequence[Place]) -> _Material:
     wanted = set(members)
-    chains = [chain for chain in history.chains if chain.call in wanted or chain.result in wanted]
+    found = {chain.call: chain for place in wanted if (chain := history.chain_at.get(place)) is not None}
+    chains = [found[call] for call in sorted(found)]
     deeds = [deed for deed in (deed_of(history, chain, members=wanted) for chain in chains) if deed is not None]
     material = _Material(deeds, [], [], [], [], [])
     for place in sorted(wanted):

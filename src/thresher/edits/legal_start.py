@@ -1,0 +1,59 @@
+"""What is known to be legal already: the start of a history that has only grown since it was last looked at.
+
+An agent's history grows by a turn at a time, and the rules look at neighbours: when the start was legal, it is enough
+to look at its last turn and what is new, behind a user's word. What rules look at from afar is left to the full look:
+ids that repeat, and the dialects whose rules tie one step to others (`TIED`).
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from weakref import ref
+
+from thresher.model import History, Message, Text, ToolCall
+
+TIED = ("gemini", "openai-responses")
+OPENING = Message("user", (Text("go on"),))
+_legal: deque[tuple[str | None, list[ref[Message]]]] = deque(maxlen=8)
+"""The latest legal histories, by dialect; their messages are not kept alive."""
+
+
+def remember_legal(history: History, dialect: str | None) -> None:
+    """Note that a history is legal."""
+    known = _longest(history.messages, dialect)
+    if len(known) < len(history):
+        _legal.append((dialect, [*known, *map(ref, history.messages[len(known) :])]))
+
+
+def new_part(history: History, dialect: str | None) -> History | None:
+    """A small history that is legal if and only if this one is; None where there is no telling."""
+    messages, known = history.messages, len(_longest(history.messages, dialect))
+    # A model that goes on where it had ended opens its loop again, and that has rules of its own.
+    goes_on = 0 < known < len(messages) and messages[known - 1].role == messages[known].role == "assistant"
+    cut = 0 if goes_on else _last_turn(messages, known)
+    new = messages[cut:]
+    if not cut or any(one.pocket is not None and one.pocket.format in TIED for one in new):
+        return None
+    return History((OPENING, *new)) if _call_ids(new).isdisjoint(_call_ids(messages[:cut])) else None
+
+
+def _longest(messages: Sequence[Message], dialect: str | None) -> list[ref[Message]]:
+    fitting = (known for name, known in _legal if name == dialect and _starts(messages, known))
+    return max(fitting, key=len, default=[])
+
+
+def _starts(messages: Sequence[Message], known: list[ref[Message]]) -> bool:
+    if not 0 < len(known) <= len(messages) or known[-1]() is not messages[len(known) - 1]:
+        return False
+    return all(one() is message for one, message in zip(known, messages, strict=False))
+
+
+def _last_turn(messages: Sequence[Message], length: int) -> int:
+    """Where the last turn of the first so many messages begins: with the assistant, behind another's message."""
+    for index in range(length - 1, 0, -1):
+        if messages[index].role == "assistant" and messages[index - 1].role in ("user", "tool"):
+            return index
+    return 0
+
+
+def _call_ids(messages: Sequence[Message]) -> set[str]:
+    return {part.id for message in messages for part in message.parts if isinstance(part, ToolCall)}
