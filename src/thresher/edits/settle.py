@@ -14,6 +14,7 @@ from thresher.edits.edit import Edit, Fold, Stub
 from thresher.edits.pins import open_loop
 from thresher.edits.standin import label_of, pointer
 from thresher.model import Image, Message, Part, Place, Summary, Text, Thinking, ToolCall
+from thresher.model.memo import per_message
 from thresher.store import short_id
 
 ThinkingRule = Literal["free", "strip_after_edit", "append_only", "drop_block"]
@@ -150,12 +151,17 @@ def _point_to(draft: Draft, place: Place) -> None:
 def _drop_hollow(draft: Draft) -> None:
     """What is left of a message must say something: blanks, or what an edit left of it if that is but thinking, go."""
     touched = draft.touched()
-    for index in range(len(draft.history)) if touched else ():
+    blanks = {index for index, message in enumerate(draft.history.messages) if _is_blank(message)} if touched else ()
+    for index in touched.union(blanks):
         rest = list(draft.rest(index))
-        thinks = index in touched
-        if rest and all(blank(part) or (thinks and isinstance(part, Thinking)) for _, part in rest):
+        if rest and all(blank(part) or isinstance(part, Thinking) for _, part in rest):
             for place, _ in rest:
                 draft.drop(place, LAW, "nothing else is left of its message")
+
+
+@per_message
+def _is_blank(message: Message) -> bool:
+    return bool(message.parts) and all(map(blank, message.parts))
 
 
 def _join(draft: Draft) -> None:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from thresher.model import History, Image, Message, Part, Place, Summary, Text, ToolCall, ToolResult, part_text
+from thresher.model.memo import per_message
 from thresher.model.tools import tool_use
 
 MARK = "[thresher "
@@ -37,16 +38,18 @@ def is_pointer(part: Part) -> str:
 
 def believed(history: History, known: Callable[[Iterable[str]], set[str]]) -> frozenset[Place]:
     """The places of true stand-ins: those whose ids are `known`."""
-    claims: dict[Place, list[str]] = {}
-    for i, message in enumerate(history.messages):
-        for j, part in enumerate(message.parts):
-            ids = ids_in(part_text(part))
-            if ids:
-                claims[Place(i, j)] = ids
+    claims = {Place(i, j): ids for i, message in enumerate(history.messages) for j, ids in _claims(message)}
     if not claims:
         return frozenset()
     stored = known({id_ for ids in claims.values() for id_ in ids})
     return frozenset(place for place, ids in claims.items() if stored.issuperset(ids))
+
+
+@per_message
+def _claims(message: Message) -> tuple[tuple[int, list[str]], ...]:
+    """The parts of a message that look as if something stood in for something, with the ids they name."""
+    found = ((j, ids_in(part_text(part))) for j, part in enumerate(message.parts))
+    return tuple([(j, ids) for j, ids in found if ids])
 
 
 def pointer(short: str, label: str, part: Part, turn: int, note: str = "") -> str:
