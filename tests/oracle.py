@@ -52,6 +52,8 @@ def _anthropic(rows: list[Json]) -> Iterator[str]:
             before = []
             continue
         spoken = row["role"] == "assistant"
+        if row["role"] not in ("user", "assistant"):
+            yield f"{number}: a role that is none"
         if number == 0 and spoken:
             yield "the model speaks first"
         last = number == len(rows) - 1
@@ -137,6 +139,8 @@ def _chat(rows: list[Json]) -> Iterator[str]:
     waiting: Counter[str] = Counter()
     for number, row in enumerate(rows):
         role = _chat_role(row)
+        if role == "other" and row["role"] not in ("system", "developer", "user"):
+            yield f"{number}: a role that is none"
         if role == "function":
             continue
         if role == "tool":
@@ -276,6 +280,8 @@ def _gemini(rows: list[Json]) -> Iterator[str]:
         speaks = "model" if row.get("role") == "model" else "user"
         calls = [call for part in row["parts"] if (call := _function(part, "functionCall", "function_call"))]
         answers = [one for part in row["parts"] if (one := _function(part, "functionResponse", "function_response"))]
+        if row.get("role", "user") not in ("user", "model", "function", None):
+            yield f"{number}: a role that is none"
         if number == 0 and speaks == "model":
             yield "the model speaks first"
         if calls and speaks == role == "model":

@@ -114,6 +114,9 @@ BROKEN: dict[tuple[str, str], tuple[Message, ...]] = {
         said(call("c2")),
         answered(result("c2")),
     ),
+    ("unknown-role", ANTHROPIC): (asked(Text("bye"), format=ANTHROPIC, fields='{"role":"system"}'),),
+    ("unknown-role", CHAT): (HELLO, asked(Text("bye"), format=CHAT, fields='{"role":"exit"}')),
+    ("unknown-role", GEMINI): (asked(Text("bye"), format=GEMINI, fields='{"role":"critic"}'),),
     ("trailing-space", ANTHROPIC): (HELLO, said(Text("so "))),
 }
 """For each rule and dialect, a history that breaks this rule of this dialect and no other of it."""

@@ -35,6 +35,7 @@ class Repaired(Struct, frozen=True):
 FIXES: tuple[tuple[tuple[str, ...], Fix], ...] = (
     (("lone-surrogate",), content.mend_surrogates),
     (("arguments-json",), content.wrap_arguments),
+    (("unknown-role",), content.forget_role),
     (("misplaced-part",), tools.set_right),
     (("orphan-result", "repeated-result"), tools.tell_loose),
     (("unanswered-call", "result-place"), tools.answer),

@@ -146,6 +146,20 @@ def sign_calls(bench: Bench, violations: Sequence[Violation]) -> None:
     bench.replace_parts(parts)
 
 
+def forget_role(bench: Bench, violations: Sequence[Violation]) -> None:
+    """A message in a role that is not known is the user's."""
+    messages: dict[int, Message | None] = {}
+    for one in violations:
+        message = bench.drafts[one.message].message
+        fields = {key: value for key, value in rest_of(message, one.dialect).items() if key != "role"}
+        pocket = message.pocket or Pocket(one.dialect)
+        messages[one.message] = structs.replace(
+            message, pocket=structs.replace(pocket, fields=dump(fields) if fields else "")
+        )
+    bench.note_all(violations, "sent in the role that it has for the model")
+    bench.replace_messages(messages)
+
+
 def trim_end(bench: Bench, violations: Sequence[Violation]) -> None:
     """Space at the very end goes."""
     parts: dict[Place, tuple[Part, ...]] = {}

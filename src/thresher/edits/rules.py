@@ -156,6 +156,9 @@ RULES: tuple[Rule, ...] = (
         "function call turn must come immediately after a user turn",
         tools.call_after_model,
     ),
+    Rule("unknown-role", (ANTHROPIC,), CLAUDE_MESSAGES, "messages: Unexpected role", content.unknown_role),
+    Rule("unknown-role", (CHAT,), OPENAI_CHAT, "Invalid value for 'role': supported values are", content.unknown_role),
+    Rule("unknown-role", (GEMINI,), GEMINI_CONTENT, "Please use a valid role: user, model", content.unknown_role),
     Rule("first-role", (ANTHROPIC,), CLAUDE_MESSAGES, 'first message must use the "user" role', content.first_role),
     Rule("first-role", (GEMINI,), GEMINI_CONTENT, "a conversation starts with a user turn", content.first_role),
     Rule(

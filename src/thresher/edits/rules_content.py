@@ -99,6 +99,22 @@ def _is_content(part: Part) -> bool:
     return bool(part.content) or part.is_error if isinstance(part, ToolResult) else not isinstance(part, Thinking)
 
 
+ROLES = {
+    ANTHROPIC: ("user", "assistant"),
+    CHAT: ("system", "developer", "user", "assistant", "tool", "function"),
+    GEMINI: ("user", "model", "function"),
+}
+
+
+def unknown_role(view: View) -> Iterator[Finding]:
+    """A message in a role that the API does not have, as a harness may record it."""
+    for row in view.rows:
+        if row.native and not row.opaque:
+            role = rest_of(view.messages[row.message], view.dialect).get("role")
+            if role is not None and role not in ROLES[view.dialect]:
+                yield Finding(row.message, None, f"the role {role!r} is not one of {', '.join(ROLES[view.dialect])}")
+
+
 def trailing_space(view: View) -> Iterator[Finding]:
     """A last message of the model's, to be gone on with, that ends in space."""
     row = view.rows[-1] if view.rows else None
