@@ -141,6 +141,11 @@ def is_whole(message: Message, name: str) -> bool:
     return shape_of(message, name) == "whole" and len(parts) == 1 and isinstance(parts[0], Unknown)
 
 
+def is_odd(message: Message, name: str) -> bool:
+    """Whether the message is none that its format documents."""
+    return is_whole(message, name) and message.author == "harness"
+
+
 def whole_value(message: Message) -> Any:
     """What a message that `is_whole` was."""
     part = message.parts[0]

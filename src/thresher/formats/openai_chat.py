@@ -387,9 +387,9 @@ def _string_or_list(pieces: list[Any]) -> Any:
 def sniff(value: Any) -> int:
     """Calls beside the content, results in a role of their own, or system text among the messages."""
     rows = value.get("messages") if isinstance(value, dict) else value
-    if not isinstance(rows, list) or not all(isinstance(row, dict) and "role" in row for row in rows):
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
         return 0
-    if not rows or any("parts" in row or "type" in row for row in rows):
+    if any(not isinstance(row.get("role"), str) or "parts" in row or "type" in row for row in rows):
         return 0
     told = any(row["role"] in ("tool", "system", "developer", "function") for row in rows)
     if told or any(isinstance(row.get("tool_calls"), list) for row in rows):

@@ -8,11 +8,12 @@ import msgspec
 from msgspec import structs
 
 from thresher.errors import ConvertError, FormatError, ReadError, UnknownFormatError
+from thresher.formats.dialect import is_odd
 from thresher.formats.source import Limits, SourceFile
 from thresher.formats.table import Format, find_format, format_names, transcript_formats, wire_formats
 from thresher.formats.transcript import TranscriptFormat, first_prompt
 from thresher.formats.wire import Emission, WireFormat
-from thresher.model import History, Session
+from thresher.model import History, Problem, Session
 
 _ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 CERTAIN = 3
@@ -127,7 +128,7 @@ def _wire_sessions(source: SourceFile, chosen: WireFormat) -> list[Session]:
             source.problem(f"a line is no conversation in the format `{chosen.name}`", "skipped", line)
         values = values or {stem: [row for _, row in rows]}
     sessions = [_wire_session(source, chosen, value, id_) for id_, value in values.items()]
-    sessions[0] = structs.replace(sessions[0], problems=tuple(source.problems))
+    sessions[0] = structs.replace(sessions[0], problems=(*source.problems, *sessions[0].problems))
     return sessions
 
 
@@ -136,6 +137,8 @@ def _wire_session(source: SourceFile, chosen: WireFormat, value: Any, id_: str) 
         history = chosen.parse(value)
     except FormatError as error:
         raise ReadError(f"`{source.path}`: {error}") from error
+    odd = [n for n, message in enumerate(history, 1) if is_odd(message, chosen.name)]
+    told = f"{len(odd)} messages are not as `{chosen.name}` has them, the first is {odd[0]}" if odd else ""
     return Session(
         agent=chosen.name,
         id=id_,
@@ -143,4 +146,5 @@ def _wire_session(source: SourceFile, chosen: WireFormat, value: Any, id_: str) 
         segments=(history,),
         records={"message": len(history)},
         title=first_prompt([history]),
+        problems=(Problem(told, "kept whole"),) if told else (),
     )
