@@ -109,6 +109,12 @@ def test_a_bridge_quotes_what_was_asked_and_tells_what_was_done() -> None:
     assert lines[1] == 'asked: "please fix the rounding" → 2 calls, edited a.py; ended: ok; said: "It is fixed."'
 
 
+def test_bridges_may_be_held_to_so_many_exchanges() -> None:
+    history = talk(*[True] * 8)
+    labels = [edit.label for edit in Exchanges(keep=1, at_most=3)(history) if isinstance(edit, Fold)]
+    assert [label.split(" left out")[0] for label in labels] == ["3 exchanges", "3 exchanges", "1 exchange"]
+
+
 def test_what_is_kept_is_kept_byte_for_byte_and_in_order() -> None:
     history = talk(*[True] * 6)
     after = fitted(history, Exchanges())

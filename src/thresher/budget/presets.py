@@ -82,7 +82,7 @@ LADDER: tuple[Step, ...] = (
     ("output", {"pressure": True}),
     ("mask", {"by_importance": True}),
     ("batches", {"at_most": 10}),
-    ("exchanges", {"pressure": 0.9}),
+    ("exchanges", {"pressure": 0.9, "at_most": 3}),
     # From here on it hurts: what follows is for a budget that is far too small for what is kept.
     ("thinking", {}),
     ("superseded", {}),

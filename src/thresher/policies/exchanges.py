@@ -74,12 +74,14 @@ class Exchanges:
     """How full the window is, from 0 to 1; None: worked out from `budget`, where that is given."""
     bridges: bool = True
     """Leave a summary where exchanges are left out; without, they go and nothing tells of them."""
+    at_most: int = 0
+    """Exchanges under one bridge; 0: as many as stand together."""
     budget: int | None = None
     """Tokens that the window holds."""
     scale: Scale = field(default_factory=default_scale, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        counts = {"keep": self.keep, "budget": self.budget}
+        counts = {"keep": self.keep, "budget": self.budget, "at_most": self.at_most}
         check_count("exchanges", **{name: value for name, value in counts.items() if value is not None})
         if self.budget == 0:
             raise OptionError(
@@ -103,8 +105,10 @@ class Exchanges:
             safe |= _needed(history, {i for n in kept for i in range(*spans[n].exchange)})
         safe |= pins(history).keys()
         for is_kept, run in groupby(range(len(spans)), key=lambda n: n in kept):
-            if not is_kept:
-                yield from self._left_out(history, [spans[n] for n in run], safe)
+            left = [] if is_kept else [spans[n] for n in run]
+            size = self.at_most or len(left) or 1
+            for start in range(0, len(left), size):
+                yield from self._left_out(history, left[start : start + size], safe)
 
     def _is_endless(self, spans: Sequence[_Span], kept: set[int]) -> bool:
         """Whether no exchange is, or ever was, left out, so that only the turns of the current one can be."""
