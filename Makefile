@@ -16,7 +16,9 @@ install = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 make_venv = $(PYTHON) -m venv $(VENV)
 endif
 
-.PHONY: run test check lint format bench fuzz clean
+PEERS := .venv-bench
+
+.PHONY: run test check lint format bench peers fuzz clean
 
 run: $(VENV)/.ready
 	$(BIN)/thresher demo
@@ -39,12 +41,20 @@ format: $(VENV)/.ready-dev
 bench: $(VENV)/.ready-bench
 	$(BIN)/python benchmarks/read.py
 	$(BIN)/python benchmarks/start.py
+	$(BIN)/python benchmarks/tokens.py
+	$(BIN)/python benchmarks/savings.py
+	$(BIN)/python benchmarks/evals.py
+	$(BIN)/python benchmarks/fit_speed.py
+
+# Other tools come with many dependencies: they get an environment of their own.
+peers: $(PEERS)/.ready
+	$(PEERS)/bin/python benchmarks/legality.py
 
 fuzz: $(VENV)/.ready-dev
 	$(BIN)/python benchmarks/fuzz.py --minutes 3
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 $(VENV)/.venv:
 	$(make_venv)
@@ -57,6 +67,11 @@ $(VENV)/.ready: $(VENV)/.venv pyproject.toml
 $(VENV)/.ready-dev: $(VENV)/.venv pyproject.toml
 	$(install) --editable '.[dev]'
 	touch $@ $(VENV)/.ready
+
+$(PEERS)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[peers]'
+	touch $@
 
 $(VENV)/.ready-bench: $(VENV)/.ready-dev
 	$(install) --editable '.[dev,bench]'

@@ -16,6 +16,17 @@ settings.register_profile("default", max_examples=60, deadline=None, derandomize
 settings.register_profile("thorough", max_examples=1000, deadline=None, suppress_health_check=_CALM)
 settings.load_profile(os.environ.get("THRESHER_TEST_PROFILE", "default"))
 
+OURS = ("THRESHER_TEST_PROFILE", "THRESHER_UPDATE_GOLDEN")
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test writes to the data of whoever runs it, or is ruled by their settings."""
+    for name in [*os.environ]:
+        if name.startswith(("THRESHER_", "CLAUDIST_")) and name not in OURS:
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("THRESHER_HOME", str(tmp_path / "thresher-home"))
+
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
