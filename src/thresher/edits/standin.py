@@ -17,6 +17,8 @@ ID = "t1:................"
 """Takes the place of the id in a note until it is known; of the same length, so that limits hold."""
 _STAND_IN = re.compile(r"\[thresher (t1:[0-9a-f]{16}) ·[^\n]*\]")
 LABEL = 80
+LONGEST_PATH = 300
+"""A path is told whole: half of one opens nothing."""
 ROLES = {"user": "user message", "assistant": "assistant message", "system": "system text", "tool": "tool message"}
 
 
@@ -81,7 +83,9 @@ def label_of(message: Message, part: Part, call: ToolCall | None) -> str:
     if call is None:
         return "image" if isinstance(part, Image) else ROLES[message.role]
     use = tool_use(call)
-    return one_line(f"{call.name} {use.path or use.command or use.intent}")
+    if use.path:
+        return one_line(f"{call.name} {use.path}", LONGEST_PATH)
+    return one_line(f"{call.name} {use.command or use.intent}")
 
 
 def one_line(text: str, limit: int = LABEL) -> str:

@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from thresher.edits import Edit, Stub
-from thresher.edits.standin import one_line
+from thresher.edits.standin import LONGEST_PATH, one_line
 from thresher.model import History
 from thresher.policies.base import check_count
 from thresher.policies.files import Extent, FileRead, Files, files_of
 
-LONGEST_PATH = 400
 AGAIN = "re-read"
 OLDER = "stale read"
 
@@ -55,11 +54,12 @@ class Reads:
                 continue
             same = [other for other in holders if texts[other] == texts[at]]
             newer = next((other for other in holders if other > at), None)
+            name = _name(history, read)
             if same:
                 _, _, nearest = min((abs(other - at), -other, other) for other in same)
-                why, said = AGAIN, f"re-read of {_path(read)}; same text as the read at turn {reads[nearest].turn}"
+                why, said = AGAIN, f"re-read{name}; same text as the read at turn {reads[nearest].turn}"
             elif newer is not None:
-                why, said = OLDER, f"older state of {_path(read)}; {_since(files, read, reads[newer])}"
+                why, said = OLDER, f"older state{name}; {_since(files, read, reads[newer])}"
             else:
                 continue
             yield read.order, Stub(history.occurrence(read.place), "reads", why, note=said)
@@ -77,8 +77,9 @@ def kept_reads(count: int, max_file_reads: int = 5, samples: int = 3) -> frozens
     return frozenset(ends | {(2 * step * (count - 1) + steps) // (2 * steps) for step in range(1, steps)})
 
 
-def _path(read: FileRead) -> str:
-    return one_line(read.path, LONGEST_PATH)
+def _name(history: History, read: FileRead) -> str:
+    """The full path, where the call itself does not say it."""
+    return "" if history.links[read.order].use.path == read.path else f" of {one_line(read.path, LONGEST_PATH)}"
 
 
 def _since(files: Files, read: FileRead, newer: FileRead) -> str:
