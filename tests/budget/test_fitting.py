@@ -1,19 +1,24 @@
 """The front door: what goes in, what comes out, and what is said when it cannot be."""
 
+import json
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 import thresher as th
-from thresher.budget import fitted
+from thresher.budget import LADDER, fitted
 from thresher.edits import Drop, Edit, Stub
 from thresher.errors import BudgetError, OptionError, PlanError
-from thresher.model import History, Message, Part, Text
+from thresher.model import History, Message, Part, Text, Thinking, ToolCall, ToolResult
+from thresher.policies import make_policy
 from thresher.store import MemoryStore, SqliteStore, StoreError
 from thresher.store.base import NO_FOLDS
+from thresher.tokens import Scale, counter
 
 LONG = "a line of output that says nothing new\n" * 200
 
@@ -168,3 +173,91 @@ def test_explain_is_a_table_that_adds_up() -> None:
     value = plan.to_dict()
     assert {"tokens_before", "tokens_after", "budget", "policy", "edits", "repaired"} <= value.keys()
     assert {"kind", "target", "policy", "why", "saved"} <= value["edits"][0].keys()
+
+
+def test_every_step_down_proposes_something() -> None:
+    story = [*conversation(40), *conversation(40, "Error: no")[1:]]
+    edit = {"name": "write_file", "arguments": json.dumps({"path": "a.py", "content": LONG})}
+    story[3:3] = [
+        {"role": "assistant", "tool_calls": [{"id": "w", "type": "function", "function": edit}], "reasoning": "hm"},
+        {"role": "tool", "tool_call_id": "w", "content": "ok"},
+        {"role": "user", "content": LONG},
+    ]
+    history = th.parse(story)
+    thinks = Message("assistant", (Thinking("hm", "sig"), Text("so")), author="model")
+    history = structs.replace(history, messages=(*history.messages[:3], thinks, *history.messages[3:]))
+    idle = [step for step in LADDER if not any(True for _ in make_policy(step[0], **step[1])(history))]
+    assert [step for step in idle if step[0] != "superseded"] == []
+
+
+def test_a_scale_that_is_gone_leaves_no_weights_behind() -> None:
+    history = th.parse(conversation())
+    for factor in (1.0, 2.0, 3.0):
+        scale = Scale(counter("estimate"), factor=factor)
+        plan = th.plan(history, policy="mask", scale=scale)
+        assert plan.tokens_after == scale.history(th.apply(history, plan))
+        del scale
+
+
+def test_many_threads_may_plan_at_once() -> None:
+    histories = [th.parse(conversation(n)) for n in range(2, 10)]
+    with ThreadPoolExecutor(8) as pool:
+        plans = list(pool.map(lambda history: th.plan(history, policy="mask"), histories * 4))
+    assert [plan.edits for plan in plans[:8]] == [plan.edits for plan in plans[-8:]]
+
+
+def test_options_are_heard_beside_a_policy_of_ones_own() -> None:
+    def nothing(_: History) -> Iterator[Edit]:
+        return iter(())
+
+    for policy in (nothing, [nothing], ["development"]):
+        plan = th.plan(th.parse(conversation()), policy=policy, exclude_tools=("bash",))
+        assert {edit.policy for edit in plan.edits} == {"tools"}
+
+
+def test_options_of_policies_reach_the_way_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THRESHER_BATCHES_NEVER", "bash")
+    monkeypatch.setenv("THRESHER_EXCHANGES_KEEP", "9")
+    plan = th.plan(th.parse(conversation(40)), policy="auto", budget=4_000)
+    assert "batches" not in {edit.policy for edit in plan.edits}
+    idle = th.plan(th.parse(conversation()), policy="smart").notes
+    assert "`batches.never` is set, and no step uses it" in idle
+
+
+def test_newest_takes_the_budget_of_the_plan() -> None:
+    history = th.parse(conversation())
+    assert {edit.policy for edit in th.plan(history, policy="newest", budget=9_000).edits} == {"newest"}
+
+
+def thinking_loop(rounds: int) -> History:
+    messages = [Message("user", (Text("Fix it."),))]
+    for n in range(rounds):
+        parts = (Thinking("let me see", "c2ln"), ToolCall(f"c{n}", "bash", '{"command": "make"}'))
+        messages.append(Message("assistant", parts, author="model", model="claude-opus-5-5"))
+        messages.append(Message("tool", (ToolResult(f"c{n}", (Text(LONG),)),), author="tool"))
+    return History(tuple(messages))
+
+
+def test_an_open_loop_of_a_model_that_binds_thinking_is_left_alone_unless_the_budget_forces_it() -> None:
+    history = thinking_loop(12)
+    assert th.plan(history, policy="mask", thinking="strip_after_edit").edits == ()
+    forced = th.plan(history, policy="mask", thinking="strip_after_edit", budget=9_000)
+    assert any("open tool loop" in note for note in forced.notes)
+    after = th.apply(history, forced)
+    kept = [index for index, message in enumerate(after) if isinstance(message.parts[0], Thinking)]
+    assert kept == [1]  # in front of the first edit
+
+
+def test_summaries_of_equal_texts_follow_the_pairs() -> None:
+    def told(first: str, second: str) -> str:
+        names = ("make test", "make lint")
+        calls = [ToolCall(f"c{n}", "bash", json.dumps({"command": name})) for n, name in enumerate(names)]
+        results = [ToolResult(first, (Text("fine " * 200),)), ToolResult(second, (Text("Traceback: no " * 90),), True)]
+        asked = Message("user", (Text("go"),))
+        done = Message("assistant", (Text("done"),), author="model")
+        history = History((asked, Message("assistant", tuple(calls)), Message("tool", tuple(results)), done))
+        plan = th.plan(history, policy=make_policy("batches", age=0, minimum=1))
+        return "".join(getattr(edit, "text", "") for edit in plan.edits)
+
+    assert "- make lint → Traceback" in told("c0", "c1")
+    assert "- make test → Traceback" in told("c1", "c0")

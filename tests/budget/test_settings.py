@@ -114,7 +114,28 @@ def test_what_makes_no_sense_is_named(environment: dict[str, str], said: str) ->
         settings(environment=environment)
 
 
-@pytest.mark.parametrize("text", ["colour = 1", "policy = ", "[presets]\nmine = [3]"])
+def test_a_preset_may_name_another(tmp_path: Path) -> None:
+    file = tmp_path / "thresher.toml"
+    file.write_text('[presets]\nmine = ["minimal", "output"]\nyours = ["yours"]')
+    made = settings(environment=NOTHING, file=file)
+    assert [name for name, _ in made.steps("mine")] == ["thinking", "subagents", "output"]
+    with pytest.raises(OptionError, match="names itself"):
+        made.steps("yours")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "colour = 1",
+        "policy = ",
+        "presets = 5",
+        "[presets]\nmine = [3]",
+        '[presets]\nmine = "thinking"',
+        "policies.output = 5",
+        "[policies.output]\nlength = 5",
+        '[policies.output]\nhead = "long"',
+    ],
+)
 def test_a_file_that_makes_no_sense_is_named(tmp_path: Path, text: str) -> None:
     file = tmp_path / "thresher.toml"
     file.write_text(text)

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -177,12 +179,13 @@ def a_session(home: Path) -> str:
     return str(next(row["file"] for row in data("sessions", str(home / ".claude")) if row["compactions"]))
 
 
-def test_fit_says_what_it_would_do_and_writes_nothing_beside_the_store(home: Path) -> None:
+def test_fit_says_what_it_would_do_and_writes_nothing(home: Path) -> None:
     file = a_session(home)
     before = Path(file).read_bytes()
     value = data("fit", file, "--policy", "smart")
     assert value["tokens_after"] < value["tokens_before"]
     assert value["edits"][0].keys() >= {"kind", "target", "policy", "why", "saved"}
+    assert not (home / "thresher" / "store.sqlite3").exists()
     output = run("fit", file, "--explain").output
     assert "file read" in output
     assert f"{value['tokens_before']:,} → {value['tokens_after']:,}" in output
@@ -221,6 +224,21 @@ def test_a_budget_that_cannot_be_met_is_a_sentence(home: Path) -> None:
     assert "the smallest it can be is" in str(result.exception)
 
 
+def test_a_place_that_cannot_be_written_is_a_sentence(home: Path) -> None:
+    for verb in (["fit", a_session(home)], ["convert", a_session(home), "--to", "gemini"]):
+        result = run(*verb, "-o", str(home / "nowhere" / "x.json"))
+        assert result.exit_code == 1
+        assert "cannot be written" in str(result.exception)
+
+
+@pytest.mark.parametrize("wrong", [["-p", "modest"], ["-b", "much"], ["-m", "no-such-model"]])
+def test_an_option_that_makes_no_sense_exits_with_2(home: Path, wrong: list[str]) -> None:
+    verb = [sys.executable, "-m", "thresher.cli", "fit", a_session(home)]
+    done = subprocess.run([*verb, *wrong], capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.startswith(b"thresher: ")
+
+
 def test_options_from_the_environment_reach_fit(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THRESHER_EXCLUDE_TOOLS", "Bash")
     edits = data("fit", a_session(home), "--policy", "development")["edits"]
@@ -234,7 +252,7 @@ def test_check_exits_with_1_and_says_where(tmp_path: Path) -> None:
     result = run("check", str(path))
     assert result.exit_code == 1
     assert "message 2, part 1" in result.output
-    assert "thresher fit" in result.output or "fit" in result.output
+    assert f"fit {path} --policy development" in result.output
     violations = json.loads(run("check", str(path), "--json").stdout)["violations"]
     assert violations[0]["rule"] == "unanswered-call"
 

@@ -67,7 +67,7 @@ def test_the_other_files_of_a_patch_are_named() -> None:
     patch = f"*** Begin Patch\n*** Update File: a.py\n{lines}\n*** Update File: b.py\n+x\n*** End Patch"
     history = told(Did("apply_patch", {"input": patch}), edit("a.py"), edit("z.py"), edit("z.py"))
     (text,) = summaries(closed(history, OLD)[1])
-    assert text.endswith("\nalso changed with them: b.py")
+    assert text.endswith("\nalso changed with them: b.py\n[/thresher]")
 
 
 def test_reads_and_commands_are_no_edits() -> None:

@@ -96,11 +96,16 @@ def test_no_cut_parts_a_call_from_its_result() -> None:
     assert cuts(history) == [0, 1, 6, 7, 8]
 
 
+def test_without_any_budget_it_says_so() -> None:
+    with pytest.raises(OptionError, match="give one"):
+        list(Newest()(History()))
+
+
 def test_an_empty_history_has_nothing_to_cut() -> None:
     assert list(Newest(budget=0)(History())) == []
 
 
-@pytest.mark.parametrize("budget", [-1, 1.5, True, None])
+@pytest.mark.parametrize("budget", [-1, 1.5, True])
 def test_options_that_make_no_sense(budget: object) -> None:
     with pytest.raises(OptionError, match="budget"):
         Newest(budget=budget)  # type: ignore[arg-type]

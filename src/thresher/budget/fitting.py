@@ -5,20 +5,21 @@ store before it hands out anything that stands in for it.
 """
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar, get_args
 
 from msgspec import Struct, structs
 
-from thresher.budget.ladder import descend, proposals, steps_down, too_large
-from thresher.budget.settings import Settings, settings, tokens
+from thresher.budget.ladder import descend, proposals, too_large
+from thresher.budget.presets import Step
+from thresher.budget.settings import Settings, settings
 from thresher.edits import Draft, Fold, Plan, ThinkingRule, apply, believed, finish, repair, settle
 from thresher.errors import OptionError
 from thresher.formats import emit, parse, sniff
 from thresher.model import History, Place, Session
 from thresher.policies import Policy, make_policy
 from thresher.store import Store, StoreError, default_store, exact_id, fold_id
-from thresher.tokens import Scale, default_scale, model_in, model_named
+from thresher.tokens import Scale, model_in, model_named, scale_for
 
 SHARE = 0.7
 """The part of a model's window that a history may fill when no budget is given."""
@@ -34,7 +35,19 @@ class Fitted(Struct, frozen=True):
     plan: Plan
 
 
-def plan(history: History | Session, **options: Any) -> Plan:
+def plan(  # noqa: PLR0913 - the front door has many keys
+    history: History | Session,
+    *,
+    policy: PolicyLike | None = None,
+    budget: int | str | None = None,
+    model: str | None = None,
+    dialect: str | None = None,
+    thinking: ThinkingRule | None = None,
+    counter: str = "auto",
+    scale: Scale | None = None,
+    store: Store | None = None,
+    **options: Any,
+) -> Plan:
     """What would be done to a history, and why; `apply` does it.
 
     `policy` is a preset, a policy's name, a policy, or a list of them; `budget` a number of tokens (`60_000`,
@@ -43,10 +56,22 @@ def plan(history: History | Session, **options: Any) -> Plan:
     what the model wants), `scale` what tokens are weighed with (by default the model's, with the named `counter`),
     `store` where stand-ins are looked up. Other options are those of `Settings`: `exclude_tools=("Edit",)`.
     """
-    return _planned(history.history if isinstance(history, Session) else history, **options)[0]
+    told = history.history if isinstance(history, Session) else history
+    return _planned(
+        told,
+        policy=policy,
+        budget=budget,
+        model=model,
+        dialect=dialect,
+        thinking=thinking,
+        counter=counter,
+        scale=scale,
+        store=store,
+        **options,
+    )[0]
 
 
-def _planned(  # noqa: PLR0913 - the front door has many keys
+def _planned(  # noqa: PLR0913 - as many as `plan` has
     history: History,
     *,
     policy: PolicyLike | None = None,
@@ -63,47 +88,69 @@ def _planned(  # noqa: PLR0913 - the front door has many keys
     chosen = settings(budget=budget, model=model, policy=policy if isinstance(policy, str) else None, **options)
     name = chosen.model or model_in(history)
     known = model_named(name) if name else None
+    if thinking is not None and thinking not in get_args(ThinkingRule):
+        raise OptionError(f"`thinking` is one of {', '.join(get_args(ThinkingRule))}; not {thinking!r}")
     rule: ThinkingRule = thinking or ("strip_after_edit" if known and known.preserved_thinking else "free")
     mended = repair(history, dialect)
     policies, label = _policies(policy, chosen)
     limit = _budget(chosen, label, name)
-    draft = _draft(mended.history, policies, scale or default_scale(name, counter), store)
-    settled = settle(draft, rule)
-    if limit is not None and settled.tokens > limit:
-        settled = descend(draft, steps_down(), limit, rule)
-        if settled.tokens > limit:
-            raise too_large(settled, limit)
+    scale = scale or scale_for(history, model=name, counter=counter)
+    draft = Draft(mended.history, scale, believed=_believed(mended.history, store or default_store()))
+    draft.add_all(proposals(mended.history, policies, scale, limit))
+    settled, forced = _settled(draft, chosen.ladder(), limit, rule)
     made = finish(settled, rule)
-    notes = [note for one in policies for note in _notes(one, mended.history)]
     made = structs.replace(
         made,
         policy=label,
         budget=limit,
         dialect=dialect,
         repairs=mended.repairs,
-        notes=(*made.notes, *notes),
+        notes=(*made.notes, *_notes(policies, mended.history), *chosen.unused(policies, limit), *forced),
         quality=_quality(settled) if "exchanges" in {edit.policy for edit in made.edits} else None,
     )
     return made, mended.history
 
 
-def _draft(history: History, policies: Sequence[Policy], scale: Scale, store: Store | None) -> Draft:
-    found = believed(history, (store or default_store()).has)
-    draft = Draft(history, scale, believed=found)
-    draft.add_all(proposals(history, policies, scale))
-    return draft
+def _believed(history: History, store: Store) -> frozenset[Place]:
+    """The true stand-ins; if the store cannot be read, none is known to be one."""
+    try:
+        return believed(history, store.has)
+    except StoreError:
+        return frozenset()
+
+
+def _settled(
+    draft: Draft, ladder: Sequence[Step], budget: int | None, thinking: ThinkingRule
+) -> tuple[Draft, tuple[str, ...]]:
+    """The draft with all that a budget still takes, and what to say of it."""
+    settled = settle(draft, thinking)
+    if budget is None or settled.tokens <= budget:
+        return settled, ()
+    settled = descend(draft, ladder, budget, thinking)
+    if settled.tokens > budget and thinking == "strip_after_edit":
+        settled = descend(draft, ladder, budget, thinking, force=True)
+        if settled.tokens <= budget:
+            return settled, ("the budget could only be met by edits in an open tool loop: its signed thinking is gone",)
+    if settled.tokens > budget:
+        raise too_large(settled, budget)
+    return settled, ()
 
 
 def _policies(policy: PolicyLike | None, chosen: Settings) -> tuple[list[Policy], str]:
+    """The policies that are asked for, and those that options add; with a name for all of them."""
+    named: Sequence[str | Policy]
     if policy is None or isinstance(policy, str):
-        name = chosen.policy or "smart"
-        return [make_policy(step, **options) for step, options in chosen.steps(name)], name
-    if callable(policy):
-        return [policy], _name(policy)
+        named = [chosen.policy or "smart"]
+    else:
+        named = [policy] if callable(policy) else policy
     made: list[Policy] = []
-    for one in policy:
-        made += [make_policy(step, **more) for step, more in chosen.steps(one)] if isinstance(one, str) else [one]
-    return made, "+".join(one if isinstance(one, str) else _name(one) for one in policy)
+    for one in named:
+        made += _made(chosen.base(one)) if isinstance(one, str) else [one]
+    return made + _made(chosen.extra()), "+".join(one if isinstance(one, str) else _name(one) for one in named)
+
+
+def _made(steps: Sequence[Step]) -> list[Policy]:
+    return [make_policy(name, **options) for name, options in steps]
 
 
 def _name(policy: Policy) -> str:
@@ -122,9 +169,11 @@ def _budget(chosen: Settings, label: str, model: str) -> int | None:
     return int(WINDOW * SHARE) if label == "auto" else None
 
 
-def _notes(policy: Policy, history: History) -> tuple[str, ...]:
-    notes: Callable[[History], tuple[str, ...]] | None = getattr(policy, "notes", None)
-    return notes(history) if notes is not None else ()
+def _notes(policies: Sequence[Policy], history: History) -> Iterator[str]:
+    """What policies have to say about what they left alone."""
+    for policy in policies:
+        notes: Callable[[History], tuple[str, ...]] | None = getattr(policy, "notes", None)
+        yield from notes(history) if notes is not None else ()
 
 
 def _quality(settled: Draft) -> float:
@@ -151,7 +200,9 @@ def _unstored(history: History, made: Plan, error: StoreError) -> Fitted:
     if made.budget is not None and made.tokens_before > made.budget:
         raise error
     warnings.warn(f"nothing was left out: {error}", stacklevel=4)
-    return Fitted(history, structs.replace(made, edits=(), tokens_after=made.tokens_before, notes=(str(error),)))
+    notes = (*made.notes, str(error))
+    kept = structs.replace(made, edits=(), tokens_after=made.tokens_before, unpinned=0, quality=None, notes=notes)
+    return Fitted(history, kept)
 
 
 def keep(history: History, made: Plan, store: Store) -> None:
@@ -195,4 +246,4 @@ def restore(part_id: str, *, store: Store | None = None) -> str:
     return (store or default_store()).text(part_id)
 
 
-__all__ = ["Fitted", "fit", "fitted", "keep", "plan", "restore", "tokens"]
+__all__ = ["Fitted", "fit", "fitted", "keep", "plan", "restore"]

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from thresher.budget.presets import LADDER, Step
+from thresher.budget.presets import Step
 from thresher.edits import Draft, Edit, ThinkingRule, settle
-from thresher.errors import BudgetError
+from thresher.errors import BudgetError, OptionError
 from thresher.model import History
 from thresher.policies import Policy, make_policy
 from thresher.tokens import Scale
@@ -19,37 +19,46 @@ PINNED = {
 }
 
 
-def bind(policy: Policy, scale: Scale) -> Policy:
-    """The policy, counting with this scale."""
+def bind(policy: Policy, scale: Scale, budget: int | None = None) -> Policy:
+    """The policy, counting with this scale, and with the plan's budget where it has none of its own."""
     fields: Any = getattr(policy, "__dataclass_fields__", {})
-    bound: Policy = replace(policy, scale=scale) if "scale" in fields else policy  # type: ignore[type-var]
+    known: dict[str, Any] = {"scale": scale} if "scale" in fields else {}
+    if budget and "budget" in fields and getattr(policy, "budget", None) is None:
+        known["budget"] = budget
+    bound: Policy = replace(policy, **known) if known else policy  # type: ignore[type-var]
     return bound
 
 
-def proposals(history: History, policies: Iterable[Policy], scale: Scale) -> Iterator[Edit]:
+def proposals(history: History, policies: Iterable[Policy], scale: Scale, budget: int | None = None) -> Iterator[Edit]:
     """The edits of several policies, one after the other."""
     for policy in policies:
-        yield from bind(policy, scale)(history)
+        if not callable(policy):
+            raise OptionError(f"a policy is a name or takes a history and yields edits; {policy!r} is neither")
+        for edit in bind(policy, scale, budget)(history) or ():
+            if not isinstance(edit, Edit):
+                raise OptionError(f"policy {policy!r} yielded {edit!r}, which is no edit")
+            yield edit
 
 
-def steps_down(steps: Iterable[Step] = LADDER) -> Iterator[Policy]:
+def steps_down(steps: Iterable[Step]) -> Iterator[Policy]:
     """The policies of a ladder, each made when it is needed."""
     for name, options in steps:
         yield make_policy(name, **options)
 
 
-def descend(draft: Draft, policies: Iterable[Policy], budget: int, thinking: ThinkingRule) -> Draft:
+def descend(draft: Draft, steps: Iterable[Step], budget: int, thinking: ThinkingRule, *, force: bool = False) -> Draft:
     """The draft, settled, with as few further edits as make it fit; as small as it gets if nothing does."""
-    settled, weight = settle(draft, thinking), draft.tokens
+    draft = draft.copy()
+    settled, weight = settle(draft, thinking, force=force), draft.tokens
     if settled.tokens <= budget:
         return settled
-    for edit in proposals(draft.history, policies, draft.scale):
+    for edit in proposals(draft.history, steps_down(steps), draft.scale):
         # Settling may give something back, so it is done again only when enough was saved on top of that.
         if draft.add(edit) and weight - draft.tokens >= settled.tokens - budget:
-            settled, weight = settle(draft, thinking), draft.tokens
+            settled, weight = settle(draft, thinking, force=force), draft.tokens
             if settled.tokens <= budget:
                 return settled
-    return settle(draft, thinking)
+    return settle(draft, thinking, force=force)
 
 
 def too_large(settled: Draft, budget: int) -> BudgetError:

@@ -24,6 +24,10 @@ def _failed(do: str, **options: Any) -> Step:
     return ("tools", {"failed": True, "do": do, **options})
 
 
+def _every(do: str, limit: int) -> Step:
+    return ("tools", {"names": ("*",), "do": do, "limit": limit})
+
+
 PRESETS: dict[str, tuple[Step, ...]] = {
     "development": (),
     "minimal": (("thinking", {}), ("subagents", {})),
@@ -87,11 +91,12 @@ LADDER: tuple[Step, ...] = (
     ("thinking", {}),
     ("superseded", {}),
     ("mask", {"keep": 3}),
+    _every("cut_calls", 1_000),
     ("messages", {"longer_than": 4_000}),
     ("batches", {"age": 0, "minimum": 1, "distance": 0}),
-    ("tools", {"do": "cut", "limit": 4_000, "failed": None}),
+    _every("cut", 4_000),
     ("newest", {"budget": 0}),
-    ("tools", {"do": "cut", "limit": 1_000, "failed": None}),
-    ("tools", {"do": "cut", "limit": 300, "failed": None}),
+    _every("cut", 1_000),
+    _every("cut", 300),
 )
 """The steps to a budget, taken edit by edit until the history fits: what costs least to lose goes first."""

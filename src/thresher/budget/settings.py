@@ -6,16 +6,16 @@ Every option here has an environment name: `exclude_tools` is `THRESHER_EXCLUDE_
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from msgspec import ValidationError, convert
 
-from thresher.budget.presets import PRESETS, Step
+from thresher.budget.presets import LADDER, PRESETS, Step
 from thresher.errors import OptionError
-from thresher.policies import POLICIES, policy_class
+from thresher.policies import POLICIES, Policy, policy_class
 
 PREFIXES = ("CLAUDIST_", "THRESHER_")
 """The later one wins."""
@@ -55,32 +55,60 @@ class Settings:
 
     def steps(self, preset: str) -> tuple[Step, ...]:
         """The steps of a preset (or of one policy), with what was set on top."""
+        return (*self.base(preset), *self.extra())
+
+    def base(self, preset: str) -> tuple[Step, ...]:
+        """The steps of a preset (or of one policy), without what an option turns off or replaces."""
+        return tuple(self._with_options(step) for step in self._kept(self._named(preset)))
+
+    def extra(self) -> tuple[Step, ...]:
+        """The steps that options add to whatever policy is chosen."""
+        return tuple(self._with_options(step) for step in self._added())
+
+    def ladder(self) -> tuple[Step, ...]:
+        """The way down to a budget, without what an option forbids and with the policies' own options."""
+        return tuple(self._with_options(step) for step in self._kept(LADDER, replaces=False))
+
+    def unused(self, policies: Iterable[Policy], budget: int | None) -> list[str]:
+        """A word on options of policies that have no part in this."""
+        asked = {type(policy).__name__ for policy in policies}
+        asked |= {POLICIES[name] for name, _ in self.ladder()} if budget is not None else set()
+        told = ((policy, option) for policy, options in self.policies.items() for option in options)
+        return [
+            f"`{name}.{option}` is set, and no step uses it" for name, option in told if POLICIES[name] not in asked
+        ]
+
+    def _named(self, preset: str, within: tuple[str, ...] = ()) -> tuple[Step, ...]:
+        """The steps of a preset; where a step names another preset, all of its steps."""
         known = {**PRESETS, **self.presets}
-        if preset in known:
-            base = known[preset]
-        elif preset in POLICIES:
-            base = ((preset, {}),)
-        else:
-            raise OptionError(f"no preset or policy is called `{preset}`; there are {', '.join((*known, *POLICIES))}")
-        return tuple(self._with_options(step) for step in (*self._kept(base), *self._added()))
+        if preset in within:
+            raise OptionError(f"the preset `{preset}` names itself: {' → '.join((*within, preset))}")
+        if preset not in known:
+            if preset in POLICIES:
+                return ((preset, {}),)
+            raise OptionError(f"no preset or policy is called `{preset}`; there are {', '.join({**known, **POLICIES})}")
+        steps: list[Step] = []
+        for name, options in known[preset]:
+            steps += [(name, options)] if name in POLICIES else self._named(name, (*within, preset))
+        return tuple(steps)
 
     def _with_options(self, step: Step) -> Step:
         name, options = step
         return name, {**options, **self.policies.get(name, {})}
 
-    def _kept(self, base: tuple[Step, ...]) -> tuple[Step, ...]:
-        """The preset's steps without those that an option turns off or replaces."""
+    def _kept(self, base: tuple[Step, ...], *, replaces: bool = True) -> tuple[Step, ...]:
+        """The steps without those that an option turns off, or replaces by its own."""
         off = {"thinking": self.exclude_thinking, "reminders": self.exclude_system_reminders}
         off["subagents"] = self._subagents
         failed = self.exclude_failed_tools is False or self.exclude_errors is False
         return tuple(
             (name, options)
             for name, options in base
-            if off.get(name) is None
+            if (off.get(name) is None if replaces else off.get(name) is not False)
             and not (failed and options.get("failed"))
             and not (name == "superseded" and failed)
             and not (options.get("empty") and self.exclude_empty is False)
-            and not (options.get("longer_than") and self.max_message_length is not None)
+            and not (replaces and options.get("longer_than") and self.max_message_length is not None)
         )
 
     @property
@@ -212,9 +240,35 @@ def _from_file(path: Path, *, needed: bool) -> Settings:
         raise OptionError(
             f"`{path}`: there is no option `{unknown[0]}`; there are {', '.join((*NAMES, 'policies', 'presets'))}"
         )
-    policies = {name: _tuples(options) for name, options in told.get("policies", {}).items()}
-    presets = {name: tuple(_step(path, one) for one in steps) for name, steps in told.get("presets", {}).items()}
+    policies = {name: _options(path, name, options) for name, options in _table(path, told, "policies").items()}
+    presets = {name: _steps(path, name, steps) for name, steps in _table(path, told, "presets").items()}
     return Settings(**plain, policies=policies, presets=presets)
+
+
+def _table(path: Path, told: Mapping[str, Any], name: str) -> dict[str, Any]:
+    value = told.get(name, {})
+    if not isinstance(value, dict):
+        raise OptionError(f"`{path}`: `{name}` is a table, not {value!r}")
+    return value
+
+
+def _options(path: Path, policy: str, options: Any) -> dict[str, Any]:
+    """The options of a policy, each as the policy wants it."""
+    if not isinstance(options, dict):
+        raise OptionError(f"`{path}`: `policies.{policy}` is a table of options, not {options!r}")
+    known = policy_class(policy).__dataclass_fields__
+    for option in options:
+        if option not in known or option == "scale":
+            raise OptionError(f"`{path}`: policy `{policy}` has no option `{option}`")
+    return {
+        name: _read(_option_type(policy, name), value, f"{path}: {policy}.{name}") for name, value in options.items()
+    }
+
+
+def _steps(path: Path, preset: str, steps: Any) -> tuple[Step, ...]:
+    if not isinstance(steps, list):
+        raise OptionError(f"`{path}`: the preset `{preset}` is a list of steps, not {steps!r}")
+    return tuple(_step(path, one) for one in steps)
 
 
 def _step(path: Path, told: Any) -> Step:
@@ -222,8 +276,5 @@ def _step(path: Path, told: Any) -> Step:
         return told, {}
     if not isinstance(told, dict) or not isinstance(told.get("policy"), str):
         raise OptionError(f"`{path}`: a step is a policy's name or a table with `policy = …`; not {told!r}")
-    return told["policy"], _tuples({name: value for name, value in told.items() if name != "policy"})
-
-
-def _tuples(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
+    name = told["policy"]
+    return name, _options(path, name, {option: value for option, value in told.items() if option != "policy"})

@@ -8,7 +8,7 @@ from importlib import import_module
 
 import click
 
-from thresher.errors import ThresherError
+from thresher.errors import OptionError, ThresherError
 
 VERBS = {
     "sessions": "thresher.cli.sessions",
@@ -61,12 +61,12 @@ def cli(context: click.Context, as_json: bool) -> None:
 
 
 def main() -> None:
-    """Run the command line; a refusal is a sentence and exit code 1, not a traceback."""
+    """Run the command line; a refusal is a sentence and an exit code, not a traceback."""
     try:
         cli()
     except ThresherError as error:
         click.echo(f"thresher: {error}", err=True)
-        sys.exit(1)
+        sys.exit(2 if isinstance(error, OptionError) else 1)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)

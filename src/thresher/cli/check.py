@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from thresher.cli.common import find_session, json_option, place_options, print_json, program
+from thresher.cli.common import find_session, json_option, own_dialect, place_options, print_json, program
 from thresher.edits import Violation, check
 from thresher.formats import format_names
 
@@ -30,7 +30,7 @@ def command(session: str, dialect: str | None, sources: tuple[Path, ...], no_dis
     """
     found = find_session(session, sources, no_discover=no_discover)
     wire = format_names("wire")
-    chosen = dialect or (found.agent if found.agent in wire else None)
+    chosen = dialect or own_dialect(found)
     violations = check(found.history, chosen)
     if as_json:
         dialects = [chosen] if chosen else list(wire)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from thresher.errors import ReadError, UnknownFormatError
-from thresher.formats import discover, read_all
+from thresher.errors import ConvertError, ReadError, UnknownFormatError
+from thresher.formats import discover, format_names, read_all
 from thresher.model import Session
 from thresher.model.jsontext import dump
 
@@ -62,6 +62,21 @@ def console() -> "Console":
 def warn(text: str) -> None:
     """A word on standard error."""
     click.echo(text, err=True)
+
+
+def write(output: Path, text: str, source: str = "", *, errors: str = "replace") -> None:
+    """Write a file that the user named; never the one that was read."""
+    try:
+        if source and output.exists() and output.samefile(source):
+            raise ConvertError(f"`{output}` is the file that is being read; name another one")
+        output.write_bytes(text.encode("utf-8", errors))
+    except OSError as error:
+        raise ConvertError(f"`{output}` cannot be written: {error.strerror or error}; name another place") from error
+
+
+def own_dialect(session: Session) -> str | None:
+    """The wire format that a session was recorded in, if it is one."""
+    return session.agent if session.agent in format_names("wire") else None
 
 
 def session_files(paths: Sequence[Path], sources: Sequence[Path], *, no_discover: bool) -> list[Path]:

@@ -5,8 +5,7 @@ from pathlib import Path
 import click
 from msgspec import structs
 
-from thresher.cli.common import find_session, json_option, place_options, print_json, warn
-from thresher.errors import ConvertError
+from thresher.cli.common import find_session, json_option, place_options, print_json, warn, write
 from thresher.formats import emission, format_names
 from thresher.model.jsontext import dump
 
@@ -44,9 +43,7 @@ def command(
     result = emission(history, target, body=body)
     value = {"format": target, "value": result.value, "losses": [str(loss) for loss in result.losses]}
     if output is not None:
-        if output.exists() and output.samefile(found.file):
-            raise ConvertError(f"`{output}` is the file that is being read; name another one")
-        output.write_text(dump(result.value), encoding="utf-8", errors="replace")
+        write(output, dump(result.value), found.file)
     elif not as_json:
         print_json(result.value)
     if as_json:

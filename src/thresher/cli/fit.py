@@ -6,11 +6,20 @@ from typing import Any
 import click
 from msgspec import structs
 
-from thresher.budget import PRESETS, Fitted, fitted
-from thresher.cli.common import console, find_session, json_option, place_options, print_json, warn
-from thresher.errors import ConvertError
+from thresher.budget import PRESETS, Fitted, fitted, plan
+from thresher.cli.common import (
+    console,
+    find_session,
+    json_option,
+    own_dialect,
+    place_options,
+    print_json,
+    warn,
+    write,
+)
+from thresher.edits import Plan
 from thresher.formats import emission, format_names
-from thresher.model import Session
+from thresher.model import History, Session
 from thresher.model.jsontext import dump
 
 TEXT = "text"
@@ -23,7 +32,7 @@ TEXT = "text"
 @click.option("--model", "-m", help="For which model; without a budget, 70 % of its window.")
 @click.option("--to", "target", type=click.Choice([*format_names("wire"), TEXT]), help="The API to write for, or text.")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write there, not to the screen.")
-@click.option("--explain", is_flag=True, help="Say what is done, why, and what it saves.")
+@click.option("--explain", is_flag=True, help="With --to: say on standard error what is done, and why.")
 @click.option("--whole", is_flag=True, help="Everything since the start, not only since the last compaction.")
 @place_options
 @json_option
@@ -55,19 +64,33 @@ def command(
     found = find_session(session, sources, no_discover=no_discover)
     history = structs.replace(found.history, messages=tuple(found.messages())) if whole else found.history
     target = target or (_own_format(found) if output is not None else None)
-    wire = found.agent if found.agent in format_names("wire") else None
-    dialect = None if target == TEXT else target or wire
-    result = fitted(history, policy=policy, budget=budget, model=model, dialect=dialect)
-    value = _value(result, target)
+    dialect = None if target == TEXT else target or own_dialect(found)
+    options: dict[str, Any] = {"policy": policy, "budget": budget, "model": model, "dialect": dialect}
+    if target is None:
+        made, value = plan(history, **options), None
+    else:
+        result = _fitted(history, options)
+        made, value = result.plan, _value(result, target)
     if output is not None:
-        _write(output, value, found)
+        write(output, value if isinstance(value, str) else dump(value), found.file)
     if as_json:
-        print_json(result.plan.to_dict() | {"file": found.file, "format": target, "value": None if output else value})
+        print_json(made.to_dict() | {"file": found.file, "format": target, "value": None if output else value})
         return
-    if explain or value is None or output is not None:
-        _explain(result, output, to_screen=target is not None and output is None)
-    if target is not None and output is None:
+    if target is None or output is not None:
+        _explain(made, output)
+    else:
+        if explain:
+            warn(made.explain())
         click.echo(value if isinstance(value, str) else dump(value).encode("utf-8", "replace"))
+
+
+def _fitted(history: History, options: dict[str, Any]) -> Fitted:
+    """The history made to fit; what a store that cannot be written means stands in the plan's notes."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return fitted(history, **options)
 
 
 def _own_format(session: Session) -> str:
@@ -90,22 +113,13 @@ def _value(result: Fitted, target: str | None) -> Any:
     return written.value
 
 
-def _write(output: Path, value: Any, session: Session) -> None:
-    if output.exists() and output.samefile(session.file):
-        raise ConvertError(f"`{output}` is the file that is being read; name another one")
-    output.write_text(value if isinstance(value, str) else dump(value), encoding="utf-8", errors="replace")
-
-
-def _explain(result: Fitted, output: Path | None, *, to_screen: bool) -> None:
+def _explain(made: Plan, output: Path | None) -> None:
     from thresher.render import plan_table
 
     out = console()
-    if to_screen:
-        warn(result.plan.explain())
-        return
-    for piece in plan_table(result.plan):
+    for piece in plan_table(made):
         out.print(piece)
     if output is not None:
         out.print(f"written to {output}", style="dim")
-    elif result.plan.edits:
+    elif made.edits:
         out.print("write it with -o FILE, or to the screen with --to FORMAT", style="dim")

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from thresher.budget import restore
-from thresher.cli.common import json_option, print_json
+from thresher.cli.common import json_option, print_json, write
 
 
 @click.command("restore")
@@ -23,7 +23,7 @@ def command(part_id: str, output: Path | None, as_json: bool) -> None:
     """
     text = restore(part_id)
     if output is not None:
-        output.write_bytes(text.encode("utf-8", "surrogatepass"))
+        write(output, text, errors="surrogatepass")
     if as_json:
         print_json({"id": part_id, "text": None if output else text, "output": str(output) if output else None})
     elif output is None:

@@ -53,11 +53,11 @@ def command(
             known = ", ".join(one.id for one in found.children) or "none"
             raise ReadError(f"session `{found.id}` has no sub-agent `{child}`; it has {known}")
         found = matching[0]
+    plan, found = _planned(found, policy, budget) if policy or budget else (None, found)
     if as_json:
-        print_json(session_value(found))
+        print_json(session_value(found) | ({"plan": plan.to_dict()} if plan else {}))
         return
     out = console()
-    plan, found = _planned(found, policy, budget) if policy or budget else (None, found)
     for line in transcript(found, full=full, plan=plan):
         if out.is_terminal:
             out.print(_indented(line))

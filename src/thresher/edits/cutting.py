@@ -5,7 +5,7 @@ A gap's note says what is missing, and every limit includes it, so that what was
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from thresher.edits.edit import Gap
 from thresher.edits.standin import ID
@@ -60,6 +60,13 @@ def _whole(text: str, position: int, step: int) -> int:
     while 0 < position < len(text) and _joins(text, position):
         position += step
     return position
+
+
+def within(gaps: Iterable[Gap], length: int) -> Iterator[Gap]:
+    """The gaps, as far as they are in a text of that length."""
+    for start, stop, note in gaps:
+        if start <= stop and start <= length and stop >= 0:
+            yield Gap(max(0, start), min(stop, length), note)
 
 
 def joined(gaps: Iterable[Gap]) -> tuple[Gap, ...]:

@@ -11,10 +11,10 @@ from typing import NamedTuple, assert_never
 from msgspec import structs
 
 from thresher.edits.change import blank, cut_part, stand_in
-from thresher.edits.cutting import joined
+from thresher.edits.cutting import joined, within
 from thresher.edits.edit import Cut, Drop, Edit, Fold, Gap, Pin, Stub
 from thresher.edits.pins import allows, pins
-from thresher.edits.standin import heading, label_of, pointer
+from thresher.edits.standin import label_of, pointer, summary
 from thresher.model import (
     History,
     Image,
@@ -30,6 +30,7 @@ from thresher.model import (
     Unknown,
 )
 from thresher.model.memo import per_message
+from thresher.model.parts import part_text
 from thresher.store import exact_id, fold_id, short_id
 from thresher.tokens import Scale
 
@@ -57,7 +58,7 @@ class Draft:
         self.weights = [scale.parts(message) for message in history.messages]
         self.before = scale.history(history)
         self.tokens = self.before
-        self.pins = pins(history)
+        self.pins = pins(history, believed)
         self._believed = believed
         self._partner = dict(_partners(history))
         self._asked: dict[Occurrence, set[Place]] = {}
@@ -148,6 +149,7 @@ class Draft:
         reason = self._unfit(edit, place)
         if reason:
             return reason
+        edit = structs.replace(edit, gaps=joined(within(edit.gaps, len(part_text(part)))))
         fate = self.fates.get(place)
         if fate is not None and isinstance(fate.edit, Cut):
             edit = structs.replace(fate.edit, gaps=joined((*fate.edit.gaps, *edit.gaps)), over=edit.over)
@@ -173,7 +175,7 @@ class Draft:
 
     def _replace(self, edit: Stub | Cut, place: Place, part: Part) -> str:
         known = _weights(self.history[place.message])
-        key = (id(self.scale), id(part))
+        key = (self.scale, id(part))
         if key not in known:
             known[key] = self.scale.part(part), part
         weight = known[key][0]
@@ -188,16 +190,15 @@ class Draft:
         if not members:
             return "nothing in it may be folded"
         label = edit.label or f"{len(members)} parts folded"
-        top = heading(short_id(fold_id([self._exact(place) for place in members])), label)
-        summary = Summary(f"{top}\n{edit.text}" if edit.text else top)
-        weight = self.scale.part(summary)
+        folded = Summary(summary(short_id(fold_id([self._exact(place) for place in members])), label, edit.text))
+        weight = self.scale.part(folded)
         if weight >= sum(self._weight_now(place) for place in members):
             return "too small to be worth it"
         taken = structs.replace(edit, targets=tuple([self.history.occurrence(place) for place in members]))
-        taken = structs.replace(taken, text=summary.text)
+        taken = structs.replace(taken, text=folded.text)
         for place in members:
             first = place == members[0]
-            self._set(place, taken, weight if first else 0, summary if first else None)
+            self._set(place, taken, weight if first else 0, folded if first else None)
         return ""
 
     def _foldable(self, edit: Fold, found: list[Place]) -> list[Place]:
@@ -327,7 +328,7 @@ def _cuts(_: Message) -> dict[tuple[int, tuple[Gap, ...]], Part | None]:
 
 
 @per_message
-def _weights(_: Message) -> dict[tuple[int, int], tuple[int, Part]]:
+def _weights(_: Message) -> dict[tuple[Scale, int], tuple[int, Part]]:
     """What those weigh, by scale; the parts are held so that their ids stay theirs."""
     return {}
 

@@ -1,6 +1,6 @@
 """One proposed change, as data.
 
-A policy proposes edits; `close` (in `draft`) decides which of them hold, fills in what stands in and what it
+A policy proposes edits; `close` (in `plan`) decides which of them hold, fills in what stands in and what it
 saves, and `apply` carries them out. An edit names its occurrence, so it means the same part when the history has
 grown, and equal texts elsewhere stay as they are.
 """

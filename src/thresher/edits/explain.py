@@ -8,6 +8,8 @@ from thresher.edits.edit import Edit, Fold
 if TYPE_CHECKING:
     from thresher.edits.plan import Plan
 
+UNTOLD = ("another edit has it", "folded already", "stands in already")
+"""Refusals that are no news: something else is done to the part."""
 SHOWN = 5
 """Messages that are named one by one."""
 DONE = {"Drop": "dropped", "Stub": "pointed to", "Cut": "cut", "Fold": "folded"}
@@ -36,14 +38,14 @@ def explain(plan: "Plan") -> str:
 def notes(plan: "Plan") -> list[str]:
     """What else is worth knowing: repairs, refusals, pins that were lifted, the quality of what is kept."""
     mended: dict[str, list[int]] = {}
-    for one in plan.repairs:
-        mended.setdefault(one.detail, []).append(one.message + 1)
+    for repair in plan.repairs:
+        mended.setdefault(repair.detail, []).append(repair.message + 1)
     lines = [f"mended first: {detail} (message {_numbers(found)})" for detail, found in mended.items()]
-    pinned = sum(one.parts for one in plan.refused if one.reason.startswith("pinned"))
-    small = sum(one.parts for one in plan.refused if one.reason.startswith("too small"))
-    lines += [f"{pinned:,} edits refused: the part is pinned"] if pinned else []
-    lines += [f"{small:,} parts left as they are: too small to be worth a stand-in"] if small else []
-    lines += [f"{plan.unpinned:,} pinned parts let go, as the options say"] if plan.unpinned else []
+    refused: dict[str, int] = {}
+    for one in plan.refused:
+        refused[one.reason] = refused.get(one.reason, 0) + one.parts
+    lines += [f"not edited, {reason}: {parts:,}" for reason, parts in refused.items() if reason not in UNTOLD]
+    lines += [f"pinned, and let go as the options say: {plan.unpinned:,}"] if plan.unpinned else []
     lines += [f"quality: {plan.quality:.0%} of what is important is kept as it was"] if plan.quality is not None else []
     return [*lines, *plan.notes]
 

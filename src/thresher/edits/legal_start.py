@@ -37,7 +37,7 @@ def new_part(history: History, dialect: str | None) -> History | None:
 
 
 def _longest(messages: Sequence[Message], dialect: str | None) -> list[ref[Message]]:
-    fitting = (known for name, known in _legal if name == dialect and _starts(messages, known))
+    fitting = (known for name, known in tuple(_legal) if name == dialect and _starts(messages, known))
     return max(fitting, key=len, default=[])
 
 

@@ -1,18 +1,17 @@
 """What may not change, and why: system text, injected context, the human's latest words, chains that are still open."""
 
 from thresher.edits.edit import Cut, Drop, Edit, Fold, Pin, Stub
-from thresher.edits.standin import is_pointer
 from thresher.model import History, Place, Thinking, ToolResult
 from thresher.model.marks import harness_spans
 from thresher.model.parts import Part, part_text
 
 
-def pins(history: History) -> dict[Place, Pin]:
-    """The pinned parts, each with its reason."""
+def pins(history: History, believed: frozenset[Place] = frozenset()) -> dict[Place, Pin]:
+    """The pinned parts, each with its reason; true stand-ins (`believed`) are no context that somebody injected."""
     pinned: dict[Place, Pin] = {}
     shape = history.shape
     for index in shape.injections:
-        pinned |= _all(history, index, "injection")
+        pinned |= {place: pin for place, pin in _all(history, index, "injection").items() if place not in believed}
     for index in shape.system:
         pinned |= _all(history, index, "system")
     if shape.current is not None:
@@ -32,9 +31,8 @@ def _thoughts(history: History, index: int) -> dict[Place, Pin]:
 
 
 def _all(history: History, index: int, pin: Pin) -> dict[Place, Pin]:
-    """What stands in for something else is pinned by nobody, and a result has its chain's pin."""
-    parts = enumerate(history[index].parts)
-    return {Place(index, j): pin for j, part in parts if not (isinstance(part, ToolResult) or is_pointer(part))}
+    parts = history[index].parts
+    return {Place(index, j): pin for j, part in enumerate(parts) if not isinstance(part, ToolResult)}
 
 
 def open_loop(history: History) -> range:

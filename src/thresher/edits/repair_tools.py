@@ -14,7 +14,8 @@ from thresher.model import Message, Place, Pocket
 from thresher.model.jsontext import dump
 from thresher.model.parts import Part, Text, Thinking, ToolCall, ToolResult, Unknown
 
-INTERRUPTED = "[interrupted: no result was recorded]"
+INTERRUPTED = "Error: interrupted, no result was recorded"
+"""Begins as the writers begin a failure where an API has no mark for it, so it weighs what will be sent."""
 UNKNOWN_CALL = "[result of an unknown call]"
 SECOND_RESULT = "[another result of a call answered before]"
 LONGEST_NAME = 40

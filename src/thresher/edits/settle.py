@@ -23,11 +23,17 @@ LAW = "legality"
 """The policy that is named for edits which only the rules wanted."""
 
 
-def settle(draft: Draft, thinking: ThinkingRule = "free") -> Draft:
-    """A copy of the draft that keeps every rule."""
+def settle(draft: Draft, thinking: ThinkingRule = "free", *, force: bool = False) -> Draft:
+    """A copy of the draft that keeps every rule.
+
+    Where edits take the thinking behind them along, an open loop is left alone, with all that stands before it,
+    unless a budget can be met in no other way (`force`).
+    """
     settled = draft.copy()
     if thinking == "append_only":
-        _append_only(settled)
+        _append_only(settled, range(len(draft.history)))
+    elif thinking == "strip_after_edit" and not force:
+        _append_only(settled, open_loop(draft.history))
     _keep_steps_whole(settled)
     _keep_reasoning(settled)
     if thinking == "strip_after_edit":
@@ -38,18 +44,13 @@ def settle(draft: Draft, thinking: ThinkingRule = "free") -> Draft:
     return settled
 
 
-def _append_only(draft: Draft) -> None:
-    """Nothing in front of signed thinking may change: the thinking is bound to it."""
-    bound = [
-        Place(i, j)
-        for i, message in enumerate(draft.history.messages)
-        for j, part in enumerate(message.parts)
-        if is_signed(part)
-    ]
-    last = bound[-1] if bound else None
+def _append_only(draft: Draft, messages: range) -> None:
+    """Nothing in front of signed thinking of these messages may change: the thinking is bound to it."""
+    parts = ((Place(i, j), part) for i in messages for j, part in enumerate(draft.message(i).parts))
+    last = max((place for place, part in parts if is_signed(part)), default=None)
     for place in sorted(draft.fates):
         if last is not None and place <= last and place in draft.fates:
-            draft.withdraw(place, "append only: signed thinking stands behind it")
+            draft.withdraw(place, "signed thinking behind it is bound to it")
 
 
 def _strip(draft: Draft) -> None:
@@ -91,31 +92,32 @@ def _is_signed_call(part: Part) -> bool:
 
 def _keep_reasoning(draft: Draft) -> None:
     """An OpenAI reasoning item and the item behind it stay, or go, together."""
-    messages = draft.history.messages
-    for index in range(len(messages) - 1, -1, -1):
-        message = messages[index]
-        if message.role != "assistant" or not _native(message, "openai-responses"):
-            continue
-        for j, part in enumerate(message.parts):
-            if isinstance(part, Thinking):
-                _keep_with_next(draft, Place(index, j))
+    places = [place for place, part in _reasoning(draft) if isinstance(part, Thinking)]
+    asked = [place for place in places if _has_item_id(draft, place.message + 1)]
+    before = -1
+    while before != len(draft.fates):  # what is given back may bring another's item back with it
+        before = len(draft.fates)
+        for place in asked:
+            if place in draft.fates and _stands(draft, place.message + 1):
+                draft.withdraw(place, "reasoning stays with the item behind it")
+    for place in reversed(places):
+        if place not in draft.fates and not _stands(draft, place.message + 1):
+            draft.drop(place, LAW, "the item that this reasoning belongs to is gone")
 
 
-def _keep_with_next(draft: Draft, place: Place) -> None:
-    following = place.message + 1
-    kept = following < len(draft.history) and _unfolded(draft, following)
-    fate = draft.fates.get(place)
-    if fate is None and not kept:
-        draft.drop(place, LAW, "the item that this reasoning belongs to is gone")
-    elif fate is not None and kept and _has_item_id(draft.message(following)):
-        draft.withdraw(place, "reasoning stays with the item behind it")
+def _reasoning(draft: Draft) -> Iterator[tuple[Place, Part]]:
+    for index, message in enumerate(draft.history.messages):
+        if message.role == "assistant" and _native(message, "openai-responses"):
+            yield from ((Place(index, j), part) for j, part in enumerate(message.parts))
 
 
-def _unfolded(draft: Draft, index: int) -> bool:
-    return any(not isinstance(part, Summary) for _, part in draft.rest(index))
+def _stands(draft: Draft, index: int) -> bool:
+    """Whether something of a message is there, other than a summary in its place."""
+    return index < len(draft.history) and any(not isinstance(part, Summary) for _, part in draft.rest(index))
 
 
-def _has_item_id(message: Message) -> bool:
+def _has_item_id(draft: Draft, index: int) -> bool:
+    message = draft.message(index) if index < len(draft.history) else Message("user")
     pockets = [message.pocket, *(part.pocket for part in message.parts)]
     return any(pocket is not None and '"id"' in pocket.fields for pocket in pockets)
 
@@ -126,12 +128,17 @@ def _open_with_a_user(draft: Draft) -> None:
     opening = next((i for i in spoken if draft.alive(i)), None)
     if opening is None or draft.message(opening).role == "user" or draft.message(spoken[0]).role != "user":
         return
-    parts = draft.message(spoken[0]).parts
-    said = [j for j, part in enumerate(parts) if isinstance(part, Text | Image | Summary) and not blank(part)]
+    gone = [Place(i, j) for i in spoken if i < opening for j in range(len(draft.message(i).parts))]
+    users = [place for place in gone if draft.message(place.message).role == "user"]
+    said = [place for place in users if _says(draft.history.part(place))]
     if said:
-        _point_to(draft, Place(spoken[0], said[0]))
-    else:
-        draft.withdraw(Place(spoken[0], 0), "a conversation opens with the user")
+        _point_to(draft, said[0])
+    elif users:
+        draft.withdraw(users[0], "a conversation opens with the user")
+
+
+def _says(part: Part) -> bool:
+    return isinstance(part, Text | Image | Summary) and not blank(part)
 
 
 def _point_to(draft: Draft, place: Place) -> None:
@@ -182,8 +189,12 @@ def _native(message: Message, dialect: str) -> bool:
 
 
 def edits_of(draft: Draft) -> Iterator[Edit]:
-    """The edits of a draft in order of place, with what each saves; a fold once."""
+    """The edits of a draft in order of place, with what each saves; a fold once.
+
+    The first edit in a message of which nothing is left saves the message's frame, too.
+    """
     seen: set[int] = set()
+    framed: set[int] = set()
     for place in sorted(draft.fates):
         edit = draft.fates[place].edit
         if isinstance(edit, Fold):
@@ -195,4 +206,7 @@ def edits_of(draft: Draft) -> Iterator[Edit]:
             places = [place]
         before = sum(draft.weights[one.message][one.part] for one in places)
         after = sum(draft.fates[one].weight for one in places)
-        yield structs.replace(edit, before=before, saved=before - after)
+        emptied = {one.message for one in places if not draft.alive(one.message)} - framed
+        framed |= emptied
+        frames = len(emptied) * draft.scale.overhead
+        yield structs.replace(edit, before=before + frames, saved=before + frames - after)

@@ -15,7 +15,10 @@ from thresher.model.tools import tool_use
 MARK = "[thresher "
 ID = "t1:................"
 """Takes the place of the id in a note until it is known; of the same length, so that limits hold."""
-_STAND_IN = re.compile(r"\[thresher (t1:[0-9a-f]{16}) ·[^\n]*\]")
+END = "[/thresher]"
+"""Closes a summary, so that what stands behind it is nobody's but its author's."""
+_STAND_IN = re.compile(r"\[thresher (t1:[0-9a-f]{16}) · [^\n\[\]]{0,1000}\]")
+_WHOLE = re.compile(rf"\s*{_STAND_IN.pattern}(?:\n(?:(?!\[/thresher\])[\s\S])*\[/thresher\])?\s*")
 LABEL = 80
 LONGEST_PATH = 300
 """A path is told whole: half of one opens nothing."""
@@ -29,41 +32,38 @@ def ids_in(text: str) -> list[str]:
 
 def is_pointer(part: Part) -> str:
     """The id of the stand-in that this part is as a whole, or nothing."""
-    if not isinstance(part, Text | ToolResult | Summary | ToolCall):
+    if not isinstance(part, Text | ToolResult | Summary):
         return ""
     text = part_text(part)
-    if MARK not in text[:200]:
-        return ""
-    found = _STAND_IN.search(text)
+    found = _WHOLE.fullmatch(text) if text.lstrip()[: len(MARK)] == MARK else None
     return found[1] if found else ""
 
 
 def believed(history: History, known: Callable[[Iterable[str]], set[str]]) -> frozenset[Place]:
-    """The places of true stand-ins: those whose ids are `known`."""
-    claims = {Place(i, j): ids for i, message in enumerate(history.messages) for j, ids in _claims(message)}
-    if not claims:
-        return frozenset()
-    stored = known({id_ for ids in claims.values() for id_ in ids})
-    return frozenset(place for place, ids in claims.items() if stored.issuperset(ids))
+    """The places of true stand-ins: parts that are nothing else, and whose ids are `known`."""
+    claims = {Place(i, j): id_ for i, message in enumerate(history.messages) for j, id_ in _claims(message)}
+    stored = known(set(claims.values())) if claims else set()
+    return frozenset(place for place, id_ in claims.items() if id_ in stored)
 
 
 @per_message
-def _claims(message: Message) -> tuple[tuple[int, list[str]], ...]:
-    """The parts of a message that look as if something stood in for something, with the ids they name."""
-    found = ((j, ids_in(part_text(part))) for j, part in enumerate(message.parts))
-    return tuple([(j, ids) for j, ids in found if ids])
+def _claims(message: Message) -> tuple[tuple[int, str], ...]:
+    """The parts of a message that look as if they stood in for something, each with the id it names."""
+    found = ((j, is_pointer(part)) for j, part in enumerate(message.parts))
+    return tuple([(j, id_) for j, id_ in found if id_])
 
 
 def pointer(short: str, label: str, part: Part, turn: int, note: str = "") -> str:
     """The line that stands in for one part."""
     outcome = "failed" if isinstance(part, ToolResult) and part.is_error else ""
-    words = (label, size(part), outcome, f"turn {turn}" if turn else "", note)
+    words = (label, size(part), outcome, f"turn {turn}" if turn else "", one_line(note, LONGEST_PATH))
     return f"[thresher {short} · {' · '.join(word for word in words if word)}]"
 
 
-def heading(short: str, label: str) -> str:
-    """The line above a summary."""
-    return f"[thresher {short} · {label}]"
+def summary(short: str, label: str, text: str) -> str:
+    """The text that stands in for many parts: a line that says what it is, and what there is to tell."""
+    top = f"[thresher {short} · {one_line(label, LONGEST_PATH)}]"
+    return f"{top}\n{text.replace(END, '')}\n{END}" if text else top
 
 
 def size(part: Part) -> str:

@@ -10,6 +10,7 @@ from thresher.formats.dialect import (
     body_rest,
     from_format,
     is_body,
+    is_chat_body,
     is_empty,
     is_native,
     is_whole,
@@ -337,7 +338,11 @@ def _wire_role(role: Role) -> str:
 def sniff(value: Any) -> int:
     """Blocks of this API are a sure sign; plain strings could be anyone's."""
     rows = value.get("messages") if isinstance(value, dict) else value
-    if not isinstance(rows, list) or not all(isinstance(row, dict) and "role" in row for row in rows[:50]):
+    if (
+        is_chat_body(value)
+        or not isinstance(rows, list)
+        or not all(isinstance(row, dict) and "role" in row for row in rows[:50])
+    ):
         return 0
     if isinstance(value, dict) and ("system" in value or "anthropic_version" in value):
         return 3

@@ -206,6 +206,22 @@ def from_format(history: History, name: str) -> bool:
     return history.pocket is not None and history.pocket.format == name
 
 
+_CHAT_FIELDS = frozenset({
+    "response_format", "max_completion_tokens", "frequency_penalty", "presence_penalty", "logprobs", "logit_bias",
+    "reasoning_effort", "modalities", "parallel_tool_calls", "stream_options", "functions", "function_call",
+})  # fmt: skip
+"""Fields of a request that Chat Completions has and Anthropic's Messages do not."""
+
+
+def is_chat_body(value: Any) -> bool:
+    """Whether a request names what only Chat Completions takes, or offers tools as it does."""
+    if not isinstance(value, dict):
+        return False
+    tools = value.get("tools")
+    offered = isinstance(tools, list) and any(isinstance(tool, dict) and "function" in tool for tool in tools)
+    return offered or not _CHAT_FIELDS.isdisjoint(value)
+
+
 def is_body(history: History) -> bool:
     """Whether the history came as a whole request."""
     return history.pocket is not None and history.pocket.shape == "body"

@@ -203,7 +203,7 @@ def _said(wire: dict[str, Any]) -> Message | None:
             return Message("tool", (_result(wire),), author="tool")
         case "bashExecution" if not wire.get("excludeFromContext"):
             text = f"$ {wire.get('command')}\n{wire.get('output')}"
-            return Message("user", (Text(text),), author="harness")
+            return Message("user", (Text(text),), author="tool")
         case "bashExecution":
             return None
         case "compactionSummary" | "branchSummary":

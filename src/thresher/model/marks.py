@@ -87,7 +87,10 @@ PHRASES: tuple[tuple[str, str | None], ...] = (
     (r"The user (?:approved|denied) this operation and provided the following (?:context|feedback):", None),
     (r"New instructions for task continuation:", None),
     # Ours: what stands in for something that was left out.
-    (r"\[thresher t1:[0-9a-f]{16} · ", END),
+    (r"\[thresher t1:[0-9a-f]{16} · [^\n\[\]]{0,1000}\](?:\n(?:(?!\[/thresher\])[\s\S])*\[/thresher\])?", None),
+    (r"\[result of an unknown call\]", END),
+    (r"\[another result of a call answered before\]", END),
+    (r"\[earlier conversation not included\]", None),
     # opencode: what it writes after a sub-agent, and before a file that the prompt names.
     (r"Summarize the task tool output above and continue with your task\.", None),
     (r"Called the \w+ tool with the following input:", END),

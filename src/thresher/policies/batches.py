@@ -15,7 +15,8 @@ from typing import Literal, NamedTuple
 
 from thresher.edits import Edit, Fold, Stub
 from thresher.errors import OptionError
-from thresher.model import History, Occurrence, Place, Thinking, ToolCall
+from thresher.model import History, Message, Occurrence, Place, Thinking, ToolCall
+from thresher.model.memo import per_message
 from thresher.policies.base import check_count, check_words, matches
 from thresher.policies.xml_tools import XmlChain, xml_chains
 from thresher.summarise import extractive
@@ -151,7 +152,7 @@ class Batches:
         call, message = history.part(members[0]), history[members[0].message]
         if self.keep_marked:
             inside = isinstance(call, ToolCall) and self.keep_marked in call.arguments
-            if inside or self.keep_marked in message.text:
+            if inside or self.keep_marked in _words(message):
                 return "marked"
         weights = (self.scale.parts(history[one.message])[one.part] for one in members) if self.smaller_than else ()
         return "small" if self.smaller_than and sum(weights) < self.smaller_than else ""
@@ -174,18 +175,30 @@ def prompts(history: History) -> list[int]:
 
 def summary(history: History, places: Sequence[Place], limit: int) -> str:
     """A summary without a model; what was summarised once is remembered."""
+    known = _summaries(history[places[0].message])
     span = history.turn(places[0].message), history.turn(places[-1].message)
-    key = (_at(history, places), *span, limit)
-    text = _known.get(key)
-    if text is None:
-        if len(_known) >= MOST_KNOWN:
-            _known.clear()
-        text = _known[key] = extractive(history, places, limit=limit)
-    return text
+    key = (_at(history, places), _pairing(history, places), *span, limit)
+    if key not in known:
+        known[key] = extractive(history, places, limit=limit)
+    return known[key]
 
 
-MOST_KNOWN = 4_096
-_known: dict[tuple[tuple[Occurrence, ...], int, int, int], str] = {}
+@per_message
+def _words(message: Message) -> str:
+    return message.text
+
+
+@per_message
+def _summaries(_: Message) -> "dict[tuple[tuple[Occurrence, ...], tuple[int, ...], int, int, int], str]":
+    """Summaries that begin with a part of this message."""
+    return {}
+
+
+def _pairing(history: History, places: Sequence[Place]) -> tuple[int, ...]:
+    """Which result answers which call, by their order: equal texts may be paired in another way."""
+    order = {place: n for n, place in enumerate(places)}
+    results = (history.chain_at[place].result if place in history.chain_at else None for place in places)
+    return tuple([-1 if result is None else order.get(result, -1) for result in results])
 
 
 def _at(history: History, places: Sequence[Place]) -> tuple[Occurrence, ...]:

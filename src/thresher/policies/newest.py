@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from thresher.edits import Drop, Edit, pins
 from thresher.edits.standin import is_pointer, label_of, pointer
+from thresher.errors import OptionError
 from thresher.model import History, Message, Place, Summary, Text
 from thresher.policies.base import check_count
 from thresher.store import short_id
@@ -20,15 +21,18 @@ from thresher.tokens import Scale, default_scale
 class Newest:
     """Drop the oldest turns until the rest fits."""
 
-    budget: int
-    """Tokens that what stays may weigh, pinned parts and tool definitions counted."""
+    budget: int | None = None
+    """Tokens that what stays may weigh, pinned parts and tool definitions counted; None: the budget of the plan."""
     scale: Scale = field(default_factory=default_scale, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        check_count("newest", budget=self.budget)
+        if self.budget is not None:
+            check_count("newest", budget=self.budget)
 
     def __call__(self, history: History) -> Iterator[Edit]:
         """Drop turn by turn, the oldest first, as long as the rest is too heavy."""
+        if self.budget is None:
+            raise OptionError("policy `newest` drops what is beyond a budget, and there is none: give one")
         left = self.scale.history(history)
         if left <= self.budget:
             return

@@ -46,6 +46,8 @@ PHRASES: tuple[tuple[str, Kind], ...] = (
     (r"\[\w+(?: for '[^\n]*)?\] Result:", "work"),
     (r"This session is being continued from a previous conversation", "summary"),
     (r"\[thresher t1:", "summary"),
+    (r"\[earlier conversation not included\]", "summary"),
+    (r"\[(?:result of an unknown call|another result of a call answered before)\]", "work"),
     (r"Another language model started to solve this problem", "summary"),
     (r"# AGENTS\.md instructions", "context"),
     (r"Base directory for this skill: ", "context"),

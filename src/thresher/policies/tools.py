@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, get_args
 
-from thresher.edits import Cut, Drop, Edit, Fold, Gap, Stub, to_limit
+from thresher.edits import Cut, Drop, Edit, Fold, Gap, Stub, cut_arguments, to_limit
 from thresher.edits.cutting import LITTLE
 from thresher.edits.standin import one_line as flat
 from thresher.errors import OptionError
@@ -20,7 +20,7 @@ from thresher.policies.base import CATEGORIES, check_choice, check_count, check_
 from thresher.summarise import one_line
 
 NAME = "tools"
-Deed = Literal["drop", "stub", "stub_calls", "line", "cut"]
+Deed = Literal["drop", "stub", "stub_calls", "cut_calls", "line", "cut"]
 SHORTEST = 100
 """The least that a cut may leave: what says that something was cut needs most of it."""
 LONGEST_LINE = 200
@@ -49,9 +49,9 @@ class Tools:
     older_exchanges_only: bool = False
     """Whether all since the human's last prompt is left alone."""
     do: Deed = "drop"
-    """Drop both; point to results; point to arguments; one line for both; cut results."""
+    """Drop both; point to results; point to arguments; cut long arguments; one line for both; cut results."""
     limit: int = 10_000
-    """Characters that `cut` leaves, where neither `head` nor `tail` is given."""
+    """Characters that `cut` leaves where neither `head` nor `tail` is given, and `cut_calls` of each argument."""
     head: int = 0
     """Characters that `cut` leaves of the beginning, what says so included."""
     tail: int = 0
@@ -94,6 +94,10 @@ class Tools:
                 yield Drop(call, NAME, why)
             case "stub_calls":
                 yield Stub(call, NAME, why)
+            case "cut_calls":
+                gaps = cut_arguments(link.call.arguments, self.limit)
+                if gaps:
+                    yield Cut(call, NAME, f"arguments longer than {self.limit:,}", gaps)
             case "line":
                 targets = (call,) if result is None else (call, result)
                 yield Fold(targets, NAME, why, "", label=_line(link.call, link.result))

@@ -74,7 +74,8 @@ def _fates(history: History, plan: Plan) -> dict[int, dict[int, Edit]]:
 
 
 def _fate(edit: Edit) -> "RichText":
-    saved = f", saves {edit.saved:,} tokens" if edit.saved else ""
+    together = " together" if isinstance(edit, Fold) and len(edit.targets) > 1 else ""
+    saved = f", saves {edit.saved:,} tokens{together}" if edit.saved else ""
     return _line(f"  ⤷ {DONE[type(edit).__name__]}: {edit.why} [{edit.policy}]{saved}", "bold yellow")
 
 

@@ -6,7 +6,7 @@ In: parts, messages, histories. Out: numbers of tokens, and what models hold and
 from thresher.tokens.calibrate import Calibration, calibrate
 from thresher.tokens.counter import Counter, counter
 from thresher.tokens.models import Model, model_named, models
-from thresher.tokens.scale import Scale, count, default_scale, estimate, model_in
+from thresher.tokens.scale import Scale, count, default_scale, estimate, model_in, scale_for
 
 __all__ = [
     "Calibration",
@@ -21,4 +21,5 @@ __all__ = [
     "model_in",
     "model_named",
     "models",
+    "scale_for",
 ]

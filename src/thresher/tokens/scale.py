@@ -189,6 +189,25 @@ def _scale_of(model: str, name: str) -> Scale:
     return Scale(counter_named(name), factor=known.factor, vendor=known.vendor, media=known.media)
 
 
+VENDORS = {"anthropic": 1.11, "gemini": 1.05}
+"""Whose messages these are tells, where no model is named, how they count: by the older models of the vendor."""
+
+
+def scale_for(history: History, *, model: str = "", counter: str = "auto") -> Scale:
+    """The scale of the model that is named, or that a history was for; else that of the API it was recorded from."""
+    name = model or model_in(history)
+    if name and model_named(name) is not None:
+        return default_scale(name, counter)
+    pockets = (history.pocket, *(message.pocket for message in history.messages[:1]))
+    found = next((pocket.format for pocket in pockets if pocket is not None), "")
+    return _vendor_scale(found, counter) if found in VENDORS else default_scale("", counter)
+
+
+@cache
+def _vendor_scale(vendor: str, name: str) -> Scale:
+    return Scale(counter_named(name), factor=VENDORS[vendor], vendor=vendor)
+
+
 def model_in(history: History) -> str:
     """The model that a history was for, where it says so."""
     pocket = history.pocket
@@ -202,7 +221,7 @@ def model_in(history: History) -> str:
 def count(history: History | Iterable[Message], *, model: str = "", counter: str = "auto") -> int:
     """How many tokens a history weighs, tool definitions included, for its own model where it names one."""
     whole = history if isinstance(history, History) else History(tuple(history))
-    return default_scale(model or model_in(whole), counter).history(whole)
+    return scale_for(whole, model=model, counter=counter).history(whole)
 
 
 def estimate(part: Part) -> int:
