@@ -1048,3 +1048,15 @@ def test_plain_words_could_be_anyones() -> None:
 def test_an_empty_system_text_needs_no_body(target: str) -> None:
     history = th.parse([{"role": "system", "content": ""}, {"role": "user", "content": "hi"}], "openai-chat")
     assert isinstance(th.emit(history, target), list)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tools": [{"type": "function", "function": {"name": "a"}}]},
+        {"response_format": {"type": "json_object"}},
+        {"max_completion_tokens": 5},
+    ],
+)
+def test_a_request_that_only_chat_completions_takes_is_known_as_one(fields: dict[str, Any]) -> None:
+    assert th.sniff({"model": "x", "messages": [{"role": "user", "content": "hi"}], **fields}) == "openai-chat"

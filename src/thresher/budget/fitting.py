@@ -142,7 +142,7 @@ def _policies(policy: PolicyLike | None, chosen: Settings) -> tuple[list[Policy]
     if policy is None or isinstance(policy, str):
         named = [chosen.policy or "smart"]
     else:
-        named = [policy] if callable(policy) else policy
+        named = policy if isinstance(policy, Sequence) else [policy]
     made: list[Policy] = []
     for one in named:
         made += _made(chosen.base(one)) if isinstance(one, str) else [one]
