@@ -42,10 +42,11 @@ def test_what_stays_is_the_newest_and_fits(share: float) -> None:
     after = fitted(history, budget)
     assert SCALE.history(after) <= budget
     assert is_legal(after)
-    kept = [message for message in after.messages if message in set(history.messages)]
-    whole = history.messages[len(history) - len(kept) + 1 :]
-    assert tuple(kept[1:]) == whole or after.messages[1].text.startswith("[thresher ")
-    assert after.messages[0] == history.messages[0]
+    assert after.messages[:2] == history.messages[:2]  # system text, and the first request
+    free = [message for message in history.messages[2:] if message is not history.current]
+    left = [message for message in after.messages[2:] if message is not history.current]
+    assert left == free[len(free) - len(left) :]
+    assert history.current in after.messages
     assert not close(after, Newest(budget=budget)(after), SCALE).edits
 
 
@@ -59,8 +60,9 @@ def test_no_more_goes_than_must() -> None:
 
 def test_the_oldest_turn_goes_first() -> None:
     history = talk(3)
-    places = [history.places[edit.target] for edit in Newest(budget=0)(history)]
+    *places, request = [history.places[edit.target] for edit in Newest(budget=0)(history)]
     assert places == sorted(places)
+    assert request.message == 1  # the first request, last of all
 
 
 def test_with_no_budget_all_that_is_not_pinned_goes() -> None:

@@ -71,7 +71,7 @@ class Shape(NamedTuple):
 def shape_of(messages: Sequence[Message]) -> Shape:
     """Derive everything at once."""
     chains, orphans = _pair(messages)
-    human = [index for index, message in enumerate(messages) if _is_prompt(message)]
+    human = [index for index, message in enumerate(messages) if is_prompt(message)]
     return Shape(
         turns=tuple(_turns(messages)),
         exchanges=tuple(_exchanges(human, len(messages))),
@@ -84,7 +84,7 @@ def shape_of(messages: Sequence[Message]) -> Shape:
     )
 
 
-def _is_prompt(message: Message) -> bool:
+def is_prompt(message: Message) -> bool:
     """A person's words, or another model's: a sub-agent is prompted by the model that started it."""
     return message.role == "user" and message.author in ("human", "model")
 

@@ -1,7 +1,7 @@
 """The newest that fit: whole turns go, the oldest first, until the rest is small enough.
 
 A cut stands before a prompt or before a turn, and never between a call and its result. What is pinned stays where
-it is and counts. Summaries of what left earlier go last of all: nothing else tells of it.
+it is and counts. Summaries of what left earlier, and the first request, go last of all: nothing else tells of them.
 """
 
 from collections.abc import Iterator
@@ -12,6 +12,7 @@ from thresher.edits import Drop, Edit, pins
 from thresher.edits.standin import is_pointer, label_of, pointer
 from thresher.errors import OptionError
 from thresher.model import History, Message, Place, Summary, Text
+from thresher.model.turns import is_prompt
 from thresher.policies.base import check_count
 from thresher.store import short_id
 from thresher.tokens import Scale, default_scale
@@ -39,12 +40,13 @@ class Newest:
         pinned = pins(history).keys() | _opening_pointer(history)
         reserve = self._reserve(history)
         opens = False
-        summaries: list[Place] = []
+        first = next((i for i, message in enumerate(history.messages) if is_prompt(message)), None)
+        last: list[Place] = []
         for start, stop in pairwise(cuts(history)):
             for i in range(start, stop):
                 free = [Place(i, j) for j in range(len(history[i].parts)) if Place(i, j) not in pinned]
-                gone = [place for place in free if not isinstance(history.part(place), Summary)]
-                summaries += [place for place in free if place not in gone]
+                gone = [place for place in free if i != first and not isinstance(history.part(place), Summary)]
+                last += [place for place in free if place not in gone]
                 left -= self._weight(history, i, gone)
                 opens = opens or (history[i].role == "user" and len(gone) < len(history[i].parts))
                 yield from (
@@ -53,9 +55,10 @@ class Newest:
             opened = opens or (stop < len(history) and history[stop].role == "user")
             if left + (0 if opened else reserve) <= self.budget:
                 return
-        for place in summaries:
+        for place in sorted(last, key=lambda place: place.message == first):
             left -= self._weight(history, place.message, [place])
-            yield Drop(history.occurrence(place), "newest", "even what was left out before must be forgotten to fit")
+            why = "even the first request" if place.message == first else "even what tells of what was left out before"
+            yield Drop(history.occurrence(place), "newest", why)
             if left + reserve <= self.budget:
                 return
 
