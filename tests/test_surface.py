@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 import thresher as th
+from thresher.budget import PRESETS
+from thresher.policies import POLICIES, policy_class
 from thresher.samples import write_samples
 
 ROOT = Path(__file__).parents[1]
@@ -85,3 +87,12 @@ def test_the_architecture_page_names_every_package() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     packages = [path.parent.name for path in (ROOT / "src" / "thresher").glob("*/__init__.py")]
     assert [name for name in packages if f"`{name}/`" not in text] == []
+
+
+def test_the_fitting_page_names_every_policy_option_and_preset() -> None:
+    text = (ROOT / "docs" / "fitting.md").read_text(encoding="utf-8")
+    for name in POLICIES:
+        row = next(line for line in text.splitlines() if line.startswith(f"| `{name}` |"))
+        options = [option for option in policy_class(name).__dataclass_fields__ if option != "scale"]
+        assert [option for option in options if f"`{option}" not in row] == []
+    assert [name for name in PRESETS if f"`{name}`" not in text and f"| {name}" not in text] == []

@@ -1,14 +1,16 @@
 """The errors a caller may catch.
 
 ThresherError
-├── ReadError       a file cannot be read as a conversation at all (what can be read in part becomes problems)
+├── ReadError       a file cannot be read as a conversation at all (what can be read in part becomes problems), or
+│                   (UnknownFormatError) is in no known format
 ├── FormatError     a format is not known, or a value is not in the format it was said to be in
 ├── ConvertError    a history cannot be written in the wanted format
 ├── OptionError     a policy, a preset or one of their options is not known, or has a value that makes no sense
 ├── PlanError       a plan does not belong to the history it is applied to
 ├── RepairError     a broken history that no rule could mend
 ├── BudgetError     a history cannot be made as small as asked: says how small it can get, and what pins it
-├── StoreError      what is left out cannot be written down, or (NotStoredError) is not there
+├── StoreError      what is left out cannot be written down, or is not there (NotStoredError), or is not told apart
+│                   by so few digits (AmbiguousIdError)
 └── CounterError    a way of counting tokens is not known, or not installed
 """
 

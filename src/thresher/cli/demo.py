@@ -42,6 +42,7 @@ def command(folder: Path | None, as_json: bool) -> None:
     out.print("\nNext:", style="bold")
     for line in (
         f'{program()} show "{longest.file}"',
+        f'{program()} fit "{longest.file}" --budget 1k',
         f'{program()} convert "{longest.file}" --to openai-chat',
         f"{program()}                     which sessions are on this machine",
     ):
