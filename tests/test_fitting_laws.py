@@ -24,7 +24,7 @@ from thresher.model import History, Part, Place, Session, part_text
 from thresher.model.marks import human_text
 from thresher.model.parts import Thinking, ToolResult
 from thresher.policies import POLICIES, make_policy
-from thresher.store import MemoryStore, exact_id
+from thresher.store import MemoryStore, exact_id, text_of
 from thresher.tokens import count, scale_for
 
 DIALECTS = (*format_names("wire"), None)
@@ -153,7 +153,7 @@ def lost_never(before: History, done: Any, store: MemoryStore) -> None:
     for edit in done.plan.edits:
         for target in edit.targets if isinstance(edit, Fold) else (edit.target,):
             part = before.part(before.places[target])
-            assert store.text(exact_id(part)) == part_text(part)
+            assert store.text(exact_id(part)) == text_of(part)
     came = {id_ for part in _parts(before) for id_ in ids_in(part_text(part))}
     for part in _parts(done.history):
         for id_ in ids_in(part_text(part)):

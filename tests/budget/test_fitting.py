@@ -45,6 +45,10 @@ def test_what_fits_comes_back_as_the_very_same_object() -> None:
     assert th.fit(messages, policy="auto", budget="100k", store=MemoryStore()) is messages
 
 
+def test_nothing_comes_back_as_nothing() -> None:
+    assert th.fit([], store=MemoryStore()) == []
+
+
 def test_a_stand_in_says_what_it_stands_for_and_gives_it_back() -> None:
     store = MemoryStore()
     smaller = th.fit(conversation(), policy="mask", store=store)

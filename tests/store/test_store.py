@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from strategies import parts
 from thresher.model import Image, Part, Pocket, Summary, Text, Thinking, ToolCall, ToolResult, Unknown, content_id
-from thresher.model.parts import part_text
 from thresher.store import (
     AmbiguousIdError,
     MemoryStore,
@@ -29,6 +28,7 @@ from thresher.store import (
     fold_id,
     home,
     short_id,
+    text_of,
 )
 from thresher.store.coding import bare
 
@@ -82,7 +82,7 @@ def test_every_part_comes_back_by_its_exact_id(given_parts: list[Part]) -> None:
         for part in given_parts:
             id = exact_id(part)
             assert same(store.get(id), part)
-            assert store.text(short_id(id)) == part_text(part)
+            assert store.text(short_id(id)) == text_of(part)
             assert store.has([id, short_id(id), content_id(part)]) == {id, short_id(id), content_id(part)}
 
 

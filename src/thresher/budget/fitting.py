@@ -234,6 +234,8 @@ def fit(messages: M, *, format: str | None = None, dialect: str | None = None, *
     if isinstance(messages, Session):
         after = fitted(messages, dialect=dialect, **options).history
         return structs.replace(messages, segments=(*messages.segments[:-1], after))
+    if isinstance(messages, list) and not messages:
+        return messages
     name = format or sniff(messages)
     history = parse(messages, name)
     after = fitted(history, dialect=dialect or name, **options).history

@@ -49,7 +49,8 @@ def wrap_arguments(bench: Bench, violations: Sequence[Violation]) -> None:
 
 def leave_out(bench: Bench, violations: Sequence[Violation]) -> None:
     """Parts that nobody may send are left out."""
-    bench.note_all(violations, "left out")
+    for one in {(one.rule, one.message, one.part): one for one in violations}.values():
+        bench.note(one.rule, one.message, one.part, f"left out: {one.detail}")
     bench.replace_parts({_place(one): () for one in violations})
 
 

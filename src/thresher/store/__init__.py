@@ -3,7 +3,7 @@
 In: parts and the members of folds. Out: the same, by id. Imports `model` and `errors`; SQLite only when used.
 """
 
-from thresher.store.base import Found, Store
+from thresher.store.base import Found, Store, text_of
 from thresher.store.errors import AmbiguousIdError, NotStoredError, StoreError
 from thresher.store.home import home
 from thresher.store.ids import exact_id, fold_id, short_id
@@ -23,4 +23,5 @@ __all__ = [
     "fold_id",
     "home",
     "short_id",
+    "text_of",
 ]

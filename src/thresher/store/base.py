@@ -49,7 +49,12 @@ def told(store: Store, id: str) -> str:
         raise NotStoredError(_missing(id))
     if isinstance(found, tuple):
         return "\n".join(_member(store, member, {sought(id) or id}) for member in found)
-    return part_text(found)
+    return text_of(found)
+
+
+def text_of(part: Part) -> str:
+    """What a part is given back as: its words; of a picture its data, or its address."""
+    return part.data or part.url if isinstance(part, Image) else part_text(part)
 
 
 def _missing(id: str) -> str:
