@@ -8,7 +8,7 @@ from thresher.edits.cutting import cut, still_json
 from thresher.edits.edit import Gap
 from thresher.edits.standin import ID
 from thresher.model import Message, Part, Text, ToolCall, ToolResult, part_text
-from thresher.model.jsontext import dump, load
+from thresher.model.jsontext import dump, load_fields
 
 SHORT = 100
 """Characters of an argument that a stand-in for its call still shows."""
@@ -27,11 +27,7 @@ def stand_in(part: Part, text: str) -> Part:
 
 def _short(arguments: str) -> dict[str, Any]:
     """The arguments that are short: what a call is about can still be read."""
-    try:
-        fields = load(arguments)
-    except (ValueError, RecursionError):
-        return {}
-    named = fields.items() if isinstance(fields, dict) else ()
+    named = load_fields(arguments).items()
     return {key: value for key, value in named if isinstance(value, str | int | float) and len(str(value)) <= SHORT}
 
 

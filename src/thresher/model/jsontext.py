@@ -21,6 +21,15 @@ def load(text: str | bytes) -> Any:
         return json.loads(text, strict=False)
 
 
+def load_fields(text: str) -> dict[str, Any]:
+    """The fields of the JSON object that a text says; none where it says no object."""
+    try:
+        value = load(text)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
 def dump(value: Any) -> str:
     """Encode as compact JSON text, keys in the order they came."""
     try:

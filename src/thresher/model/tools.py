@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from thresher.model.jsontext import load
+from thresher.model.jsontext import load_fields
 from thresher.model.memo import per_message
 from thresher.model.message import Message
 from thresher.model.parts import ToolCall, ToolResult
@@ -73,7 +73,7 @@ def _read(name: str, arguments: str) -> ToolUse:
     tool = tool_named(name)
     if not tool.takes_arguments:
         return ToolUse(tool.category, tool.operation, "", "", "")
-    fields = _fields(arguments)
+    fields = load_fields(arguments)
     intent = _first_line(_first(fields, tool.intents))
     if tool.patches:
         operation, path = _patched(_first(fields, tool.patches) or arguments)
@@ -87,14 +87,6 @@ def _read(name: str, arguments: str) -> ToolUse:
 
 
 _cached = lru_cache(maxsize=4096)(_read)
-
-
-def _fields(arguments: str) -> dict[str, Any]:
-    try:
-        value = load(arguments)
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _first(fields: dict[str, Any], keys: tuple[str, ...]) -> str:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from thresher.edits.standin import ids_in
 from thresher.model import History, Message, Place, ToolCall, ToolResult, part_text
-from thresher.model.jsontext import canonical, load
+from thresher.model.jsontext import canonical, load_fields
 from thresher.model.memo import per_message
 from thresher.model.tool_table import FILE, SAID
 from thresher.model.tools import Operation, ToolUse, tool_use
@@ -170,13 +170,13 @@ def changed_paths(call: ToolCall, use: ToolUse) -> dict[str, Operation]:
             return {normal_path(path): _PATCH_OPERATION.get(verb, "move") for verb, path in found}
     changed: dict[str, Operation] = {normal_path(use.path): use.operation} if use.path else {}
     if use.operation == "move":
-        fields = _fields(call.arguments)
+        fields = load_fields(call.arguments)
         changed |= {normal_path(fields[key]): "move" for key in _TARGETS if isinstance(fields.get(key), str)}
     return changed
 
 
 def _texts(call: ToolCall) -> Iterator[str]:
-    fields = _fields(call.arguments)
+    fields = load_fields(call.arguments)
     if not fields:
         yield call.arguments
     for value in fields.values():
@@ -197,7 +197,7 @@ def extent_of(call: ToolCall, use: ToolUse) -> Extent:
     """What a read shows of its file, as far as its arguments tell."""
     if use.command:
         return _shown(use.command)
-    fields = {key: value for key, value in _fields(call.arguments).items() if value not in (None, "", False)}
+    fields = {key: value for key, value in load_fields(call.arguments).items() if value not in (None, "", False)}
     if fields.get("command") in ("view", "read"):  # an editor that also reads: its verb says no more
         del fields["command"]
     path = next((key for key in FILE if key in fields), "")
@@ -260,11 +260,3 @@ def _shown(command: str) -> Extent:
     if name == "tail" and (found := _TAIL.search(options)):
         return Extent(int(found[1]))
     return Extent(view=" ".join(command.split()))
-
-
-def _fields(arguments: str) -> dict[str, Any]:
-    try:
-        value = load(arguments)
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}

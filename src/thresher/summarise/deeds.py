@@ -5,7 +5,7 @@ from collections.abc import Container
 from typing import Any, NamedTuple
 
 from thresher.model import Chain, History, Place, ToolCall, ToolResult
-from thresher.model.jsontext import load
+from thresher.model.jsontext import load_fields
 from thresher.model.tools import ToolUse, tool_use
 from thresher.summarise.outcomes import Outcome, outcome
 from thresher.summarise.words import line
@@ -76,15 +76,7 @@ def deed_of(history: History, chain: Chain, *, members: Container[Place] | None 
     result = history.part(chain.result) if chain.result is not None and seen else None
     answer = result if isinstance(result, ToolResult) else None
     end = outcome(answer, is_command=bool(use.command) or use.category in ("execution", "file_edit"))
-    return Deed(history.turn(chain.call.message), call, use, _fields(call.arguments), end)
-
-
-def _fields(arguments: str) -> dict[str, Any]:
-    try:
-        value = load(arguments)
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
+    return Deed(history.turn(chain.call.message), call, use, load_fields(call.arguments), end)
 
 
 def _wanted(fields: dict[str, Any], keys: tuple[str, ...]) -> str:

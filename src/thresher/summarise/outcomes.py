@@ -5,9 +5,9 @@ words, before or after the output. Where there is neither, a short answer that o
 """
 
 import re
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from thresher.model.jsontext import load
+from thresher.model.jsontext import load_fields
 from thresher.model.parts import ToolResult
 from thresher.summarise.words import line
 
@@ -72,21 +72,13 @@ def error_line(end: Outcome) -> str:
 def _unwrapped(text: str) -> tuple[int | None, str]:
     """The exit code and the text; older Codex wrote both as JSON."""
     if text.startswith('{"output":'):
-        value = _loaded(text)
+        value = load_fields(text)
         metadata = value.get("metadata")
         code = metadata.get("exit_code") if isinstance(metadata, dict) else None
         output = value.get("output")
         return code if type(code) is int else None, output if isinstance(output, str) else text
     found = _CODE.search(text[:400]) or _CODE.search(text[-200:])
     return int(found[1]) if found else None, text
-
-
-def _loaded(text: str) -> dict[str, Any]:
-    try:
-        value = load(text)
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _output(text: str) -> str:
