@@ -36,10 +36,9 @@ from thresher.budget import fitted
 from thresher.edits import check, pins, repair
 from thresher.errors import BudgetError
 from thresher.model import Text, ToolResult, part_text
-from thresher.model.jsontext import load
 from thresher.model.marks import human_text
 from thresher.store import MemoryStore
-from thresher.tokens import Scale, default_scale
+from thresher.tokens import Scale, scale_for
 
 COUNTER = "estimate"
 OPENING = 60  # characters of the first request that are looked for
@@ -152,14 +151,6 @@ class Tally:
         self.runs += 1
         self.seconds += took
         self.slowest = max(self.slowest, took)
-
-
-def scale_for(history: History) -> Scale:
-    """The scale that a history's own model asks for, as `fitted` chooses it."""
-    fields = load(history.pocket.fields) if history.pocket is not None and history.pocket.fields else {}
-    named = fields.get("model")
-    model = named if isinstance(named, str) else next((m.model for m in reversed(history.messages) if m.model), "")
-    return default_scale(model, COUNTER)
 
 
 def smallest(history: History, policy: str) -> int:
@@ -277,7 +268,7 @@ def judge(one: Conversation, options: Options) -> Iterator[tuple[str, Tally]]:
     """One conversation with every tool."""
     try:
         whole = repair(one.history).history
-        scale = scale_for(one.history)
+        scale = scale_for(one.history, counter=COUNTER)
         full = scale.history(whole)
         budgets = budgets_between(smallest(one.history, options.policy), full, options.budgets)
     except Exception as error:  # noqa: BLE001 - any error at all is a finding here

@@ -35,7 +35,7 @@ from thresher.model.marks import harness_spans
 from thresher.policies.subagents import Subagents
 from thresher.policies.xml_tools import xml_chains
 from thresher.store import MemoryStore
-from thresher.tokens import Scale, default_scale, model_in
+from thresher.tokens import Scale, scale_for
 
 FORMATS = ("claude_code", "codex", "pi", "mini_swe", "openai_tools", "gemini_contents", "cline_roo")
 NAMES = [name for name in PRESETS if name != "auto"]
@@ -149,7 +149,7 @@ class Outcome(NamedTuple):
 
 def outcomes(one: Conversation, left: dict[str, Counter[str]]) -> Iterator[Outcome]:
     """A conversation under every policy; what is left of each kind is added up."""
-    scale = default_scale(model_in(one.history))
+    scale = scale_for(one.history)
     whole = repair(one.history).history
     left["before"].update(by_kind(whole, scale))
     below = sum(map(scale.history, one.below))
@@ -272,7 +272,7 @@ def kept_promise(promise: Promise, found: Iterable[Outcome]) -> dict[str, Any]:
 
 def growing(largest: Conversation) -> list[dict[str, int]]:
     """What is sent with every tenth of the turns, before and after."""
-    history, scale = largest.history, default_scale(model_in(largest.history))
+    history, scale = largest.history, scale_for(largest.history)
     rows = []
     for step in range(1, STEPS + 1):
         turn = history.turns[len(history.turns) * step // STEPS - 1]
