@@ -7,7 +7,7 @@ from msgspec import structs
 from thresher.edits.cutting import cut, still_json
 from thresher.edits.edit import Gap
 from thresher.edits.standin import ID
-from thresher.model import Message, Part, Text, ToolCall, ToolResult, part_text
+from thresher.model import Message, Part, Summary, Text, ToolCall, ToolResult, part_text
 from thresher.model.jsontext import dump, load_fields
 
 SHORT = 100
@@ -49,7 +49,7 @@ def cut_part(part: Text | ToolCall | ToolResult, gaps: tuple[Gap, ...], short: s
 
 def blank(part: Part) -> bool:
     """Whether a part is text without a word."""
-    return isinstance(part, Text) and not part.text.strip()
+    return isinstance(part, Text | Summary) and not part.text.strip()
 
 
 def joins(before: Message, after: Message) -> bool:

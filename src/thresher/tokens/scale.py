@@ -198,7 +198,7 @@ def scale_for(history: History, *, model: str = "", counter: str = "auto") -> Sc
     name = model or model_in(history)
     if name and model_named(name) is not None:
         return default_scale(name, counter)
-    pockets = (history.pocket, *(message.pocket for message in history.messages[:1]))
+    pockets = (history.pocket, *(message.pocket for message in history.messages))
     found = next((pocket.format for pocket in pockets if pocket is not None), "")
     return _vendor_scale(found, counter) if found in VENDORS else default_scale("", counter)
 
