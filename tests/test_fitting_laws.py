@@ -123,7 +123,8 @@ def legal(history: History, dialect: str | None) -> None:
 def pinned(before: History, after: History, *, lifts: bool) -> None:
     """Law 2: what is pinned is there, byte for byte; what a person typed last is, whatever the options say."""
     if before.current is not None:
-        words = [human_text(part_text(part)) for part in before.current.parts if not isinstance(part, ToolResult)]
+        said_last = [part for part in before.current.parts if not isinstance(part, ToolResult | Thinking)]
+        words = [human_text(part_text(part)) for part in said_last]
         said = [human_text(part_text(part)) for message in after for part in message.parts]
         assert set(filter(None, words)) <= set(said)
     held = [part for place in pins(before) if part_text(part := before.part(place)).strip()]

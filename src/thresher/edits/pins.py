@@ -32,7 +32,7 @@ def _thoughts(history: History, index: int) -> dict[Place, Pin]:
 
 def _all(history: History, index: int, pin: Pin) -> dict[Place, Pin]:
     parts = history[index].parts
-    return {Place(index, j): pin for j, part in enumerate(parts) if not isinstance(part, ToolResult)}
+    return {Place(index, j): pin for j, part in enumerate(parts) if not isinstance(part, ToolResult | Thinking)}
 
 
 def open_loop(history: History) -> range:

@@ -168,7 +168,9 @@ def _drop_hollow(draft: Draft) -> None:
 
 @per_message
 def _is_blank(message: Message) -> bool:
-    return bool(message.parts) and all(map(blank, message.parts))
+    """Whether nothing but blanks would be sent of a message, thinking of others aside."""
+    parts = message.parts
+    return any(map(blank, parts)) and all(blank(part) or isinstance(part, Thinking) for part in parts)
 
 
 def _join(draft: Draft) -> None:

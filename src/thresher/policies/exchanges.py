@@ -136,6 +136,7 @@ class Exchanges:
         return kept
 
     def _left_out(self, history: History, run: Sequence[_Span], safe: set[Place]) -> Iterator[Edit]:
+        safe = safe | _straddling(history, range(run[0].exchange.start, run[-1].exchange.stop))
         going = [(span, list(_foldable(history, range(*span.exchange), safe))) for span in run]
         places = [place for _, some in going for place in some]
         if not places:
@@ -224,6 +225,15 @@ def _important(history: History, spans: Sequence[_Span], candidates: Sequence[in
 def _score(scores: dict[Place, float], link: Link) -> float:
     call, result, _ = link.chain
     return max(scores[call], scores[result]) if result is not None else scores[call]
+
+
+def _straddling(history: History, messages: range) -> set[Place]:
+    """Results that a prompt came with and whose calls stand in the exchange before: they stay with their calls."""
+    found: set[Place] = set()
+    for chain in history.chains:
+        if chain.result is not None and (chain.call.message in messages) != (chain.result.message in messages):
+            found |= {chain.call, chain.result}
+    return found
 
 
 def _foldable(history: History, messages: range, safe: set[Place]) -> Iterator[Place]:
