@@ -158,8 +158,9 @@ def _point_to(draft: Draft, place: Place) -> None:
 def _drop_hollow(draft: Draft) -> None:
     """What is left of a message must say something: blanks, or what an edit left of it if that is but thinking, go."""
     touched = draft.touched()
-    blanks = {index for index, message in enumerate(draft.history.messages) if _is_blank(message)} if touched else ()
-    for index in touched.union(blanks):
+    messages = enumerate(draft.history.messages) if touched else ()
+    blanks = {index for index, message in messages if _is_blank(message) and not _has_company(draft, index)}
+    for index in touched | blanks:
         rest = list(draft.rest(index))
         if rest and all(blank(part) or isinstance(part, Thinking) for _, part in rest):
             for place, _ in rest:
@@ -171,6 +172,18 @@ def _is_blank(message: Message) -> bool:
     """Whether nothing but blanks would be sent of a message, thinking of others aside."""
     parts = message.parts
     return any(map(blank, parts)) and all(blank(part) or isinstance(part, Thinking) for part in parts)
+
+
+def _has_company(draft: Draft, index: int) -> bool:
+    """Whether a neighbour that is sent as one with this message says something."""
+    speaks = draft.message(index).role == "assistant"
+    for step in (-1, 1):
+        near = index + step
+        while 0 <= near < len(draft.history) and (draft.message(near).role == "assistant") == speaks:
+            if any(not blank(part) and not isinstance(part, Thinking) for _, part in draft.rest(near)):
+                return True
+            near += step
+    return False
 
 
 def _join(draft: Draft) -> None:
