@@ -41,8 +41,8 @@ def test_help_does_not_wait_for_what_only_output_needs() -> None:
 
 def test_the_public_names_are_these_and_twenty_at_most() -> None:
     assert sorted(th.__all__) == [
-        "History", "Message", "Session", "ThresherError", "apply", "check", "count", "discover", "emission", "emit",
-        "fit", "parse", "plan", "read", "read_all", "repair", "restore", "sniff", "with_intent",
+        "History", "Message", "Session", "ThresherError", "Window", "apply", "check", "count", "discover", "emission",
+        "emit", "fit", "parse", "plan", "read", "read_all", "repair", "restore", "sniff", "with_intent",
     ]  # fmt: skip
     assert len(th.__all__) <= 20
     assert all(getattr(th, name).__doc__ for name in th.__all__)

@@ -13,6 +13,9 @@ plan = th.plan(history, policy="smart", budget=60_000)
 print(plan.explain()); th.apply(history, plan)
 th.restore("t1:0123456789abcdef")            # what a stand-in stands for, byte for byte
 th.check(history, "anthropic"); th.repair(history)
+
+window = th.Window(budget=120_000)           # in an agent's loop: keeps the prompt cache warm
+messages = window.fit(messages)
 """
 
 from importlib import import_module
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from thresher.model import History, Message, Session
     from thresher.policies import with_intent
     from thresher.tokens import count
+    from thresher.window import Window
 
 __version__ = "0.1.0"
 
@@ -34,6 +38,7 @@ __all__ = [
     "Message",
     "Session",
     "ThresherError",
+    "Window",
     "apply",
     "check",
     "count",
@@ -59,6 +64,7 @@ _HOMES = {
     "model": ("History", "Message", "Session"),
     "policies": ("with_intent",),
     "tokens": ("count",),
+    "window": ("Window",),
 }
 
 

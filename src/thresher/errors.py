@@ -11,7 +11,9 @@ ThresherError
 ├── BudgetError     a history cannot be made as small as asked: says how small it can get, and what pins it
 ├── StoreError      what is left out cannot be written down, or is not there (NotStoredError), or is not told apart
 │                   by so few digits (AmbiguousIdError)
-└── CounterError    a way of counting tokens is not known, or not installed
+├── CounterError    a way of counting tokens is not known, or not installed
+├── LedgerError     a window's ledger cannot be read or written
+└── SummaryError    a model wrote no summary: it could not be asked, or its answer is none
 """
 
 

@@ -85,33 +85,71 @@ def _planned(  # noqa: PLR0913 - as many as `plan` has
     **options: Any,
 ) -> tuple[Plan, History]:
     """The plan, and the history that it is for: mended, where that was needed."""
+    setup = set_up(
+        history,
+        policy=policy,
+        budget=budget,
+        model=model,
+        thinking=thinking,
+        counter=counter,
+        scale=scale,
+        **options,
+    )
+    mended = repair(history, dialect)
+    draft = Draft(mended.history, setup.scale, believed=stand_ins(mended.history, store or default_store()))
+    draft.add_all(proposals(mended.history, setup.policies, setup.scale, setup.budget))
+    settled, forced = _settled(draft, setup)
+    made = finish(settled, setup.thinking)
+    unused = setup.settings.unused(setup.policies, setup.budget)
+    made = structs.replace(
+        made,
+        policy=setup.label,
+        budget=setup.budget,
+        dialect=dialect,
+        repairs=mended.repairs,
+        notes=(*made.notes, *_notes(setup.policies, mended.history), *unused, *forced),
+        quality=_quality(settled) if "exchanges" in {edit.policy for edit in made.edits} else None,
+    )
+    return made, mended.history
+
+
+class Setup(Struct, frozen=True):
+    """What is asked for, worked out: by which policies, how small, for which model."""
+
+    settings: Settings
+    policies: tuple[Policy, ...]
+    label: str
+    budget: int | None
+    model: str
+    scale: Scale
+    thinking: ThinkingRule
+
+
+def set_up(
+    history: History,
+    *,
+    policy: PolicyLike | None = None,
+    budget: int | str | None = None,
+    model: str | None = None,
+    thinking: ThinkingRule | None = None,
+    counter: str = "auto",
+    scale: Scale | None = None,
+    **options: Any,
+) -> Setup:
+    """Work out what `plan` was asked for."""
     chosen = settings(budget=budget, model=model, policy=policy if isinstance(policy, str) else None, **options)
     name = chosen.model or model_in(history)
     known = model_named(name) if name else None
     if thinking is not None and thinking not in get_args(ThinkingRule):
         raise OptionError(f"`thinking` is one of {', '.join(get_args(ThinkingRule))}; not {thinking!r}")
     rule: ThinkingRule = thinking or ("strip_after_edit" if known and known.preserved_thinking else "free")
-    mended = repair(history, dialect)
     policies, label = _policies(policy, chosen)
     limit = _budget(chosen, label, name)
-    scale = scale or scale_for(history, model=name, counter=counter)
-    draft = Draft(mended.history, scale, believed=_believed(mended.history, store or default_store()))
-    draft.add_all(proposals(mended.history, policies, scale, limit))
-    settled, forced = _settled(draft, chosen.ladder(), limit, rule)
-    made = finish(settled, rule)
-    made = structs.replace(
-        made,
-        policy=label,
-        budget=limit,
-        dialect=dialect,
-        repairs=mended.repairs,
-        notes=(*made.notes, *_notes(policies, mended.history), *chosen.unused(policies, limit), *forced),
-        quality=_quality(settled) if "exchanges" in {edit.policy for edit in made.edits} else None,
-    )
-    return made, mended.history
+    weighed = scale or scale_for(history, model=name, counter=counter)
+    return Setup(chosen, tuple(policies), label, limit, name, weighed, rule)
 
 
-def _believed(history: History, store: Store) -> frozenset[Place]:
+def stand_ins(history: History, store: Store) -> frozenset[Place]:
     """The true stand-ins; if the store cannot be read, none is known to be one."""
     try:
         return believed(history, store.has)
@@ -119,10 +157,9 @@ def _believed(history: History, store: Store) -> frozenset[Place]:
         return frozenset()
 
 
-def _settled(
-    draft: Draft, ladder: Sequence[Step], budget: int | None, thinking: ThinkingRule
-) -> tuple[Draft, tuple[str, ...]]:
+def _settled(draft: Draft, setup: Setup) -> tuple[Draft, tuple[str, ...]]:
     """The draft with all that a budget still takes, and what to say of it."""
+    budget, thinking, ladder = setup.budget, setup.thinking, setup.settings.ladder()
     settled = settle(draft, thinking)
     if budget is None or settled.tokens <= budget:
         return settled, ()
@@ -248,4 +285,4 @@ def restore(part_id: str, *, store: Store | None = None) -> str:
     return (store or default_store()).text(part_id)
 
 
-__all__ = ["Fitted", "fit", "fitted", "keep", "plan", "restore"]
+__all__ = ["Fitted", "PolicyLike", "Setup", "fit", "fitted", "keep", "plan", "restore", "set_up", "stand_ins"]

@@ -1,6 +1,6 @@
 """The way down to a budget: step by step, edit by edit, until the history fits, or nothing more may go."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -46,15 +46,28 @@ def steps_down(steps: Iterable[Step]) -> Iterator[Policy]:
         yield make_policy(name, **options)
 
 
-def descend(draft: Draft, steps: Iterable[Step], budget: int, thinking: ThinkingRule, *, force: bool = False) -> Draft:
+Shape = Callable[[Edit], Edit | None]
+"""What becomes of an edit before it is taken: another one, or none."""
+
+
+def descend(
+    draft: Draft,
+    steps: Iterable[Step],
+    budget: int,
+    thinking: ThinkingRule,
+    *,
+    force: bool = False,
+    shape: Shape | None = None,
+) -> Draft:
     """The draft, settled, with as few further edits as make it fit; as small as it gets if nothing does."""
     draft = draft.copy()
     settled, weight = settle(draft, thinking, force=force), draft.tokens
     if settled.tokens <= budget:
         return settled
-    for edit in proposals(draft.history, steps_down(steps), draft.scale):
+    for proposed in proposals(draft.history, steps_down(steps), draft.scale):
+        edit = proposed if shape is None else shape(proposed)
         # Settling may give something back, so it is done again only when enough was saved on top of that.
-        if draft.add(edit) and weight - draft.tokens >= settled.tokens - budget:
+        if edit is not None and draft.add(edit) and weight - draft.tokens >= settled.tokens - budget:
             settled, weight = settle(draft, thinking, force=force), draft.tokens
             if settled.tokens <= budget:
                 return settled

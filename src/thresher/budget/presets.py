@@ -80,13 +80,28 @@ PRESETS: dict[str, tuple[Step, ...]] = {
     "auto": (),
 }
 
-LADDER: tuple[Step, ...] = (
+
+def chaff(keep: int) -> tuple[Step, ...]:
+    """What is seldom asked for again, as a window clears it: all but the newest so many results, calls and thoughts."""
+    return (
+        ("superseded", {"edited": False}),
+        ("mask", {"keep": keep}),
+        ("tools", {"names": ("*",), "do": "cut_calls", "limit": 1_000, "keep_last": keep}),
+        ("thinking", {"keep_last": keep}),
+    )
+
+
+GENTLE: tuple[Step, ...] = (
     ("superseded", {"edited": False}),
     ("output", {}),
     ("output", {"pressure": True}),
     ("mask", {"by_importance": True}),
     ("batches", {"at_most": 10}),
     ("exchanges", {"pressure": 0.9, "at_most": 3}),
+)
+"""The steps to a budget that seldom hurt: what they take is seldom asked for again."""
+LADDER: tuple[Step, ...] = (
+    *GENTLE,
     # From here on it hurts: what follows is for a budget that is far too small for what is kept.
     ("thinking", {}),
     ("superseded", {}),

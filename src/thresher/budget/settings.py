@@ -65,9 +65,9 @@ class Settings:
         """The steps that options add to whatever policy is chosen."""
         return tuple(self._with_options(step) for step in self._added())
 
-    def ladder(self) -> tuple[Step, ...]:
+    def ladder(self, steps: tuple[Step, ...] = LADDER) -> tuple[Step, ...]:
         """The way down to a budget, without what an option forbids and with the policies' own options."""
-        return tuple(self._with_options(step) for step in self._kept(LADDER, replaces=False))
+        return tuple(self._with_options(step) for step in self._kept(steps, replaces=False))
 
     def unused(self, policies: Iterable[Policy], budget: int | None) -> list[str]:
         """A word on options of policies that have no part in this."""

@@ -4,13 +4,12 @@ from collections.abc import Iterator
 
 from msgspec import structs
 
-from thresher.edits.change import blank, cut_part, joins, stand_in
-from thresher.edits.edit import Cut, Drop, Edit, Fold, Stub
+from thresher.edits.change import changed, joins
+from thresher.edits.edit import Drop, Edit, Fold
 from thresher.edits.plan import Plan
 from thresher.edits.repair import repair
 from thresher.errors import PlanError
-from thresher.model import History, Message, Occurrence, Part, Place, Summary, Text, ToolCall, ToolResult
-from thresher.store import exact_id, short_id
+from thresher.model import History, Message, Occurrence, Place
 
 
 def apply(history: History, plan: Plan) -> History:
@@ -55,23 +54,7 @@ def _place(history: History, target: Occurrence) -> Place:
 
 def _edited(message: Message, index: int, chosen: dict[Place, Edit]) -> Message | None:
     """What is left of a message, if anything is."""
-    kept = [_changed(part, chosen.get(Place(index, j))) for j, part in enumerate(message.parts)]
+    fates = ((part, chosen.get(Place(index, j))) for j, part in enumerate(message.parts))
+    kept = [part if edit is None else changed(part, edit) for part, edit in fates]
     parts = tuple([part for part in kept if part is not None])
     return structs.replace(message, parts=parts, records=()) if parts else None
-
-
-def _changed(part: Part, edit: Edit | None) -> Part | None:
-    match edit:
-        case None:
-            return part
-        case Drop():
-            return None
-        case Stub():
-            return stand_in(part, edit.text)
-        case Fold():
-            return Summary(edit.text)
-        case Cut():
-            if not isinstance(part, Text | ToolCall | ToolResult):
-                return part
-            after = cut_part(part, edit.gaps, short_id(exact_id(part)))
-            return None if after is None or (isinstance(part, Text) and blank(after)) else after

@@ -5,13 +5,30 @@ from typing import Any
 from msgspec import structs
 
 from thresher.edits.cutting import cut, still_json
-from thresher.edits.edit import Gap
+from thresher.edits.edit import Cut, Drop, Edit, Fold, Gap, Stub
 from thresher.edits.standin import ID
 from thresher.model import Message, Part, Summary, Text, ToolCall, ToolResult, part_text
 from thresher.model.jsontext import dump, load_fields
+from thresher.store import exact_id, short_id
 
 SHORT = 100
 """Characters of an argument that a stand-in for its call still shows."""
+
+
+def changed(part: Part, edit: Edit) -> Part | None:
+    """What an edit that was taken makes of a part; None where nothing is left."""
+    match edit:
+        case Drop():
+            return None
+        case Stub():
+            return stand_in(part, edit.text)
+        case Fold():
+            return Summary(edit.text)
+        case Cut():
+            if not isinstance(part, Text | ToolCall | ToolResult):
+                return part
+            after = cut_part(part, edit.gaps, short_id(exact_id(part)))
+            return None if after is None or (isinstance(part, Text) and blank(after)) else after
 
 
 def stand_in(part: Part, text: str) -> Part:

@@ -10,7 +10,7 @@ from typing import NamedTuple, assert_never
 
 from msgspec import structs
 
-from thresher.edits.change import blank, cut_part, stand_in
+from thresher.edits.change import blank, changed, cut_part, stand_in
 from thresher.edits.cutting import joined, within
 from thresher.edits.edit import Cut, Drop, Edit, Fold, Gap, Pin, Stub
 from thresher.edits.pins import allows, pins
@@ -61,6 +61,8 @@ class Draft:
         self.pins = pins(history, believed)
         self._believed = believed
         self._partner = dict(_partners(history))
+        self.held: set[Place] = set()
+        """Places of edits that an earlier plan made: what came after it was said to the edited history."""
         self._asked: dict[Occurrence, set[Place]] = {}
         """Of a fold, by its first part: what else was to be dropped."""
         self._left = [len(message.parts) for message in history.messages]
@@ -76,6 +78,23 @@ class Draft:
         """Take what may be taken of many."""
         for edit in edits:
             self.add(edit)
+
+    def resume(self, edits: Iterable[Edit]) -> None:
+        """Take edits of an earlier plan, byte for byte, where the history still has all that they speak of."""
+        for edit in edits:
+            targets = edit.targets if isinstance(edit, Fold) else (edit.target,)
+            places = [self.history.places[target] for target in targets if target in self.history.places]
+            spoken_of = (
+                places if isinstance(edit, Stub | Cut) else [p for one in places for p in self._with_partner(one)]
+            )
+            if len(places) < len(targets) or self._forbids(edit, tuple(spoken_of)):
+                self.refused[edit.policy, "no longer possible"] += 1
+                continue
+            for place in places:
+                first = place == places[0]
+                part = changed(self.history.part(place), edit) if first or not isinstance(edit, Fold) else None
+                self._set(place, edit, 0 if part is None else self.scale.part(part), part)
+                self.held.add(place)
 
     def _take(self, edit: Edit) -> str:
         """Why not, or nothing."""
@@ -247,6 +266,7 @@ class Draft:
         if gone != (old is not None and old.part is None):
             self._count(place.message, -1 if gone else 1)
         self.fates[place] = Fate(edit, weight, part)
+        self.held.discard(place)
 
     def _count(self, message: int, change: int) -> None:
         before = self._left[message]
@@ -263,6 +283,7 @@ class Draft:
         other = object.__new__(Draft)
         other.__dict__ = {**self.__dict__}
         other.fates = dict(self.fates)
+        other.held = set(self.held)
         other.refused = Counter(self.refused)
         other._left = list(self._left)
         return other
@@ -281,6 +302,7 @@ class Draft:
 
     def _clear(self, place: Place) -> None:
         fate = self.fates.pop(place)
+        self.held.discard(place)
         self.tokens += self._weight(place) - fate.weight
         if fate.part is None:
             self._count(place.message, 1)

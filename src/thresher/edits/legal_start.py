@@ -6,10 +6,11 @@ ids that repeat, and the dialects whose rules tie one step to others (`TIED`).
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from weakref import ref
 
 from thresher.model import History, Message, Text, ToolCall
+from thresher.model.jsontext import load_fields
 
 TIED = ("gemini", "openai-responses")
 OPENING = Message("user", (Text("go on"),))
@@ -34,6 +35,27 @@ def new_part(history: History, dialect: str | None) -> History | None:
     if not cut or any(one.pocket is not None and one.pocket.format in TIED for one in new):
         return None
     return History((OPENING, *new)) if _call_ids(new).isdisjoint(_call_ids(messages[:cut])) else None
+
+
+def grown_tail(messages: Sequence[Message], known: int) -> History | None:
+    """A small history that is legal if and only if this one is, given that it was so far and that no id repeats.
+
+    Signatures tie the steps of one turn together, so the step that is looked back at must have a call if any has.
+    """
+    goes_on = 0 < known < len(messages) and messages[known - 1].role == messages[known].role == "assistant"
+    cut = 0 if goes_on else _last_turn(messages, known)
+    calls = any(isinstance(part, ToolCall) for message in messages[cut:known] for part in message.parts)
+    return History((OPENING, *messages[cut:])) if cut and calls else None
+
+
+def ids_in(messages: Sequence[Message]) -> Iterator[str]:
+    """The ids that may not come twice: of calls, and of the items of the Responses API."""
+    for message in messages:
+        for owner in (message, *message.parts):
+            if isinstance(owner, ToolCall):
+                yield owner.id
+            if owner.pocket is not None and owner.pocket.format == "openai-responses" and '"id"' in owner.pocket.fields:
+                yield f"item {load_fields(owner.pocket.fields).get('id')}"
 
 
 def _longest(messages: Sequence[Message], dialect: str | None) -> list[ref[Message]]:

@@ -5,13 +5,13 @@ Legal is what the API accepts, not what is good style: a rule here has a page of
 
 from msgspec import Struct
 
-from thresher.edits.legal_start import new_part, remember_legal
+from thresher.edits.legal_start import grown_tail, ids_in, new_part, remember_legal
 from thresher.edits.rules import BY_DIALECT, RULES
 from thresher.edits.rules_view import DIALECTS, Facts, Rule, View
 from thresher.errors import FormatError
 from thresher.model import History
 
-__all__ = ["DIALECTS", "RULES", "Rule", "Violation", "check", "dialects_for", "is_legal"]
+__all__ = ["DIALECTS", "RULES", "Growing", "Rule", "Violation", "check", "dialects_for", "is_legal"]
 
 
 class Violation(Struct, frozen=True):
@@ -38,6 +38,27 @@ def check(history: History, dialect: str | None = None) -> tuple[Violation, ...]
             return found
     remember_legal(history, dialect)
     return ()
+
+
+class Growing:
+    """Whether a history that only grows stays legal: looks at what is new, and as far back as the rules do."""
+
+    def __init__(self, dialect: str) -> None:
+        self._dialect = dialect
+        self._ids: set[str] = set()
+        self._length = 0
+
+    def takes(self, history: History) -> bool:
+        """Whether the history is legal; what it held at the last time it was is taken for granted."""
+        new = history.messages[self._length :]
+        ids = list(ids_in(new))
+        tail = grown_tail(history.messages, self._length)
+        fresh = len(set(ids)) == len(ids) and self._ids.isdisjoint(ids)
+        if not (fresh and tail and not _check(tail, (self._dialect,))) and check(history, self._dialect):
+            return False
+        self._ids.update(ids)
+        self._length = len(history)
+        return True
 
 
 def _check(history: History, dialects: tuple[str, ...]) -> tuple[Violation, ...]:

@@ -48,15 +48,15 @@ def _append_only(draft: Draft, messages: range) -> None:
     """Nothing in front of signed thinking of these messages may change: the thinking is bound to it."""
     parts = ((Place(i, j), part) for i in messages for j, part in enumerate(draft.message(i).parts))
     last = max((place for place, part in parts if is_signed(part)), default=None)
-    for place in sorted(draft.fates):
+    for place in sorted(draft.fates.keys() - draft.held):
         if last is not None and place <= last and place in draft.fates:
             draft.withdraw(place, "signed thinking behind it is bound to it")
 
 
 def _strip(draft: Draft) -> None:
-    if not draft.fates:
+    first = min(draft.fates.keys() - draft.held, default=None)
+    if first is None:
         return
-    first = min(draft.fates)
     for i in range(first.message, len(draft.history)):
         for place, part in list(draft.rest(i)):
             if place > first and is_signed(part):

@@ -63,7 +63,14 @@ def pointer(short: str, label: str, part: Part, turn: int, note: str = "") -> st
 def summary(short: str, label: str, text: str) -> str:
     """The text that stands in for many parts: a line that says what it is, and what there is to tell."""
     top = f"[thresher {short} · {one_line(label, LONGEST_PATH)}]"
-    return f"{top}\n{text.replace(END, '')}\n{END}" if text else top
+    return f"{top}\n{unclosed(text)}\n{END}" if text else top
+
+
+def unclosed(text: str) -> str:
+    """A text that cannot end its summary early, not even by what is left when a closing mark was taken out."""
+    while END in text:
+        text = text.replace(END, "")
+    return text
 
 
 def size(part: Part) -> str:

@@ -361,4 +361,4 @@ def sniff(value: Any) -> int:
     return 3 if all(fits) else 0
 
 
-FORMAT = WireFormat(NAME, "Gemini generateContent", parse, emit, sniff)
+FORMAT = WireFormat(NAME, "Gemini generateContent", parse, emit, sniff, rows="contents")

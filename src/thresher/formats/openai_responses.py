@@ -389,4 +389,4 @@ def sniff(value: Any) -> int:
     return 2 if kinds == {"message"} else 0
 
 
-FORMAT = WireFormat(NAME, "OpenAI Responses", parse, emit, sniff)
+FORMAT = WireFormat(NAME, "OpenAI Responses", parse, emit, sniff, rows="input")

@@ -24,4 +24,6 @@ class WireFormat(Struct, frozen=True):
     emit: Callable[[History, bool | None], Emission]
     sniff: Callable[[Any], int]
     """How sure it is that a value is in this format: 0 no, 1 could be, 2 likely, 3 certain."""
+    rows: str = "messages"
+    """The field of a request body that holds the messages, one row each."""
     kind: Literal["wire"] = "wire"

@@ -48,6 +48,8 @@ class Tools:
     """Only calls that failed or were interrupted, only the others, or both."""
     older_exchanges_only: bool = False
     """Whether all since the human's last prompt is left alone."""
+    keep_last: int = 0
+    """Calls at the end that are left alone."""
     do: Deed = "drop"
     """Drop both; point to results; point to arguments; cut long arguments; one line for both; cut results."""
     limit: int = 10_000
@@ -61,14 +63,14 @@ class Tools:
         check_words(NAME, names=self.names, except_names=self.except_names)
         check_words(NAME, CATEGORIES, categories=self.categories)
         check_choice(NAME, "do", self.do, get_args(Deed))
-        check_count(NAME, limit=self.limit, head=self.head, tail=self.tail)
+        check_count(NAME, limit=self.limit, head=self.head, tail=self.tail, keep_last=self.keep_last)
         if self.do == "cut" and self._most < SHORTEST:
             raise OptionError(f"policy `{NAME}`: a cut leaves {SHORTEST} characters or more, not {self._most}")
 
     def __call__(self, history: History) -> Iterator[Edit]:
         """Propose, oldest first."""
         end = history.exchanges[-1].start if self.older_exchanges_only and history.exchanges else len(history)
-        for link in history.links:
+        for link in history.links[: max(0, len(history.links) - self.keep_last)]:
             if link.chain.call.message < end and self._means(link):
                 yield from self._edit(history, link)
 

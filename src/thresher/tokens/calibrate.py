@@ -45,10 +45,15 @@ class Calibration(Struct, frozen=True):
 
 def calibrate(conversation: Session | History, scale: Scale) -> Calibration:
     """Compare what was billed with what `scale` counts."""
+    segments = conversation.segments if isinstance(conversation, Session) else (conversation,)
+    return line([list(_points(segment, scale)) for segment in segments])
+
+
+def line(segments: Sequence[Sequence[Point]]) -> Calibration:
+    """What turns say of which it is known how much was counted and how much billed, each segment's by itself."""
     from statistics import median  # noqa: PLC0415 - brings fractions and decimals along, and few calibrate
 
-    segments = conversation.segments if isinstance(conversation, Session) else (conversation,)
-    groups = [group for segment in segments if (group := _thinned(list(_points(segment, scale))))]
+    groups = [group for points in segments if (group := _thinned(points))]
     turns = sum(map(len, groups))
     slopes = [slope for group in groups for slope in _slopes(group)]
     if turns < FEWEST or not slopes:

@@ -1,0 +1,114 @@
+"""What a window costs per call: `python benchmarks/window_speed.py [--tokens 200000] [--calls 10000] [--json]`.
+
+- One more message: a made conversation of about that many tokens grows by a call and its result, and is handed to the
+  window each time. Beside it, in the same process and over the same rows, a bare hash pass: each row written as JSON
+  and hashed, which is the least that recognising a row by what it says can take. The middle of the calls without a
+  re-plan is told, and re-plans by themselves.
+- The 10,000th call: a loop that is rewound to the same size again and again, so that the size stays while the calls
+  go on; the middle of the second hundred against that of the last hundred.
+
+In each API's own shape. Times mean little on a busy machine: the multiples of the bare pass are what compares.
+"""
+
+import argparse
+import json
+from collections.abc import Callable
+from hashlib import blake2b
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import msgspec
+from fit_speed import made
+
+import thresher
+from thresher.store import MemoryStore
+from thresher.window import Window
+
+FORMATS = ("anthropic", "openai-chat", "openai-responses", "gemini")
+AIM = 3.0
+"""How many bare hash passes a call may take."""
+STEPS = 60
+LENGTH = 20_000
+"""Messages of the made conversation from which each one is taken."""
+
+
+def timed(run: Callable[[], Any]) -> float:
+    start = perf_counter()
+    run()
+    return perf_counter() - start
+
+
+def bare_pass(rows: list[Any]) -> None:
+    """Hash each row by what it says."""
+    encode = msgspec.json.Encoder().encode
+    for row in rows:
+        blake2b(encode(row), digest_size=16).digest()
+
+
+def requests_of(format: str, tokens: int) -> list[list[Any]]:
+    """What a loop would send, call by call, from the call on at which so many tokens are reached."""
+    history = made(LENGTH)
+    total, stop = 0, 0
+    while total < tokens:
+        total += thresher.count([history[stop]])
+        stop += 1
+    rows: list[Any] = thresher.emit(thresher.History(history.messages[: stop + 6 * STEPS]), format, body=False)
+    turns = thresher.parse(rows, format).turns
+    late = [turn.start for turn in turns if thresher.count(thresher.parse(rows[: turn.start], format)) >= tokens]
+    return [rows[:start] for start in late[:STEPS]]
+
+
+def one_more(format: str, tokens: int) -> dict[str, Any]:
+    """The middle time of a call that brings one exchange more, against a bare pass over the same rows."""
+    requests = requests_of(format, tokens)
+    window = Window(budget=10 * tokens, store=MemoryStore(), format=format)
+    first = timed(lambda: window.fit(requests[0], at=0.0))
+    calls: list[float] = []
+    plans: list[float] = []
+    bare: list[float] = []
+    for step, request in enumerate(requests[1:], 1):
+        seen = len(window.events)
+        took = timed(lambda request=request, step=step: window.fit(request, at=float(step)))  # type: ignore[misc]
+        (calls if len(window.events) == seen else plans).append(took)
+        bare.append(timed(lambda request=request: bare_pass(request)))  # type: ignore[misc]
+    row = {"format": format, "rows": len(requests[0]), "first": first, "call": median(calls), "bare": median(bare)}
+    return row | {"re-plan": median(plans) if plans else None, "times": median(calls) / median(bare)}
+
+
+def long_run(format: str, tokens: int, calls: int) -> dict[str, Any]:
+    """A loop of many calls at one size: the conversation is rewound and grows again."""
+    requests = requests_of(format, tokens)
+    window = Window(budget=10 * tokens, store=MemoryStore(), format=format)
+    took = []
+    for call in range(calls):
+        request = requests[call % len(requests)]
+        took.append(timed(lambda request=request, call=call: window.fit(request, at=float(call))))  # type: ignore[misc]
+    early, late = median(took[100:200]), median(took[-100:])
+    return {"format": format, "calls": calls, "100th": early, f"{calls:,}th": late, "times": late / early}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tokens", type=int, default=200_000)
+    parser.add_argument("--calls", type=int, default=10_000)
+    parser.add_argument("--json", action="store_true")
+    chosen = parser.parse_args()
+    more = [one_more(format, chosen.tokens) for format in FORMATS]
+    run = long_run("anthropic", chosen.tokens // 10, chosen.calls)
+    if chosen.json:
+        print(json.dumps({"one more": more, "long run": run}, indent=2))
+        return
+    print(f"{'':18} {'rows':>6} {'bare pass':>10} {'one more':>10} {'times':>6}  {'re-plan':>9} {'first':>9}")
+    for row in more:
+        plan = f"{row['re-plan'] * 1000:6.1f} ms" if row["re-plan"] else "none"
+        print(
+            f"{row['format']:18} {row['rows']:6,} {row['bare'] * 1000:7.2f} ms {row['call'] * 1000:7.2f} ms "
+            f"{row['times']:5.1f}×  {plan:>9} {row['first'] * 1000:6.0f} ms  {'yes' if row['times'] <= AIM else 'no'}"
+        )
+    late = run[f"{run['calls']:,}th"]
+    print(f"\nthe {run['calls']:,}th call takes {late / run['100th']:.2f} × what the 100th does, at the same size")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,222 @@
+"""What a call shows that it knew: the pieces of earlier text that come back, word for word, in what it wrote.
+
+A needle is looked for in an agent's words and arguments, and kept if text that the call could see holds it:
+- E: a line of the old text of an edit, stripped, of 12 characters and two words at least;
+- G: ten words in a row, five of them of three letters or more, of what is written, run or said; rows do not overlap,
+  and what the same call quotes as old text is not new;
+- I: a name of six characters or more with an underscore, a digit or a capital inside (all capitals are a loud word), a
+  hexadecimal number of seven digits, a number of four; of arguments alone;
+- P: the last two components of a path with an extension.
+Dropped is what more than 15 % of the blocks hold (and more than six), for it tells nothing, and of G, I and P what the
+agent said first itself. This is definition v1: results under it are compared, so a change of it is another one.
+
+A patch says its old and new lines with signs; they count as an edit's. Words decide where to look: whoever holds a
+needle holds all its words, and few blocks hold the rarest of them.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Literal, NamedTuple
+
+from msgspec import Struct
+
+from thresher.model import ToolCall
+from thresher.model.jsontext import load_fields
+from thresher.model.tools import tool_use
+from thresher.replay.trace import Block, Trace, argument_values
+from thresher.summarise.changes import LISTS, NEW, OLD, PATCH, WHOLE
+
+DEFINITION = "v1"
+NeedleKind = Literal["E", "G", "I", "P"]
+
+SHORTEST_LINE = 12
+WINDOW = 10
+CONTENT_WORDS = 5
+SHARE = 0.15
+FEW = 6
+"""As many blocks may hold a needle, however few there are in all."""
+
+
+class Needle(Struct, frozen=True):
+    """A piece of earlier text that a call used."""
+
+    kind: NeedleKind
+    text: str
+    """As it stands in the sources; for G its words, with one space between."""
+    call: int
+    sources: frozenset[int]
+    """The blocks that hold it, of those that the call sees."""
+    age: int
+    """For how many calls the newest of them had been there."""
+
+
+def references(trace: Trace) -> tuple[tuple[Needle, ...], ...]:
+    """The needles of each call."""
+    index = Index()
+    written: list[list[Block]] = [[] for _ in trace.calls]
+    for block in trace.blocks:
+        if block.kind in "AC" and block.visible:
+            written[block.visible - 1].append(block)
+    found: list[tuple[Needle, ...]] = []
+    for number in range(len(trace.calls)):
+        while len(index) < len(trace.blocks) and trace.blocks[len(index)].visible <= number:
+            index.add(trace.blocks[len(index)].text)
+        found.append(tuple(_kept(trace, index, number, written[number])))
+    return tuple(found)
+
+
+def _kept(trace: Trace, index: "Index", number: int, written: Sequence[Block]) -> Iterator[Needle]:
+    limit = max(FEW, SHARE * len(index))
+    candidates = (candidate for block in written for candidate in _candidates(trace, block))
+    for kind, text in dict.fromkeys(candidates):
+        sources = index.holders(kind, text)
+        if not sources or len(sources) > limit:
+            continue
+        if kind == "E" or trace.blocks[min(sources)].kind in "UR":
+            age = number - trace.blocks[max(sources)].visible
+            yield Needle(kind, text, number, frozenset(sources), age)
+
+
+# What may be a needle
+
+
+def _candidates(trace: Trace, block: Block) -> Iterator[tuple[NeedleKind, str]]:
+    part = trace.history.part(block.place)
+    if not isinstance(part, ToolCall):
+        yield from (("G", window) for window in windows(block.text))
+        yield from (("P", path) for path in paths(block.text))
+        return
+    work = _work(part)
+    yield from (("E", line) for text in work.old for line in old_lines(text))
+    quoted = _flat("\n".join(work.old))
+    yield from (("G", row) for text in work.new for row in windows(text) if f" {row} " not in quoted)
+    for value in argument_values(part.arguments):
+        yield from (("I", word) for word in _WORD.findall(value) if is_name(word))
+        yield from (("P", path) for path in paths(value))
+
+
+class _Work(NamedTuple):
+    """The texts that a call takes away, and those that it writes or runs."""
+
+    old: Sequence[str]
+    new: Sequence[str]
+
+
+_PATCHED = re.compile(r"^(?:\*\*\* (?:Update|Add|Delete) File: |@@)", re.MULTILINE)
+
+
+def _work(call: ToolCall) -> _Work:
+    use = tool_use(call)
+    if use.category != "file_edit":
+        return _Work((), (use.command,))
+    fields = load_fields(call.arguments)
+    patch = next(iter(_texts(fields, PATCH)), "") or use.command or ("" if fields else call.arguments)
+    if _PATCHED.search(patch):
+        lines = [line for line in patch.splitlines() if not line.startswith(("--- ", "+++ "))]
+        old = "\n".join(line[1:] for line in lines if line[:1] in ("-", " "))
+        return _Work((old,), ("\n".join(line[1:] for line in lines if line.startswith("+")),))
+    listed = [one for key in LISTS if isinstance(items := fields.get(key), list) for one in items]
+    pairs = [fields, *(one for one in listed if isinstance(one, dict))]
+    return _Work(
+        [text for pair in pairs for text in _texts(pair, OLD)],
+        [text for pair in pairs for text in _texts(pair, (*NEW, *WHOLE))],
+    )
+
+
+def _texts(fields: dict[str, object], keys: Sequence[str]) -> Iterator[str]:
+    return (value for key in keys if isinstance(value := fields.get(key), str) and value)
+
+
+_WORD = re.compile(r"\w+")
+_PATH = re.compile(r"(?<![\w.@+-])[\w.@+-]+/[\w.@+-]*\w\.[A-Za-z]\w{0,9}(?![\w/])")
+_HEX = re.compile(r"(?=[a-f]*\d)[\da-f]{7,}|(?=[A-F]*\d)[\dA-F]{7,}")
+
+
+def old_lines(text: str) -> Iterator[str]:
+    """The lines that say enough to be found again."""
+    for line in map(str.strip, text.split("\n")):
+        if len(line) >= SHORTEST_LINE and sum(any(map(str.isalnum, word)) for word in _WORD.findall(line)) >= 2:
+            yield line
+
+
+def windows(text: str) -> Iterator[str]:
+    """Ten words and the next ten, and so on; of these the ones that are not all signs and small words."""
+    words = _WORD.findall(text)
+    for start in range(0, len(words) - WINDOW + 1, WINDOW):
+        window = words[start : start + WINDOW]
+        if sum(sum(map(str.isalpha, word)) >= 3 for word in window) >= CONTENT_WORDS:
+            yield " ".join(window)
+
+
+def is_name(word: str) -> bool:
+    """Whether a word is one that nobody writes by chance: a name in code, a hash, a number."""
+    if word.isdecimal():
+        return len(word) >= 4
+    if _HEX.fullmatch(word):
+        return True
+    if len(word) < 6 or word[0].isdecimal() or not any(map(str.isalpha, word)):
+        return False
+    mixed = any(map(str.isupper, word[1:])) and not word.isupper()
+    return mixed or "_" in word or any(map(str.isdecimal, word))
+
+
+def paths(text: str) -> list[str]:
+    """The last two components of each path in a text that ends with an extension."""
+    return _PATH.findall(text) if "/" in text else []
+
+
+# Where it may be
+
+
+class Index:
+    """Texts by number, and which of them hold a needle."""
+
+    def __init__(self) -> None:
+        """No text yet."""
+        self._texts: list[str] = []
+        self._flats: dict[int, str] = {}
+        self._where: dict[str, set[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def add(self, text: str) -> int:
+        """Take in one more text; its number is how many there were."""
+        number = len(self._texts)
+        self._texts.append(text)
+        for key in {*_WORD.findall(text), *paths(text)}:
+            self._where.setdefault(key, set()).add(number)
+        return number
+
+    def holders(self, kind: NeedleKind, text: str, among: AbstractSet[int] | None = None) -> AbstractSet[int]:
+        """The numbers of the texts that hold a needle, of all or of some."""
+        keys = _keys(kind, text)
+        known = [where for key in keys if (where := self._where.get(key))]
+        if len(known) < len(keys):
+            return frozenset()
+        known.sort(key=len)
+        found: AbstractSet[int] = known[0].intersection(*known[1:]) if len(known) > 1 else known[0]
+        if among is not None:
+            found = found & among
+        if kind == "E":
+            return {number for number in found if text in self._texts[number]}
+        return {number for number in found if f" {text} " in self._flat(number)} if kind == "G" else found
+
+    def _flat(self, number: int) -> str:
+        if number not in self._flats:
+            self._flats[number] = _flat(self._texts[number])
+        return self._flats[number]
+
+
+def _keys(kind: NeedleKind, text: str) -> set[str]:
+    """What must be in a text for a needle to be in it; the ends of a line may be parts of longer words there."""
+    if kind in "IP":
+        return {text}
+    words = _WORD.findall(text)
+    return set(words[1:-1] or words) if kind == "E" else set(words)
+
+
+def _flat(text: str) -> str:
+    """The words of a text and one space between, before and after them."""
+    return f" {' '.join(_WORD.findall(text))} "

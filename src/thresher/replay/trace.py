@@ -1,0 +1,163 @@
+"""A recording as a row of model calls, and the text that each of them could see.
+
+Every request of a history is a beginning of it: call t was sent all messages before its own first one. So a trace is
+the history, where each request stops, and one block for each text in it, with the number of the first call that saw
+it. What was carried over a compaction is seen by all calls of its segment, and is nobody's call there. Numbers that a
+reading tool puts before lines are no part of a file, so they are no part of a block.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+from typing import Any, Literal, NamedTuple
+
+from msgspec import Struct
+
+from thresher.model import History, Message, Part, Place, Session, Summary, Text, Thinking, ToolCall, ToolResult, Turn
+from thresher.model.jsontext import load
+from thresher.model.memo import per_message
+
+BlockKind = Literal["U", "R", "A", "K", "C"]
+"""Told by a user (or a system, or a harness), a tool's result, an agent's words, its thinking, a call's arguments."""
+
+
+class Block(Struct, frozen=True, gc=False):
+    """One text of a history, as it is searched."""
+
+    kind: BlockKind
+    text: str
+    place: Place
+    visible: int
+    """The number of the first call that sees it; the number of all calls where none does."""
+
+
+class Call(NamedTuple):
+    """One request to a model."""
+
+    at: float | None
+    """When it was answered, in seconds since 1970, where that was recorded."""
+    stop: int
+    """The request is `history.messages[:stop]`."""
+
+
+class Trace(Struct, frozen=True):
+    """One segment of a session, as the calls that were made in it; blocks stand in the order of the history."""
+
+    name: str
+    history: History
+    calls: tuple[Call, ...]
+    blocks: tuple[Block, ...]
+
+
+def traces(session: Session) -> list[Trace]:
+    """Every segment of a session in which a model was called, then those of its sub-agents."""
+    name = f"{PurePath(session.file).name}#{session.id}"
+    own = [trace_of(history, f"{name}/{number}") for number, history in enumerate(session.segments, 1)]
+    inner = [trace for child in session.children for trace in traces(child)]
+    return [trace for trace in own if trace.calls] + inner
+
+
+def trace_of(history: History, name: str = "") -> Trace:
+    """The calls and the blocks of one history."""
+    turns = [turn for turn in history.turns if _is_call(history, turn)]
+    calls = tuple([Call(_time(history, turn), turn.start) for turn in turns])
+    stops = [call.stop for call in calls]
+    blocks = [
+        Block(kind, text, Place(i, j), bisect_right(stops, i))
+        for i, message in enumerate(history)
+        for j, kind, text in _texts(message)
+    ]
+    return Trace(name, history, calls, tuple(blocks))
+
+
+def said(messages: Sequence[Message]) -> list[str]:
+    """What a request says, one text a part, in the form that blocks have."""
+    return [text for message in messages for _, _, text in _texts(message)]
+
+
+def _is_call(history: History, turn: Turn) -> bool:
+    """Whether a model was asked: neither the harness nor a compaction wrote it."""
+    written = history.messages[turn.start : turn.stop]
+    return any(message.author != "harness" and not message.carried for message in written)
+
+
+def _time(history: History, turn: Turn) -> float | None:
+    times = (message.time for message in history.messages[turn.start : turn.stop])
+    return next((time.timestamp() for time in times if time is not None), None)
+
+
+@per_message
+def _texts(message: Message) -> tuple[tuple[int, BlockKind, str], ...]:
+    found = ((j, _kind(message, part), block_text(part)) for j, part in enumerate(message.parts))
+    return tuple([(j, kind, text) for j, kind, text in found if text and not text.isspace()])
+
+
+def _kind(message: Message, part: Part) -> BlockKind:
+    match part:
+        case ToolResult():
+            return "R"
+        case ToolCall():
+            return "C"
+        case Thinking():
+            return "K"
+        case _:
+            return "A" if message.role == "assistant" and message.author != "harness" else "U"
+
+
+def block_text(part: Part) -> str:
+    """A part as it is searched; pictures and what nobody understands have no text."""
+    match part:
+        case ToolResult():
+            return unnumbered(part.text)
+        case ToolCall():
+            return "\n".join((part.name, *argument_values(part.arguments)))
+        case Text() | Thinking() | Summary():
+            return part.text
+        case _:
+            return ""
+
+
+def argument_values(arguments: str) -> list[str]:
+    """The texts and numbers in a call's arguments as they are, without JSON's escapes; free text is one value."""
+    try:
+        return list(_leaves(load(arguments)))
+    except (ValueError, RecursionError):
+        return [arguments]
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(inner)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield str(value)
+
+
+_ARROW = re.compile(r"^ *\d+→", re.MULTILINE)
+_TAB = re.compile(r" *(\d+)\t")
+
+
+def unnumbered(text: str) -> str:
+    """Without the line numbers of a reading tool: `12→` always, `12` and a tab where the lines beside it count on."""
+    if "→" in text:
+        text = _ARROW.sub("", text)
+    return _untabbed(text) if "\t" in text else text
+
+
+def _untabbed(text: str) -> str:
+    """A table may have a number in its first column, too: only a count that goes on is one of lines."""
+    lines = text.split("\n")
+    found = [_TAB.match(line) for line in lines]
+    counts = [None if match is None else _number(match[1]) for match in found]
+    before, after = [None, *counts], [*counts[1:], None]
+    for n, (match, count) in enumerate(zip(found, counts, strict=True)):
+        if match is not None and count is not None and (before[n] == count - 1 or after[n] == count + 1):
+            lines[n] = lines[n][match.end() :]
+    return "\n".join(lines)
+
+
+def _number(digits: str) -> int | None:
+    return int(digits) if len(digits) < 10 else None

@@ -1,0 +1,95 @@
+"""What a window did, and why: one event for every time it changed what was sent before, or could not."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from thresher.edits import Edit, Plan
+from thresher.model import Message
+from thresher.store import short_id
+from thresher.window.ledger import elided
+from thresher.window.thread import Thread
+
+Trigger = Literal[
+    "worth", "cold", "boundary", "high", "ride", "emergency", "arrival", "repair", "over", "store", "other"
+]
+"""Why now: it pays; the cache is cold; a new human message; the high water mark; the prefix changes anyway; it would
+not fit; a result came too large; the history came in broken; nothing legal fits; the store failed; another process
+with the same ledger re-planned."""
+
+
+class Event(Struct, frozen=True, kw_only=True):
+    """One change of plan."""
+
+    trigger: Trigger
+    why: str
+    at: float
+    """Seconds since the epoch."""
+    model: str = ""
+    call: int = 0
+    """How many calls the model had made before."""
+    tokens_before: int = 0
+    tokens_after: int = 0
+    first_changed: int = 0
+    """The message from which on the cache is of no use."""
+    cost: float = 0.0
+    """What the change makes this request dearer by; in dollars, or in tokens of input where no price is known."""
+    saving: float = 0.0
+    """What it makes each later request cheaper by."""
+    edits: dict[str, int] = {}
+    """New edits by their kind."""
+    elided: tuple[str, ...] = ()
+    """The ids by which what was left out comes back."""
+    excluded: tuple[str, ...] = ()
+    """What was not edited though a policy wanted it, and why."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def saved(self) -> int:
+        """Tokens that each request is shorter by."""
+        return self.tokens_before - self.tokens_after
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same for a program."""
+        row: dict[str, Any] = msgspec.to_builtins(self)
+        return row
+
+
+class Change(Struct, frozen=True):
+    """What was decided: why, and which edits are new."""
+
+    trigger: Trigger
+    why: str
+    plan: Plan
+    added: Sequence[Edit]
+
+
+OTHER = Change("other", "another process with this ledger decided first", Plan((), 0, 0), ())
+
+
+def event_of(change: Change, before: Thread, after: Thread, cost: float, read: float, model: str, at: float) -> Event:
+    """The event of a change from one thread to the other."""
+    return Event(
+        trigger=change.trigger,
+        why=change.why,
+        at=at,
+        model=model,
+        call=after.calls,
+        tokens_before=before.tokens,
+        tokens_after=after.tokens,
+        first_changed=_first_difference(before.sent, after.sent),
+        cost=cost,
+        saving=read * (before.tokens - after.tokens) / 1_000_000,
+        edits=dict(Counter(type(edit).__name__.lower() for edit in change.added)),
+        elided=tuple(short_id(target.content) for target in elided(change.added)),
+        excluded=tuple(f"{one.policy}: {one.parts} × {one.reason}" for one in change.plan.refused),
+        notes=change.plan.notes,
+    )
+
+
+def _first_difference(before: Sequence[Message], after: Sequence[Message]) -> int:
+    pairs = enumerate(zip(before, after, strict=False))
+    return next((index for index, (one, other) in pairs if one != other), min(len(before), len(after)))

@@ -1,0 +1,251 @@
+"""What a window remembers: which edits hold for a conversation that begins so, and a few facts beside them.
+
+An epoch says which edits were decided when a conversation had come so far; the chain digest of its rows is its key.
+A longer conversation that begins the same has the newest epoch along its chain; so a rewind finds the edits of that
+time, and a fork shares those of its stem. Each epoch holds only what it changed against the one before it.
+
+The ledger is one SQLite database, in memory or in a file. A decision is one row, written before anything is sent:
+a crash leaves all of it or nothing, and of two processes that decide at once the first one's decision holds for both.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct, structs
+
+from thresher.edits import Edit
+from thresher.errors import ThresherError
+from thresher.model import Occurrence
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+PATIENCE = 30.0
+"""Seconds that a writer waits for another."""
+VERSION = 1
+Edits = dict[Occurrence, Edit]
+"""The edits that hold, by the first part that each speaks of."""
+
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS epochs (number INTEGER PRIMARY KEY, chain BLOB NOT NULL, serial INTEGER NOT NULL, "
+    "body BLOB NOT NULL, UNIQUE (chain, serial))",
+    "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value BLOB NOT NULL)",
+)
+
+
+class LedgerError(ThresherError):
+    """A ledger cannot be read or written."""
+
+
+class Epoch(Struct, frozen=True):
+    """What was decided when a conversation had come so far."""
+
+    chain: bytes
+    """The digest of its rows, the last and all before it."""
+    serial: int
+    """How many decisions were made at this very point before."""
+    rows: int
+    parent: tuple[bytes, int] | None
+    trigger: str
+    at: float
+    added: tuple[Edit, ...] = ()
+    removed: tuple[Occurrence, ...] = ()
+
+    @property
+    def key(self) -> tuple[bytes, int]:
+        """Which one it is."""
+        return self.chain, self.serial
+
+
+class Ledger:
+    """Epochs and facts, in memory or in a file that others may share."""
+
+    def __init__(self, path: str | Path | None = None) -> None:
+        self.path = None if path is None else Path(path)
+        self._connection: Connection | None = None
+        self._process = 0
+        self._version = -1
+        self._read = 0
+        self._epochs: dict[bytes, list[Epoch]] = {}
+        self._edits: dict[tuple[bytes, int], Edits] = {}
+
+    # --- epochs --------------------------------------------------------------------------------------------------
+
+    def newest(self, chain: Sequence[bytes]) -> Epoch | None:
+        """The latest decision for a conversation with these rows."""
+        self._refresh()
+        if not self._epochs:
+            return None
+        return next((self._epochs[one][-1] for one in reversed(chain) if one in self._epochs), None)
+
+    def edits(self, epoch: Epoch | None) -> Edits:
+        """The edits that hold in an epoch."""
+        if epoch is None:
+            return {}
+        if epoch.key not in self._edits:
+            line = [epoch]
+            while line[-1].parent is not None and line[-1].parent not in self._edits:
+                line.append(self._at(line[-1].parent))
+            for one in reversed(line):
+                before = self._edits[one.parent] if one.parent is not None else {}
+                gone = set(one.removed)
+                kept = {target: edit for target, edit in before.items() if target not in gone}
+                self._edits[one.key] = kept | {edit.target: edit for edit in one.added}
+        return self._edits[epoch.key]
+
+    def _at(self, key: tuple[bytes, int]) -> Epoch:
+        found = self._epochs.get(key[0], [])
+        if key[1] >= len(found):
+            raise LedgerError(f"{self._name}: a decision is missing that others build on; begin a new ledger")
+        return found[key[1]]
+
+    def decide(self, epoch: Epoch) -> Epoch:
+        """Write a decision down; if another made one at this point meanwhile, that one holds and is handed back."""
+        self._write(
+            "INSERT INTO epochs (chain, serial, body) VALUES (?, ?, ?) ON CONFLICT (chain, serial) DO NOTHING",
+            (epoch.chain, epoch.serial, msgspec.json.encode(epoch)),
+        )
+        self._load()
+        return self._at(epoch.key)
+
+    def next_serial(self, chain: bytes) -> int:
+        """The number of the next decision at this point."""
+        return len(self._epochs.get(chain, ()))
+
+    # --- facts ---------------------------------------------------------------------------------------------------
+
+    def fact(self, name: str) -> Any:
+        """What is known under a name, or None."""
+        row = self._rows("SELECT value FROM facts WHERE name = ?", (name,))
+        return msgspec.json.decode(row[0][0]) if row else None
+
+    def facts(self, prefix: str) -> dict[str, Any]:
+        """All that is known under names that begin so, by the rest of the name."""
+        rows = self._rows("SELECT name, value FROM facts WHERE name >= ? AND name < ?", (prefix, prefix + "\U0010ffff"))
+        return {name[len(prefix) :]: msgspec.json.decode(value) for name, value in rows}
+
+    def note(self, name: str, value: Any) -> None:
+        """Write a fact down, over what was there."""
+        self._write(
+            "INSERT INTO facts (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+            (name, msgspec.json.encode(value)),
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Copy all of it into a file, which is there whole or not at all."""
+        target = Path(path)
+        part = target.with_name(f"{target.name}.{os.getpid()}.part")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            part.unlink(missing_ok=True)
+            self._rows("VACUUM INTO ?", (str(part),))
+            part.replace(target)
+        except OSError as error:
+            raise LedgerError(f"{target}: the ledger cannot be saved here ({error}); name another file") from error
+
+    # --- the database --------------------------------------------------------------------------------------------
+
+    @property
+    def _name(self) -> str:
+        return "the ledger" if self.path is None else str(self.path)
+
+    def _refresh(self) -> None:
+        """Read what others have written since."""
+        if self.path is None and self._connection is not None:
+            return
+        version = self._rows("PRAGMA data_version", ())[0][0]
+        if version != self._version:
+            self._version = version
+            self._load()
+
+    def _load(self) -> None:
+        for number, body in self._rows(
+            "SELECT number, body FROM epochs WHERE number > ? ORDER BY number", (self._read,)
+        ):
+            epoch = _decoded(body, self._name)
+            self._epochs.setdefault(epoch.chain, []).append(epoch)
+            self._read = number
+
+    def _rows(self, statement: str, values: tuple[Any, ...]) -> list[Any]:
+        with _told(self._name):
+            return self._open().execute(statement, values).fetchall()
+
+    def _write(self, statement: str, values: tuple[Any, ...]) -> None:
+        with _told(self._name):
+            self._open().execute(statement, values)
+
+    def _open(self) -> "Connection":
+        """The connection; a process that was forked off opens its own."""
+        if self._connection is None or (self.path is not None and self._process != os.getpid()):
+            self._connection = _connected(self.path)
+            self._process = os.getpid()
+        return self._connection
+
+
+def _connected(path: Path | None) -> "Connection":
+    from sqlite3 import OperationalError, connect  # noqa: PLC0415 - a library of its own
+
+    if path is not None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    place = ":memory:" if path is None else str(path)
+    connection = connect(place, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+    # Only one connection can switch, and only while it is alone; without it all still works, a reader waits.
+    with suppress(OperationalError):
+        connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    for table in _TABLES:
+        connection.execute(table)
+    found = connection.execute("PRAGMA user_version").fetchone()[0]
+    if found > VERSION:
+        raise LedgerError(f"{place}: this ledger was written by a newer Thresher; update, or begin a new one")
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+    return connection
+
+
+class _told:
+    """Turns what SQLite says into an error that says what to do."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        from sqlite3 import Error  # noqa: PLC0415 - a library of its own
+
+        if isinstance(error, Error | OSError):
+            raise LedgerError(f"{self._name}: cannot be read or written ({error}); name another file") from error
+
+
+def _decoded(body: bytes, name: str) -> Epoch:
+    try:
+        return msgspec.json.decode(body, type=Epoch)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise LedgerError(f"{name}: a decision in it cannot be read ({error}); begin a new ledger") from error
+
+
+def difference(before: Edits, after: Edits) -> tuple[tuple[Edit, ...], tuple[Occurrence, ...]]:
+    """What was added and what was removed between two sets of edits."""
+    added = tuple(edit for target, edit in after.items() if target not in before or not same(before[target], edit))
+    return added, tuple(target for target in before if target not in after)
+
+
+def same(one: Edit, other: Edit) -> bool:
+    """Whether two edits make the same of a part, whatever they were found to save."""
+    return structs.replace(one, before=0, saved=0) == structs.replace(other, before=0, saved=0)
+
+
+def by_target(edits: Sequence[Edit]) -> Edits:
+    """Edits by the first part that each speaks of."""
+    return {edit.target: edit for edit in edits}
+
+
+def elided(edits: Iterable[Edit]) -> Iterator[Occurrence]:
+    """The parts that some edits change."""
+    for edit in edits:
+        yield from getattr(edit, "targets", (edit.target,))

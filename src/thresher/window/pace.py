@@ -1,0 +1,43 @@
+"""How eager a window is: settings with defaults that `benchmarks/cost.py` chose on its tune half."""
+
+from msgspec import Struct
+
+from thresher.errors import OptionError
+
+
+class Pace(Struct, frozen=True, kw_only=True):
+    """When a change is worth it."""
+
+    high: float = 0.9
+    """The share of the budget from which on a window re-plans whatever it costs: the high water mark."""
+    low: float = 0.5
+    """The share to which it then goes down, as far as that does not hurt: the low water mark."""
+    worth: int = 1_000
+    """Tokens that a re-plan must save at least."""
+    patience: float = 4.0
+    """How often what could have gone is paid for before it goes: 1 waits until reading it has cost as much as going."""
+    calls: int = 20
+    """Further calls that are expected, at least: as many as there were so far, and no fewer than these."""
+    keep: int = 6
+    """The newest results that stay whole however well clearing them would pay."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.low <= self.high <= 1:
+            raise OptionError(f"`low` and `high` are shares of the budget, low first; not {self.low} and {self.high}")
+        for name in ("worth", "patience", "calls", "keep"):
+            if getattr(self, name) < 0:
+                raise OptionError(f"`{name}` is 0 or more; not {getattr(self, name)}")
+
+    def further(self, calls: int) -> int:
+        """How many calls will follow so many: what has lasted long will last."""
+        return max(self.calls, calls)
+
+
+class Offer(Struct, frozen=True):
+    """What clearing from one place on would save, and what stands behind that place."""
+
+    start: int
+    """A message among those that are sent."""
+    saved: int
+    behind: int
+    """Tokens from that place to the end, as they are now."""

@@ -1,0 +1,165 @@
+"""New edits for a conversation on top of those that hold: gently where it may be, down to a size where it must."""
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct, structs
+
+from thresher.budget import presets
+from thresher.budget.fitting import Setup, stand_ins
+from thresher.budget.ladder import descend, proposals
+from thresher.edits import Cut, Draft, Edit, Fold, settle, to_limit
+from thresher.model import History, Place, ToolCall, part_text
+from thresher.policies import Policy, make_policy
+from thresher.store import Store
+from thresher.summarise import extractive
+from thresher.summarise.lines import turns
+from thresher.summarise.words import plural
+from thresher.window.ledger import Edits, elided
+from thresher.window.prices import Prices
+from thresher.window.sieve import Sieved
+from thresher.window.worth import Deal, best
+
+POLICY = "window"
+"""The policy that is named for what only the window wanted."""
+ROOM = 0.8
+"""The share of the limit to which what hurts goes down, where it can."""
+SHORTEST = 300
+"""Characters that a summary has at least."""
+CAUTION = 0.9
+"""What is cut by characters is measured in tokens: a tenth less is kept than should fit."""
+
+
+class Situation(Struct, frozen=True):
+    """What a plan is made for."""
+
+    history: History
+    """As its API takes it, with nothing left out."""
+    edits: Edits
+    """Those that hold."""
+    setup: Setup
+    policies: tuple[Policy, ...]
+    prices: Prices
+    cached: int
+    """Tokens that the cache would serve if nothing changed."""
+    further: int
+    store: Store
+
+
+def resumed(now: Situation) -> Draft:
+    """The edits that hold, and no others."""
+    draft = Draft(now.history, now.setup.scale, believed=stand_ins(now.history, now.store))
+    draft.resume(now.edits.values())
+    return draft
+
+
+def gentle(now: Situation, sieved: Sieved) -> tuple[Draft, Deal] | None:
+    """What the policies want, from the place on where it pays best; None where they want nothing new."""
+    before = resumed(now)
+    wanted = _wanted(now, sieved)
+    settled = settle(_with(before, wanted), now.setup.thinking)
+    found = best(_offers(before, settled), now.prices, tokens=before.tokens, cached=now.cached, further=now.further)
+    if found is None or found.saved <= 0:
+        return None
+    behind = [edit for edit in wanted if _first(now.history, edit).message >= found.start]
+    return settle(_with(before, behind), now.setup.thinking), found
+
+
+def down_to(now: Situation, target: int, limit: int, sieved: Sieved) -> Draft:
+    """As small as `target` where that does not hurt; as `limit` whatever it takes; else as small as it gets."""
+    rule, ladder = now.setup.thinking, now.setup.settings.ladder()
+    draft = _with(resumed(now), [*arrivals(now, target, limit), *_wanted(now, sieved)])
+
+    def gently(edit: Edit) -> Edit | None:
+        kept = sieved(now.history, [edit])
+        return _retold(now, kept[0]) if kept else None
+
+    def hard(edit: Edit) -> Edit | None:
+        return _retold(now, edit)
+
+    settled = descend(draft, now.setup.settings.ladder(presets.GENTLE), target, rule, shape=gently)
+    if settled.tokens > limit:
+        # With room for some calls more: else each of them would need another plan.
+        roomy = descend(draft, ladder, int(limit * ROOM), rule, shape=hard)
+        settled = roomy if roomy.tokens <= limit * ROOM else descend(draft, ladder, limit, rule, shape=hard)
+    if settled.tokens > limit and rule == "strip_after_edit":
+        settled = descend(draft, ladder, limit, rule, force=True, shape=hard)
+    return settled
+
+
+def _wanted(now: Situation, sieved: Sieved) -> list[Edit]:
+    """What the policies want, without what is held back."""
+    wanted = sieved(now.history, list(proposals(now.history, now.policies, now.setup.scale)))
+    told = (_retold(now, edit) for edit in wanted)
+    return [edit for edit in told if edit is not None]
+
+
+def _retold(now: Situation, edit: Edit) -> Edit | None:
+    """A fold that takes in parts of an earlier one tells of the others alone."""
+    if not isinstance(edit, Fold):
+        return edit
+    folded = {target for old in now.edits.values() if isinstance(old, Fold) for target in old.targets}
+    rest = tuple(target for target in edit.targets if target not in folded and target in now.history.places)
+    if len(rest) == len(edit.targets):
+        return edit
+    places = sorted(now.history.places[target] for target in rest)
+    calls = sum(isinstance(now.history.part(place), ToolCall) for place in places)
+    if not calls:
+        return None
+    when = turns([now.history.turn(place.message) for place in places])
+    text = extractive(now.history, places, limit=max(len(edit.text), SHORTEST))
+    return structs.replace(edit, targets=rest, text=text, label=f"{plural(calls, 'call')} folded, {when}")
+
+
+def _with(draft: Draft, edits: Sequence[Edit]) -> Draft:
+    other = draft.copy()
+    other.add_all(edits)
+    return other
+
+
+def _offers(before: Draft, after: Draft) -> Iterator[tuple[int, int, int]]:
+    """For each message that the second draft makes smaller: its place, the tokens before it, what goes there."""
+    tokens = before.scale.tools(before.history.tools)
+    for index in range(len(before.history)):
+        now = _weight(before, index)
+        gone = now - _weight(after, index)
+        if gone:
+            yield index, tokens, gone
+        tokens += now
+
+
+def _weight(draft: Draft, index: int) -> int:
+    if not draft.alive(index):
+        return 0
+    weights = draft.weights[index]
+    fates = (draft.fates.get(Place(index, j)) for j in range(len(weights)))
+    return draft.scale.overhead + sum(
+        w if fate is None else fate.weight for w, fate in zip(weights, fates, strict=True)
+    )
+
+
+def _first(history: History, edit: Edit) -> Place:
+    return min((history.places[target] for target in elided([edit]) if target in history.places), default=Place(0, 0))
+
+
+def arrivals(now: Situation, target: int, limit: int) -> list[Edit]:
+    """Cuts of results that have just come and are larger than what is left for them, even after a re-plan."""
+    draft = resumed(now)
+    cuts: list[Edit] = []
+    for link in now.history.links:
+        place, result = link.chain.result, link.result
+        if place is None or result is None or not link.chain.active:
+            continue
+        weight = draft.weights[place.message][place.part]
+        left = limit - min(draft.tokens - weight, target)
+        text = part_text(result)
+        if weight > left:
+            gaps = to_limit(text, max(0, int(len(text) * left / weight * CAUTION)))
+            cuts += [Cut(now.history.occurrence(place), POLICY, "larger than what is left", gaps)] if gaps else []
+    return cuts
+
+
+def chaff(label: str, policies: tuple[Policy, ...], keep: int) -> tuple[Policy, ...]:
+    """What a window clears as soon as it pays: what its policies want; for `auto` what is rarely asked for again."""
+    if label != "auto":
+        return policies
+    return (*policies, *(make_policy(name, **options) for name, options in presets.chaff(keep)))

@@ -1,0 +1,361 @@
+"""The window: in an agent's loop, the same history comes back a little longer, and what was sent of it stays as it was.
+
+Each call costs one pass over the rows for their digests, and work for what is new. What was edited once stays edited,
+byte for byte, so that the provider's cache still serves it; a new edit is made when it pays, when it must be, or when
+it costs nothing. Every such change is an event, and a decision in the ledger before anything goes out.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from threading import RLock
+from time import time
+from typing import Any, Literal, TypeVar, get_args
+
+from msgspec import Struct, structs
+
+from thresher.budget.fitting import SHARE, WINDOW, PolicyLike, Setup, keep, set_up
+from thresher.budget.ladder import too_large
+from thresher.edits import ThinkingRule, finish
+from thresher.errors import OptionError
+from thresher.model import History, Message
+from thresher.model.turns import is_prompt
+from thresher.store import Store, StoreError, default_store
+from thresher.summarise import Judge, Summariser, SummaryRequest
+from thresher.tokens import model_named
+from thresher.window.asking import Asking
+from thresher.window.cache import Cache
+from thresher.window.deciding import Decision, carry, estimate, may, must, pays
+from thresher.window.events import OTHER, Change, Event, Trigger, event_of
+from thresher.window.intake import Request, chained, read_request
+from thresher.window.later import Later, Summaries
+from thresher.window.ledger import Edits, Epoch, Ledger, LedgerError, by_target, difference
+from thresher.window.marks import Life, Marks, marked
+from thresher.window.pace import Pace
+from thresher.window.planning import Situation, chaff, resumed
+from thresher.window.prices import Prices, prices_named
+from thresher.window.sieve import Sieve
+from thresher.window.telemetry import report
+from thresher.window.thread import Thread, mended
+from thresher.window.usage import Observed, usage_of
+
+M = TypeVar("M")
+OnOver = Literal["send", "raise"]
+
+
+class Came(Struct, frozen=True):
+    """What is new in a request."""
+
+    new: Sequence[Message] = ()
+    carried: Edits = {}
+    """Edits of before, where the conversation took another turn and its past may still have them."""
+
+
+class Window:
+    """Keeps a growing conversation small, and its beginning as the provider's cache knows it."""
+
+    def __init__(  # noqa: PLR0913 - a window has many keys
+        self,
+        policy: PolicyLike = "auto",
+        *,
+        budget: int | str | None = None,
+        model: str | None = None,
+        prices: Prices | None = None,
+        store: Store | None = None,
+        ledger: str | Path | Ledger | None = None,
+        format: str | None = None,
+        thinking: ThinkingRule | None = None,
+        counter: str = "auto",
+        pace: Pace | None = None,
+        on_over: OnOver = "send",
+        marks: Marks = "auto",
+        life: Life = "5m",
+        summariser: Summariser | None = None,
+        summaries: Summaries = "background",
+        judge: Judge | None = None,
+        on_event: Callable[[Event], None] | None = None,
+        **options: Any,
+    ) -> None:
+        """Start with nothing seen, or where a ledger left off.
+
+        `policy`, `budget`, `model`, `thinking`, `counter` and other options are those of `plan`. `prices` are the
+        model's own unless given; `life` says which of Anthropic's caches is used. `ledger` is a file in which
+        decisions are kept, and which several processes may share; without one they last as long as the window.
+        `marks` says what happens to Anthropic's cache marks: "auto" places them in a request body that has none,
+        "place" moves the user's own, too, "leave" leaves all as it is. `summariser` writes what stands in for many
+        parts, in the background, or before the loop goes on (`summaries="now"`); `judge` may hold on to tool chains.
+        """
+        chosen = (("on_over", on_over, OnOver), ("marks", marks, Marks), ("life", life, Life))
+        for name, value, known in (*chosen, ("summaries", summaries, Summaries)):
+            if value not in get_args(known):
+                raise OptionError(f"`{name}` is one of {', '.join(get_args(known))}; not {value!r}")
+        self._asked: dict[str, Any] = {"policy": policy, "budget": budget, "model": model, "thinking": thinking}
+        self._asked |= {"counter": counter, **options}
+        self._format = format
+        self._store = store
+        self._prices = prices
+        self._pace = pace or Pace()
+        self._on_over = on_over
+        self._marks = marks
+        self._life = life
+        self._on_event = on_event
+        self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
+        self.events: list[Event] = []
+        self._setup: Setup | None = None
+        self._model = ""
+        self._thread: Thread | None = None
+        self._request: Request | None = None
+        self._cache = Cache(self.ledger)
+        self._asking = Asking(self.ledger)
+        self._sieve = Sieve(self._asking, self.ledger, judge)
+        self._later = Later(self.ledger, summariser, summaries)
+        self._observed = Observed()
+        self._rent = 0.0
+        """What reading has cost of late that could have gone."""
+        self._wait = 0
+        """Tokens below which it is not worth looking again."""
+        self._vain = 0
+        self._lock = RLock()
+
+    # --- the verb ------------------------------------------------------------------------------------------------
+
+    def fit(self, messages: M, *, at: datetime | float | None = None) -> M:
+        """The same messages, or request body, as they shall be sent; `at` is the time of the call, by default now."""
+        with self._lock:
+            if not messages or (isinstance(messages, dict) and messages.get("messages") == []):
+                return messages
+            now = time() if at is None else at.timestamp() if isinstance(at, datetime) else float(at)
+            request = read_request(messages, self._format, self._request)
+            if not request.rows:
+                return messages
+            thread, came = self._followed(request, now)
+            self._asking.notice(came.new)
+            thread = self._considered(request, thread, came, now)
+            return self._handed_out(request, thread, now)  # type: ignore[no-any-return]
+
+    # --- what came in --------------------------------------------------------------------------------------------
+
+    def _followed(self, request: Request, now: float) -> tuple[Thread, Came]:
+        """The conversation that a request is of, and what is new in it."""
+        last, epoch = self._thread, self.ledger.newest(request.chain)
+        if last is not None and last.extends(request) and epoch is last.epoch:
+            return last, Came(last.grow(request))
+        self._set_up(request)
+        edits = self.ledger.edits(epoch)
+        thread = Thread(request, epoch, edits, self._setup_now.scale, last)
+        self._asking.learn(thread.original, edits.values())
+        carried: Edits = {}
+        if last is not None and last.extends(request):
+            why = "what was decided for these messages by another process, or before a rewind, holds from here on"
+            self._tell(Event(trigger="other", why=why, at=now, **self._facts(thread) | {"tokens_before": last.tokens}))
+        elif last is not None and not self._is_own_output(request):
+            carried = {target: edit for target, edit in last.edits.items() if target not in edits}
+        self._thread = thread
+        return thread, Came(thread.raw[-1:], carried)
+
+    def _is_own_output(self, request: Request) -> bool:
+        """Whether what was handed out has come back as the history."""
+        if self._thread is None or self._request is None:
+            return False
+        output = chained(self._thread.digests(self._request.digests))
+        return len(output) <= len(request.chain) and output[-1:] == request.chain[len(output) - 1 : len(output)]
+
+    def _set_up(self, request: Request) -> None:
+        """Work out what was asked for, when the first request tells for which model, or another one does."""
+        named = request.value.get("model") if request.is_body else ""
+        model = named if isinstance(named, str) else ""
+        if self._setup is None or model != self._model:
+            head = request.format.parse({**request.around(), request.format.rows: []} if request.is_body else [])
+            self._setup = set_up(History((), head.tools, head.pocket), **self._asked)
+            self._model = model
+
+    @property
+    def _setup_now(self) -> Setup:
+        assert self._setup is not None, "set up when the first request came"
+        return self._setup
+
+    @property
+    def store(self) -> Store:
+        """Where what is left out stays."""
+        return self._store or default_store()
+
+    @property
+    def prices(self) -> Prices:
+        """What tokens cost, and how long the cache has been seen to live."""
+        return self._observed.prices(self._vendor)
+
+    @property
+    def _vendor(self) -> Prices:
+        return self._prices or prices_named(self._setup.model if self._setup else "", hour=self._life == "1h")
+
+    @property
+    def budget(self) -> int:
+        """The tokens that a request may have, as they are counted here."""
+        asked = self._setup.budget if self._setup is not None else None
+        if asked is None:
+            known = model_named(self._setup.model) if self._setup is not None and self._setup.model else None
+            asked = int((known.window if known is not None else WINDOW) * SHARE)
+        return self._observed.counted(asked)
+
+    def _cached(self, thread: Thread, now: float) -> int:
+        return self._cache.serves(thread, now, self.prices.life)
+
+    # --- what to do about it -------------------------------------------------------------------------------------
+
+    def _considered(self, request: Request, thread: Thread, came: "Came", now: float) -> Thread:
+        """The thread, with new edits where that is called for."""
+        limit, pace = self.budget, self._pace
+        cached = self._cached(thread, now)
+
+        def situation() -> Situation:
+            return self._situation(thread, came, cached)
+
+        decision: Decision | None = None
+        if thread.tokens > limit * pace.high or not thread.is_legal:
+            if thread.tokens > limit or not thread.is_legal or thread.tokens >= self._wait:
+                decision = must(thread, situation(), pace, limit, self._sieve)
+        elif came.carried:
+            decision = carry(situation(), thread)
+        if decision is None:
+            decision = self._improvement(thread, came, cached, situation)
+        if decision is not None:
+            thread = self._decided(request, thread, decision, cached, now)
+        if thread.tokens > limit:
+            self._over(thread, limit, now)
+        return thread
+
+    def _improvement(
+        self, thread: Thread, came: "Came", cached: int, situation: Callable[[], Situation]
+    ) -> Decision | None:
+        """A change that pays, if there is one; what could go and stays is paid for with each call."""
+        prices, pace = self.prices, self._pace
+        found, clearable = estimate(thread, prices, pace, cached)
+        self._rent += prices.read * clearable / 1_000_000
+        further = pace.further(thread.calls)
+        trigger: Trigger = "cold" if not cached else "boundary" if any(map(is_prompt, came.new)) else "worth"
+        waits = trigger == "worth" and thread.tokens < self._wait
+        if waits or not pays(found, further, self._rent, pace):
+            return None
+        decision = may(trigger, situation, further, self._rent, pace, self._sieve)
+        if decision is None:
+            self._back_off(thread)
+        return decision
+
+    def _back_off(self, thread: Thread) -> None:
+        """Look again when there is more to gain: each time that it was in vain, twice as much."""
+        self._wait = thread.tokens + self._pace.worth * 2 ** min(self._vain, 6)
+        self._vain += 1
+
+    def _situation(self, thread: Thread, came: "Came", cached: int) -> Situation:
+        setup = self._setup_now
+        return Situation(
+            history=mended(thread.prompt.history(thread.raw), thread.dialect),
+            edits=thread.edits | came.carried,
+            setup=setup,
+            policies=chaff(setup.label, setup.policies, self._pace.keep),
+            prices=self.prices,
+            cached=cached,
+            further=self._pace.further(thread.calls),
+            store=self.store,
+        )
+
+    def _decided(self, request: Request, thread: Thread, decision: Decision, cached: int, now: float) -> Thread:
+        """Keep what goes, write the decision down, and only then act on it."""
+        prices_now = self.prices
+        plan = structs.replace(finish(decision.draft, self._setup_now.thinking), budget=self.budget)
+        plan = self._later.taken(decision.draft.history, plan, thread.edits, thread.scale)
+        edits = by_target(plan.edits)
+        added, removed = difference(thread.edits, edits)
+        if not added and not removed and thread.is_legal:
+            self._back_off(thread)
+            return thread
+        try:
+            keep(decision.draft.history, structs.replace(plan, edits=added), self.store)
+        except StoreError as error:
+            self._tell(Event(trigger="store", why=f"nothing was left out: {error}", at=now, **self._facts(thread)))
+            self._back_off(thread)
+            return thread
+        chain = thread.chain[-1]
+        parent = None if thread.epoch is None else thread.epoch.key
+        epoch = Epoch(
+            chain, self.ledger.next_serial(chain), len(thread.chain), parent, decision.trigger, now, added, removed
+        )
+        held = self.ledger.decide(epoch)
+        after = Thread(request, held, self.ledger.edits(held), thread.scale, thread)
+        self._asking.learn(after.original, after.edits.values())
+        self._thread = after
+        self._rent, self._vain = 0.0, 0
+        saved = thread.tokens - after.tokens
+        self._wait = 0
+        if saved < self._pace.worth:
+            self._back_off(after)
+        self._later.decided(decision.draft.history, structs.replace(plan, edits=tuple(after.edits.values())))
+        change = Change(decision.trigger, decision.why, plan, added) if held == epoch else OTHER
+        price = prices_now.request(after.tokens, self._cached(after, now)) - prices_now.request(thread.tokens, cached)
+        self._tell(event_of(change, thread, after, price, prices_now.read, self._setup_now.model, now))
+        return after
+
+    def _facts(self, thread: Thread) -> dict[str, Any]:
+        tokens = {"tokens_before": thread.tokens, "tokens_after": thread.tokens}
+        return {"model": self._setup_now.model, "call": thread.calls, **tokens}
+
+    def _over(self, thread: Thread, limit: int, now: float) -> None:
+        """Nothing legal fits: say so, and go on or stop as the user wants it."""
+        if self._on_over == "raise":
+            draft = resumed(self._situation(thread, Came([], {}), 0))
+            raise too_large(draft, limit)
+        why = f"nothing legal fits into {limit:,} tokens: the smallest request has {thread.tokens:,}"
+        self._tell(Event(trigger="over", why=why, at=now, **self._facts(thread)))
+
+    def _tell(self, event: Event) -> None:
+        self.events.append(event)
+        report(event)
+        if self._on_event is not None:
+            self._on_event(event)
+
+    # --- what goes out -------------------------------------------------------------------------------------------
+
+    def _handed_out(self, request: Request, thread: Thread, now: float) -> Any:
+        previous = self._cache.send(thread, now)
+        self._request = structs.replace(request, value=None, rows=())
+        value = thread.request(request)
+        if request.format.name != "anthropic":
+            return value
+        previous = max(0, previous - len(thread.prompt.messages))
+        return marked(
+            value, asked=self._marks, ttl=self._life, stable=thread.stable, previous=previous, own=request.is_marked
+        )
+
+    # --- what comes back -----------------------------------------------------------------------------------------
+
+    def observe(self, usage: Any) -> None:
+        """Take the bill of the latest request: its tokens set the count right, its cache reads the cache's life."""
+        with self._lock:
+            last = self._cache.last
+            if last is None:
+                raise OptionError("there is no request yet that this bill could be for: call `fit` first")
+            self._observed.add(last.tokens, usage_of(usage), expected=last.expected, gap=last.gap, vendor=self._vendor)
+
+    @property
+    def requests(self) -> tuple[SummaryRequest, ...]:
+        """Summaries that could be better: whoever has a text hands it over with `fill`."""
+        return tuple(self._later.open.values())
+
+    def fill(self, id: str, text: str) -> None:
+        """Take a text for an open request; it enters at a re-plan that changes what stands before it anyway."""
+        with self._lock:
+            self._later.fill(id, text)
+
+    # --- from one run to the next --------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write the ledger into a file: `Window.load` goes on from there."""
+        with self._lock:
+            self.ledger.save(path)
+
+    @classmethod
+    def load(cls, path: str | Path, **options: Any) -> "Window":
+        """A window that goes on with the ledger of a file, with the options that it is given."""
+        if not Path(path).exists():
+            raise LedgerError(f"{path}: there is no ledger; `window.save(path)` writes one")
+        return cls(ledger=path, **options)

@@ -1,0 +1,103 @@
+"""What a provider billed, and what it teaches: how its tokens compare with ours, and how long its cache lives."""
+
+from typing import Any
+
+from msgspec import structs
+
+from thresher.errors import OptionError
+from thresher.model.message import Usage
+from thresher.tokens.calibrate import Calibration, Point, line
+from thresher.window.prices import Prices
+
+MOST = 60
+"""Bills that are remembered."""
+MISSES = 2
+"""Bills in a row without what should have been cached, after which it is not believed to be."""
+SERVED = 0.5
+"""The share of what should have been cached from which on it was."""
+
+
+def usage_of(told: Any) -> Usage:
+    """A bill as any of the APIs tells it: an object of their SDK, a dict, or a `Usage`."""
+    if isinstance(told, Usage):
+        return told
+    fields = told if isinstance(told, dict) else _fields(told)
+    if "cache_read_input_tokens" in fields or "cache_creation_input_tokens" in fields:
+        read, write = _number(fields, "cache_read_input_tokens"), _number(fields, "cache_creation_input_tokens")
+        return Usage(_number(fields, "input_tokens"), _number(fields, "output_tokens"), read, write)
+    for given, details, answered in (
+        ("prompt_tokens", "prompt_tokens_details", "completion_tokens"),
+        ("input_tokens", "input_tokens_details", "output_tokens"),
+    ):
+        if given in fields:
+            read = _number(_fields(fields.get(details) or {}), "cached_tokens")
+            return Usage(_number(fields, given) - read, _number(fields, answered), read)
+    for given, cached, answered in (
+        ("promptTokenCount", "cachedContentTokenCount", "candidatesTokenCount"),
+        ("prompt_token_count", "cached_content_token_count", "candidates_token_count"),
+    ):
+        if given in fields:
+            read = _number(fields, cached)
+            return Usage(_number(fields, given) - read, _number(fields, answered), read)
+    raise OptionError(
+        "this is no bill that is known here: give the `usage` of a response (`usage_metadata` for Gemini), or a `Usage`"
+    )
+
+
+def _fields(thing: Any) -> dict[str, Any]:
+    if isinstance(thing, dict):
+        return thing
+    if hasattr(thing, "model_dump"):
+        fields: dict[str, Any] = thing.model_dump()
+        return fields
+    return dict(vars(thing)) if hasattr(thing, "__dict__") else {}
+
+
+def _number(fields: dict[str, Any], name: str) -> int:
+    value = fields.get(name)
+    return value if isinstance(value, int) else 0
+
+
+class Observed:
+    """Bills so far, and what follows from them."""
+
+    def __init__(self) -> None:
+        self.points: list[Point] = []
+        """What was counted, and what was billed."""
+        self.life: float | None = None
+        """Seconds for which the cache was seen to live, where that is not as its vendor says."""
+        self._missed = 0
+        self._calibration = Calibration()
+
+    def add(self, counted: int, usage: Usage, *, expected: int, gap: float, vendor: Prices) -> None:
+        """Take a bill: so much was counted, so much of it should have been cached, so long after the call before."""
+        if usage.context > 0:
+            self.points = [*self.points, (counted, usage.context)][-MOST:]
+            # A slope that no tokenizer has says nothing, and takes nothing back.
+            found = line([self.points])
+            self._calibration = found if found.turns else self._calibration
+        if expected >= vendor.minimum:
+            self._learn(gap, vendor.life, served=usage.cache_read >= SERVED * expected)
+
+    def _learn(self, gap: float, life: float, *, served: bool) -> None:
+        """A cache that served after a longer time lives longer; one that did not, twice in a row, is not there."""
+        self._missed = 0 if served else self._missed + (gap <= self.prices(Prices(life=life)).life)
+        if served and gap > (life if self.life is None else self.life):
+            self.life = gap if gap > life else None
+        elif self._missed >= MISSES:
+            self.life = min(gap, life)
+
+    def prices(self, prices: Prices) -> Prices:
+        """Prices with the life of the cache as it was seen."""
+        return prices if self.life is None else structs.replace(prices, life=self.life)
+
+    def counted(self, budget: int) -> int:
+        """What a budget of the provider's tokens is in ours."""
+        if self._calibration.turns:
+            base, factor = self._calibration.base, self._calibration.factor
+        elif self.points:
+            counted, billed = self.points[-1]
+            base, factor = max(0, billed - counted), 1.0
+        else:
+            return budget
+        return max(1, int((budget - base) / factor))

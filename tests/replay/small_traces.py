@@ -1,0 +1,41 @@
+"""Small conversations to replay, told in few words."""
+
+import json
+from typing import Any
+
+from thresher.model import History, Message, Part, Text, ToolCall, ToolResult
+from thresher.replay import Needle, Trace, references, trace_of
+
+
+def user(text: str) -> list[Message]:
+    return [Message("user", (Text(text),))]
+
+
+def agent(*parts: Part | str) -> list[Message]:
+    return [Message("assistant", tuple(Text(one) if isinstance(one, str) else one for one in parts), author="model")]
+
+
+def call(name: str, id: str = "1", **arguments: Any) -> ToolCall:
+    return ToolCall(id, name, json.dumps(arguments))
+
+
+def result(text: str, id: str = "1") -> list[Message]:
+    return [Message("tool", (ToolResult(id, (Text(text),)),), author="tool")]
+
+
+def did(id: str, name: str, answer: str, **arguments: Any) -> list[Message]:
+    """A call and its result."""
+    return [*agent(call(name, id, **arguments)), *result(answer, id)]
+
+
+def trace(*groups: list[Message]) -> Trace:
+    return trace_of(History(tuple(message for group in groups for message in group)), "small")
+
+
+def last_needles(of: Trace, kinds: str = "EGIP") -> list[Needle]:
+    """What the last call refers to."""
+    return [needle for needle in references(of)[-1] if needle.kind in kinds]
+
+
+def texts(needles: list[Needle]) -> list[str]:
+    return [needle.text for needle in needles]

@@ -1,0 +1,125 @@
+"""What requests cost under each provider's cache."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from thresher.errors import OptionError
+from thresher.replay import Bill, Charge, Rates, rates_of
+from thresher.tokens import Model, model_named
+
+PLAIN = Rates(minimum=0)
+
+
+def known(name: str) -> Model:
+    model = model_named(name)
+    assert model is not None
+    return model
+
+
+def request(*keys: str, tokens: int = 1000) -> list[tuple[str, int]]:
+    return [(key, tokens) for key in keys]
+
+
+@pytest.mark.parametrize(
+    ("name", "hour", "read", "write", "output", "ttl", "minimum"),
+    [
+        ("claude-sonnet-4-5", False, 0.1, 1.25, 5, 300, 1024),
+        ("claude-sonnet-4-5", True, 0.1, 2.0, 5, 3600, 1024),
+        ("claude-haiku-4-5", False, 0.1, 1.25, 5, 300, 4096),
+        ("gpt-5", False, 0.1, 1.0, 8, 300, 1024),
+        ("gpt-4o", False, 0.5, 1.0, 4, 300, 1024),
+        ("gpt-5.6", False, 0.1, 1.25, 5, 1800, 1024),
+        ("gemini-2.5-pro", False, 0.1, 1.0, 8, 300, 2048),
+    ],
+)
+def test_the_rates_of_models_are_told_against_their_input(
+    name: str, hour: bool, read: float, write: float, output: float, ttl: int, minimum: int
+) -> None:
+    rates = rates_of(known(name), hour=hour)
+    assert (rates.read, rates.write, rates.output) == pytest.approx((read, write, output))
+    assert (rates.input, rates.ttl, rates.minimum) == (1.0, ttl, minimum)
+
+
+def test_a_model_without_a_longer_cache_says_so() -> None:
+    with pytest.raises(OptionError, match="lasts an hour"):
+        rates_of(known("gemini-2.5-pro"), hour=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "hour", "first", "second"),
+    [
+        ("claude-sonnet-4-5", False, 1.25 * 5000, 0.1 * 5000 + 1.25 * 1000),
+        ("claude-sonnet-4-5", True, 2.0 * 5000, 0.1 * 5000 + 2.0 * 1000),
+        ("gpt-5", False, 5000, 0.1 * 5000 + 1000),
+        ("gpt-5.6", False, 1.25 * 5000, 0.1 * 5000 + 1.25 * 1000),
+        ("gemini-2.5-pro", False, 5000, 0.1 * 5000 + 1000),
+    ],
+)
+def test_a_request_that_goes_on_reads_what_the_last_one_wrote(
+    name: str, hour: bool, first: float, second: float
+) -> None:
+    bill = Bill(rates_of(known(name), hour=hour))
+    assert bill.charge(0, request(*"abcde")).cost == pytest.approx(first)
+    charge = bill.charge(60, request(*"abcdef"))
+    assert (charge.tokens, charge.cached, charge.broken) == (6000, 5000, False)
+    assert charge.cost == pytest.approx(second)
+
+
+def test_all_from_the_first_changed_block_on_is_written_anew() -> None:
+    bill = Bill(PLAIN)
+    bill.charge(0, request(*"abcd"))
+    assert bill.charge(1, request(*"abXd")) == Charge(4000, 2000, 0.1 * 2000 + 1.25 * 2000, True)
+    assert bill.charge(2, request(*"abXde")) == Charge(5000, 4000, 0.1 * 4000 + 1.25 * 1000, False)
+
+
+def test_a_request_that_ends_earlier_breaks_off() -> None:
+    bill = Bill(PLAIN)
+    bill.charge(0, request(*"abcd"))
+    assert bill.charge(1, request(*"ab")) == Charge(2000, 2000, 200, True)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "cached"),
+    [(0, 300, 1000), (0, 301, 0), (None, 10**9, 1000), (0, None, 1000), (500, 0, 1000)],
+)
+def test_a_cache_goes_cold_after_its_time_and_unknown_times_are_warm(
+    before: float | None, now: float | None, cached: int
+) -> None:
+    bill = Bill(PLAIN)
+    bill.charge(before, request("a"))
+    assert bill.charge(now, request("a", "b")) == Charge(2000, cached, 0.1 * cached + 1.25 * (2000 - cached), False)
+
+
+def test_the_longer_cache_lasts_an_hour() -> None:
+    for hour, cached in ((False, 0), (True, 5000)):
+        bill = Bill(rates_of(known("claude-sonnet-4-5"), hour=hour))
+        bill.charge(0, request(*"abcde"))
+        assert bill.charge(3600, request(*"abcde")).cached == cached
+
+
+def test_a_prefix_below_the_minimum_is_not_kept_and_a_short_prompt_is_plain_input() -> None:
+    bill = Bill(Rates(minimum=1024))
+    assert bill.charge(0, request("a")).cost == 1000
+    assert bill.charge(1, request("a", "b")) == Charge(2000, 0, 1.25 * 2000, False)
+    assert bill.charge(2, request("a", "b", "c")).cached == 2000
+
+
+def test_fetching_again_costs_the_context_the_text_and_a_question() -> None:
+    assert Rates().refetch(10_000, 400) == 0.1 * 10_000 + 1.25 * 400 + 5 * 60
+    assert rates_of(known("gpt-5")).refetch(10_000, 400) == pytest.approx(0.1 * 10_000 + 400 + 8 * 60)
+
+
+blocks = st.lists(st.tuples(st.sampled_from("abc"), st.just(100)), max_size=8)
+
+
+@given(st.lists(st.tuples(st.none() | st.integers(0, 2000), blocks), max_size=8), st.sampled_from([0, 300]))
+def test_a_charge_lies_between_all_read_and_all_written(
+    requests: list[tuple[int | None, list[tuple[str, int]]]], minimum: int
+) -> None:
+    bill = Bill(Rates(minimum=minimum))
+    for at, texts in requests:
+        charge = bill.charge(at, texts)
+        assert charge.tokens == 100 * len(texts)
+        assert 0 <= charge.cached <= charge.tokens
+        assert 0.1 * charge.tokens - 1e-6 <= charge.cost <= 1.25 * charge.tokens + 1e-6

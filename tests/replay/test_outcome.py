@@ -1,0 +1,199 @@
+"""What becomes of the needles of a call when its request is made smaller."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small_traces import agent, call, did, trace, user
+
+import thresher as th
+from thresher.edits import Cut, Drop, Fold, Stub, apply, close, cut_arguments, head_and_tail
+from thresher.edits.edit import Edit
+from thresher.model import History, Message, Occurrence, Place, part_text
+from thresher.replay import Outcome, Referee, said, traces
+from thresher.store import MemoryStore, exact_id, fold_id
+from thresher.tokens import default_scale
+
+LINES = [f"value_{n} = compute(first_{n}, second_{n})  # a remark on number {n}" for n in range(60)]
+NUMBERED = "".join(f"{n:6}→{line}\n" for n, line in enumerate(LINES, 1))
+READ, BASH = (Place(1, 0), Place(2, 0)), (Place(3, 0), Place(4, 0))
+
+
+def told(*last: Message) -> History:
+    """A file is read, something else is done, and then comes the call that is judged."""
+    return trace(
+        user("go"),
+        did("1", "Read", NUMBERED, file_path="f"),
+        did("2", "Bash", "all is well\n" * 30, command="make"),
+        agent("All is read."),
+        user("now edit it"),
+        list(last),
+    ).history
+
+
+def wants(*lines: int) -> History:
+    """The last call edits these lines of the file."""
+    old = "\n".join(LINES[n] for n in lines)
+    return told(*agent(call("Edit", "9", file_path="f", old_string=old, new_string="")))
+
+
+def smaller(history: History, *edits: Edit) -> Sequence[Message]:
+    """What is sent for the last call, with these edits."""
+    seen = History(history.messages[:-1])
+    plan = close(seen, edits, default_scale(counter="estimate"))
+    assert not plan.refused
+    return apply(seen, plan).messages
+
+
+def judged(history: History, sent: Sequence[str], store: MemoryStore | None = None) -> Outcome:
+    of = trace(list(history.messages))
+    outcome = Referee(of, store=store).judge(len(of.calls) - 1, sent)
+    assert outcome.needles
+    assert sorted(map(id, outcome.needles)) == sorted(map(id, [*outcome.resident, *outcome.recoverable, *outcome.lost]))
+    return outcome
+
+
+def at(history: History, place: Place) -> Occurrence:
+    return history.occurrence(place)
+
+
+def test_a_whole_request_serves_its_call() -> None:
+    history = wants(3, 50)
+    outcome = judged(history, said(history.messages[:-1]))
+    assert outcome.served
+    assert outcome.resident == outcome.needles
+    assert outcome.faults == ()
+
+
+def test_texts_may_come_as_they_were_written_with_line_numbers_and_json() -> None:
+    history = wants(3, 50)
+    assert judged(history, [part_text(part) for message in history.messages[:-1] for part in message.parts]).served
+    assert judged(history, [NUMBERED + "\nand a word more"]).served
+
+
+def test_without_its_block_and_the_call_that_brought_it_a_needle_is_lost() -> None:
+    history = wants(3)
+    outcome = judged(history, said(smaller(history, *(Drop(at(history, place), "test", "") for place in READ))))
+    assert outcome.lost == outcome.needles
+    assert outcome.faults == (2,)
+    assert not outcome.served
+
+
+def test_a_stub_makes_it_recoverable() -> None:
+    history = wants(3)
+    sent = said(smaller(history, Stub(at(history, READ[1]), "test", "")))
+    assert judged(history, sent).recoverable
+    without_call = [text for text in sent if not text.startswith("Read")]
+    assert judged(history, without_call).lost == ()
+    without_stub = [text for text in sent if "[thresher " not in text]
+    assert judged(history, without_stub).lost == ()
+    neither = [text for text in without_call if "[thresher " not in text]
+    assert judged(history, neither).recoverable == ()
+
+
+def test_a_stand_in_for_something_else_does_not() -> None:
+    history = wants(3)
+    gone = [Drop(at(history, place), "test", "") for place in READ]
+    outcome = judged(history, said(smaller(history, *gone, Stub(at(history, BASH[1]), "test", ""))))
+    assert outcome.lost == outcome.needles
+
+
+@pytest.mark.parametrize(("line", "kept"), [(0, True), (59, True), (30, False)])
+def test_a_cut_text_holds_what_stands_in_its_ends(line: int, kept: bool) -> None:
+    history = wants(line)
+    cut = Cut(at(history, READ[1]), "test", "", head_and_tail(NUMBERED, 300, 300))
+    outcome = judged(history, said(smaller(history, cut)))
+    assert outcome.served is kept
+    assert outcome.lost == ()
+
+
+def test_a_cut_that_parts_a_needle_does_not_hold_it() -> None:
+    history = wants(3)
+    middle = NUMBERED.index(LINES[3]) + 20
+    outcome = judged(history, [NUMBERED[:middle] + "\n…\n" + NUMBERED[middle:]])
+    assert [needle.kind for needle in outcome.lost] == ["E", "I"]
+    assert [needle.text for needle in outcome.resident] == ["value_3", "second_3"]
+
+
+def test_cut_arguments_are_read_without_their_escapes() -> None:
+    """What is left of a long content is JSON still, and its lines are lines."""
+    written = did("1", "Write", "ok", file_path="f", content="\n".join(LINES))
+    of = trace(
+        user("go"), written, agent("so"), user("on"), agent(call("Edit", "9", file_path="f", old_string=LINES[1]))
+    )
+    seen = History(of.history.messages[:-1])
+    gaps = cut_arguments(part_text(seen.part(Place(1, 0))), 1000)
+    plan = close(seen, [Cut(at(seen, Place(1, 0)), "test", "", gaps)], default_scale(counter="estimate"))
+    sent = [part_text(part) for message in apply(seen, plan) for part in message.parts]
+    assert "[thresher " in sent[1]
+    assert Referee(of).judge(2, sent).served
+
+
+def test_a_summary_counts_for_what_it_says_word_for_word() -> None:
+    history = wants(3)
+    assert judged(history, ["We read the file.", f"It has: {LINES[3]}"]).served
+    outcome = judged(history, ["It computes value_3 of first_3 and second_3."])
+    assert [needle.kind for needle in outcome.lost] == ["E"]
+
+
+def test_a_fold_is_recoverable_through_the_store_that_knows_its_members() -> None:
+    history = wants(3)
+    parts = [history.part(place) for place in (*READ, *BASH)]
+    fold = Fold(tuple(at(history, place) for place in (*READ, *BASH)), "test", "", "some work was done")
+    sent = said(smaller(history, fold))
+    members = [exact_id(part) for part in parts]
+    store = MemoryStore()
+    store.put(parts, {fold_id(members): members})
+    assert judged(history, sent, store).lost == ()
+    assert judged(history, sent).recoverable == ()
+
+
+def test_a_fault_fetches_the_smallest_block_and_one_block_serves_many() -> None:
+    of = trace(
+        user(f"{LINES[3]}\n{'and more ' * 1000}"),
+        did("1", "Read", "\n".join(LINES[:5]), file_path="f"),
+        user("go"),
+        agent(call("Edit", "9", file_path="f", old_string="\n".join(LINES[2:5]))),
+    )
+    outcome = Referee(of).judge(1, ["go"])
+    assert len(outcome.lost) > 3
+    assert outcome.faults == (2,)
+
+
+def test_a_block_that_was_fetched_again_serves_from_then_on() -> None:
+    history = wants(3)
+    of = trace(list(history.messages))
+    referee = Referee(of)
+    (fault,) = referee.judge(3, ["go"]).faults
+    assert referee.judge(3, ["go", of.blocks[fault].text]).served
+    assert not referee.judge(3, ["go"]).served
+
+
+HISTORY = wants(3, 50)
+REFEREE = Referee(trace(list(HISTORY.messages)))
+some_texts = st.lists(st.sampled_from([*said(HISTORY.messages[:-1]), LINES[3], LINES[50], NUMBERED[:900]]), max_size=5)
+
+
+@given(some_texts, some_texts)
+def test_what_was_judged_before_makes_no_difference(first: list[str], more: list[str]) -> None:
+    for sent in (first, first + more, more):
+        assert REFEREE.judge(3, sent) == judged(HISTORY, sent)
+
+
+def test_a_call_that_refers_to_nothing_is_served_by_anything() -> None:
+    of = trace(user("go"), agent("done"))
+    assert Referee(of).judge(0, []).served
+
+
+def test_in_recordings_whole_requests_serve_all_calls_and_short_ones_do_not(shared_data: Path) -> None:
+    session = th.read_all(shared_data / "claude_code" / "entire-007.jsonl.gz")[0]
+    of = max(traces(session), key=lambda one: len(one.calls))
+    referee = Referee(of)
+    whole = [referee.judge(n, said(of.history.messages[: one.stop])) for n, one in enumerate(of.calls)]
+    short = [
+        referee.judge(n, said(of.history.messages[max(0, one.stop - 4) : one.stop])) for n, one in enumerate(of.calls)
+    ]
+    assert all(outcome.served for outcome in whole)
+    assert not all(outcome.served for outcome in short)

@@ -1,0 +1,108 @@
+"""Which call sees which text, and in what form."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+from small_traces import agent, call, did, result, trace, user
+
+import thresher as th
+from thresher.model import History, Image, Message, Session, Summary, Text, Thinking, ToolCall
+from thresher.replay import said, trace_of, traces
+from thresher.replay.trace import argument_values, unnumbered
+from thresher.samples import write_samples
+
+
+def test_a_call_sees_what_stands_before_it_and_what_it_writes_is_seen_one_call_later() -> None:
+    of = trace(user("go"), did("1", "Read", "text", path="a"), agent("so"), user("on"), agent("end"))
+    assert [call.stop for call in of.calls] == [1, 3, 5]
+    assert [(block.kind, block.visible) for block in of.blocks] == [
+        ("U", 0), ("C", 1), ("R", 1), ("A", 2), ("U", 2), ("A", 3),
+    ]  # fmt: skip
+
+
+def test_every_request_is_made_of_the_blocks_that_are_visible_to_it() -> None:
+    of = trace(user("go"), did("1", "Read", "x", path="a"), did("2", "Bash", "y", command="b"), agent("end"))
+    for number, one in enumerate(of.calls):
+        seen = [block.text for block in of.blocks if block.visible <= number]
+        assert said(of.history.messages[: one.stop]) == seen
+
+
+def test_the_time_of_a_call_is_that_of_its_answer() -> None:
+    time = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    timed = [structs.replace(message, time=time) for message in agent("one")]
+    assert [one.at for one in trace(user("a"), timed, user("b"), agent("two")).calls] == [time.timestamp(), None]
+
+
+def test_thinking_pictures_and_blanks() -> None:
+    of = trace(user(" \n"), agent(Thinking("hm"), Image("image/png", "AAAA"), "so"), agent(Thinking("", "c2ln")))
+    assert [(block.kind, block.text) for block in of.blocks] == [("K", "hm"), ("A", "so")]
+
+
+def test_what_the_harness_says_in_the_agents_name_is_no_call_and_not_the_agents() -> None:
+    error = [Message("assistant", (Text("API Error: overloaded"),), author="harness")]
+    of = trace(user("go"), error, user("again"), agent("done"))
+    assert len(of.calls) == 1
+    assert [block.kind for block in of.blocks] == ["U", "U", "U", "A"]
+
+
+def test_what_a_compaction_carries_over_is_seen_by_all_calls_and_is_no_call() -> None:
+    carried = [structs.replace(message, carried=True) for message in did("1", "Read", "text", path="a")]
+    summary = [Message("user", (Summary("Earlier: all of it."),), author="harness")]
+    of = trace(summary, carried, user("go"), agent("done"))
+    assert len(of.calls) == 1
+    assert [(block.kind, block.visible) for block in of.blocks] == [("U", 0), ("C", 0), ("R", 0), ("U", 0), ("A", 1)]
+
+
+def test_a_trace_for_each_segment_in_which_a_model_was_called_and_for_each_sub_agent() -> None:
+    spoken, silent = (History(tuple(messages)) for messages in ([*user("a"), *agent("b")], user("c")))
+    child = Session("x", "inner", "f.jsonl", segments=(spoken,))
+    session = Session("x", "outer", "/home/f.jsonl", segments=(spoken, silent, spoken), children=(child,))
+    assert [one.name for one in traces(session)] == ["f.jsonl#outer/1", "f.jsonl#outer/3", "f.jsonl#inner/1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "without"),
+    [
+        ("     1→package main\n     2→\n    10→\tfunc()", "package main\n\n\tfunc()"),
+        ("   7→one line", "one line"),
+        ("     1\timport os\n     2\t\n     3\tos.walk()", "import os\n\nos.walk()"),
+        ("12\t3\ta.go\n7\t0\tb.go", "12\t3\ta.go\n7\t0\tb.go"),
+        ("see 5→6 here", "see 5→6 here"),
+        ("before\n8\tx\n9\ty\nafter", "before\nx\ny\nafter"),
+        ("99999999999999999999\ta", "99999999999999999999\ta"),
+    ],
+)
+def test_the_numbers_of_a_reading_tool_go_and_those_of_a_table_stay(text: str, without: str) -> None:
+    assert unnumbered(text) == without
+    assert [block.text for block in trace(agent(call("Read")), result(text)).blocks if block.kind == "R"] == [without]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "values"),
+    [
+        ('{"a": "x\\ny", "b": [{"c": "\\u00e9"}, 4711], "d": true, "e": null}', ["x\ny", "é", "4711"]),
+        ("*** Begin Patch\n", ["*** Begin Patch\n"]),
+        ("{}", []),
+        ('{"a": ', ['{"a": ']),
+        ("[" * 100_000, ["[" * 100_000]),
+    ],
+)
+def test_the_values_of_arguments_are_told_without_escapes(arguments: str, values: list[str]) -> None:
+    assert argument_values(arguments) == values
+    of = trace_of(History(tuple(agent(ToolCall("1", "Tool", arguments)))))
+    assert of.blocks[0].text == "\n".join(["Tool", *values])
+
+
+def test_the_samples_of_all_agents_have_traces(tmp_path: Path) -> None:
+    for file in write_samples(tmp_path):
+        if file.name.startswith("agent-") or not file.name.endswith((".jsonl", ".traj.json", ".zst")):
+            continue
+        for session in th.read_all(file):
+            found = traces(session)
+            assert found
+            for one in found:
+                shown = [block.visible for block in one.blocks]
+                assert shown == sorted(shown)
+                assert max(shown) <= len(one.calls)

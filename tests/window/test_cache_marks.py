@@ -1,0 +1,391 @@
+"""Marks stand where the API takes them and finds the past by them, and nothing but marks is changed."""
+
+import copy
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies import ODD, WIRE
+from thresher.window.marks import MOST, REACH, Marks, has_marks, marked, without_marks
+
+Row = dict[str, Any]
+
+SHORT = {"type": "ephemeral"}
+LONG = {"type": "ephemeral", "ttl": "1h"}
+ASKED: tuple[Marks, ...] = ("auto", "place", "leave")
+HEADS = ("tools", "system")
+
+DOCUMENT = {"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": "a"}]}}
+CALL = {"type": "tool_use", "id": "c1", "name": "Read", "input": {"cache_control": "a word of the model's"}}
+RESULT = {"type": "tool_result", "tool_use_id": "c1", "content": "done"}
+THINKING = {"type": "thinking", "thinking": "hm", "signature": "s"}
+
+
+def text(words: str = "a", **more: Any) -> Row:
+    return {"type": "text", "text": words, **more}
+
+
+def row(*blocks: Any, role: str = "user") -> Row:
+    return {"role": role, "content": list(blocks)}
+
+
+def rows_of(*sizes: int) -> list[Row]:
+    return [row(*(text(f"{number}.{at}") for at in range(size))) for number, size in enumerate(sizes)]
+
+
+def marked_blocks(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Row]]:
+    """Every block that carries a mark, with the way to it; arguments of calls are the model's own."""
+    if isinstance(value, dict):
+        if "cache_control" in value:
+            yield path, value
+        for key, inner in value.items():
+            if key in ("messages", "content", "source", *HEADS):
+                yield from marked_blocks(inner, (*path, key))
+    elif isinstance(value, list):
+        for at, inner in enumerate(value):
+            yield from marked_blocks(inner, (*path, at))
+
+
+def places(value: Any) -> list[tuple[int, int]]:
+    """Row and block of each mark in messages."""
+    rows = value["messages"] if isinstance(value, dict) else value
+    return sorted((path[0], path[2]) for path, _ in marked_blocks(rows))
+
+
+def as_said(value: Any) -> Any:
+    """A plain string and a lone text block are the same to the API."""
+    if isinstance(value, dict):
+        return {
+            key: as_blocks(inner) if key in ("content", "system") else as_said(inner) for key, inner in value.items()
+        }
+    return [as_said(inner) for inner in value] if isinstance(value, list) else value
+
+
+def as_blocks(content: Any) -> Any:
+    return [text(content)] if isinstance(content, str) else as_said(content)
+
+
+def takes_a_mark(block: Any) -> bool:
+    """What the API documents, said another way than in the code."""
+    return isinstance(block, dict) and (
+        (block.get("type") == "text" and isinstance(block.get("text"), str) and bool(block["text"].strip()))
+        or block.get("type") in ("image", "document", "search_result", "tool_use", "tool_result")
+        or block.get("type") in ("server_tool_use", "web_search_tool_result")
+    )
+
+
+# --- where they stand ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sizes", "stable", "previous", "expected"),
+    [
+        ((), 0, 0, []),
+        ((2,), 0, 0, [(0, 1)]),
+        ((1, 1, 3), 0, 0, [(2, 2)]),
+        ((1, 1, 1, 1, 1, 1), 2, 4, [(1, 0), (3, 0), (5, 0)]),
+        ((1, 1, 1, 1), 4, 2, [(1, 0), (3, 0)]),
+        ((1, 1, 1, 1), 4, 4, [(3, 0)]),
+        ((1, 1, 1, 1), -3, 99, [(3, 0)]),
+        ((1, 0, 0, 2), 2, 3, [(0, 0), (3, 1)]),
+    ],
+)
+def test_the_end_the_last_request_and_the_edited_part_are_marked(
+    sizes: tuple[int, ...], stable: int, previous: int, expected: list[tuple[int, int]]
+) -> None:
+    body = {"messages": rows_of(*sizes)}
+    assert places(marked(body, asked="auto", stable=stable, previous=previous)) == expected
+
+
+@pytest.mark.parametrize(
+    ("added", "expected"),
+    [
+        ((REACH - 1,), []),
+        ((REACH,), [(1, REACH - 2)]),
+        ((1,) * REACH, [(REACH - 1, 0)]),
+        ((10, 30), [(2, 8)]),
+        ((3, 3, 200), [(3, 12)]),
+    ],
+)
+def test_where_more_is_added_than_a_mark_can_see_there_is_one_between(
+    added: tuple[int, ...], expected: list[tuple[int, int]]
+) -> None:
+    rows = rows_of(1, *added)
+    found = places(marked({"messages": rows}, asked="place", previous=1))
+    assert found == [(0, 0), *expected, (len(added), added[-1] - 1)]
+
+
+def test_the_one_between_is_on_a_block_that_takes_it() -> None:
+    rows = [row(text()), row(*[text()] * 17, THINKING, text("")), row(*[text()] * 9)]
+    assert places(marked({"messages": rows}, asked="place", previous=1)) == [(0, 0), (1, 16), (2, 8)]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        *(THINKING, {"type": "redacted_thinking", "data": "x"}, text(""), text(" \n\t"), {"type": "text"}),
+        *({"type": "kind_of_tomorrow"}, {"type": 3}, {}, "bare", None),
+    ],
+)
+def test_a_block_that_takes_no_mark_leaves_it_to_the_one_before(block: Any) -> None:
+    assert places(marked([row(text()), row(text(), block), row(block)], asked="place")) == [(1, 0)]
+
+
+@pytest.mark.parametrize("block", [text(), {"type": "image", "source": {}}, DOCUMENT, CALL, RESULT])
+def test_what_the_api_caches_takes_a_mark(block: Row) -> None:
+    assert marked([row(text(), block)], asked="place") == [row(text(), {**block, "cache_control": SHORT})]
+
+
+def test_a_plain_string_becomes_a_block_to_carry_a_mark() -> None:
+    rows = [{"role": "user", "content": "go", "id": 7}]
+    assert marked(rows, asked="place") == [{"role": "user", "content": [text("go", cache_control=SHORT)], "id": 7}]
+
+
+def test_nothing_is_marked_where_nothing_can_be() -> None:
+    rows = [row(THINKING), {"role": "user", "content": ""}, {"role": "user"}, None]
+    assert marked(rows, asked="place", stable=2, previous=2) == rows
+
+
+# --- the part before the messages ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        ({}, {}),
+        ({"system": "be brief"}, {"system": [text("be brief", cache_control=SHORT)]}),
+        ({"system": [text("a"), text("b")]}, {"system": [text("a"), text("b", cache_control=SHORT)]}),
+        ({"system": [text("a"), text("")]}, {"system": [text("a", cache_control=SHORT), text("")]}),
+        ({"tools": [{"name": "a"}, {"name": "b"}]}, {"tools": [{"name": "a"}, {"name": "b", "cache_control": SHORT}]}),
+        (
+            {"system": "", "tools": [{"name": "a"}, {"name": "b", "defer_loading": True}]},
+            {"system": "", "tools": [{"name": "a", "cache_control": SHORT}, {"name": "b", "defer_loading": True}]},
+        ),
+        ({"tools": [{"name": "b", "defer_loading": True}]}, {"tools": [{"name": "b", "defer_loading": True}]}),
+        (
+            {"tools": [{"name": "a"}], "system": "s"},
+            {"tools": [{"name": "a"}], "system": [text("s", cache_control=SHORT)]},
+        ),
+    ],
+)
+def test_the_end_of_system_or_else_of_the_tools_is_marked(head: Row, expected: Row) -> None:
+    body = {**head, "messages": rows_of(1)}
+    made = marked(body, asked="auto")
+    assert {key: made[key] for key in made if key != "messages"} == expected
+
+
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        ({"system": [text("a", cache_control=LONG), text("b")]}, {}),
+        ({"system": [text("a", cache_control=LONG)], "tools": [{"name": "a"}]}, {}),
+        ({"tools": [{"name": "a", "cache_control": LONG}, {"name": "b"}]}, {}),
+        (
+            {"tools": [{"name": "a", "cache_control": LONG}], "system": "s"},
+            {"system": [text("s", cache_control=SHORT)]},
+        ),
+    ],
+)
+def test_a_head_that_its_user_has_marked_gets_no_mark_more(head: Row, expected: Row) -> None:
+    made = marked({**head, "messages": rows_of(1)}, asked="place")
+    assert {key: made[key] for key in made if key != "messages"} == {**head, **expected}
+
+
+def test_system_waits_until_the_messages_have_theirs() -> None:
+    body = {"system": "be brief", "messages": rows_of(1, 1, 1, 1 + REACH)}
+    assert marked(body, asked="auto", stable=1, previous=2)["system"] == "be brief"
+    assert marked(body, asked="auto", stable=2, previous=2)["system"] == [text("be brief", cache_control=SHORT)]
+
+
+@pytest.mark.parametrize("count", range(MOST + 2))
+def test_marks_of_system_and_tools_stay_and_are_counted(count: int) -> None:
+    tools = [{"name": f"t{number}", "cache_control": LONG} for number in range(count)]
+    body = {"tools": tools, "messages": rows_of(1, 1, 1, 1 + REACH)}
+    made = marked(body, asked="place", ttl="1h", stable=1, previous=2)
+    assert made["tools"] is tools
+    assert len(places(made)) == max(MOST - count, 0)
+    assert places(made)[-1:] == ([(3, REACH)] if count < MOST else [])
+
+
+# --- whose marks ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        rows_of(1, 1),
+        {"messages": rows_of(1, 1), "cache_control": SHORT},
+        {"messages": rows_of(1, 1), "system": [text(cache_control=SHORT)]},
+        {"messages": rows_of(1, 1), "tools": [{"name": "a", "cache_control": LONG}]},
+        {"messages": [row(text(cache_control=SHORT)), row(text())]},
+        {"messages": [row({**RESULT, "content": [text(cache_control=SHORT)]}), row(text())]},
+        {"messages": [row({**DOCUMENT, "source": {"type": "content", "content": [text(cache_control=SHORT)]}})]},
+        {"messages": "no rows"},
+        {"model": "claude"},
+        None,
+    ],
+)
+def test_auto_leaves_what_its_user_has_marked_and_what_it_cannot_see_whole(value: Any) -> None:
+    assert marked(value, asked="auto", stable=1, previous=1) is value
+
+
+def test_auto_takes_the_callers_word_for_marks_in_messages() -> None:
+    body = {"messages": rows_of(1, 1)}
+    assert marked(body, asked="auto", own=True) is body
+    assert places(marked(body, asked="auto", own=False)) == [(1, 0)]
+
+
+def test_place_takes_the_users_marks_away_and_puts_its_own() -> None:
+    theirs = {**RESULT, "content": [text("x", cache_control=LONG)], "cache_control": LONG}
+    body = {"cache_control": LONG, "system": "s", "messages": [row(text(cache_control=LONG), theirs), row(text("end"))]}
+    assert marked(body, asked="place", previous=1) == {
+        "system": [text("s", cache_control=SHORT)],
+        "messages": [
+            row(text(), {**RESULT, "content": [text("x")], "cache_control": SHORT}),
+            row(text("end", cache_control=SHORT)),
+        ],
+    }
+
+
+def test_a_bare_list_leaves_one_mark_to_the_system_prompt_beside_it() -> None:
+    rows = rows_of(1, 1, 1, 1 + REACH)
+    assert len(places(marked(rows, asked="place", stable=1, previous=2))) == MOST - 1
+
+
+@pytest.mark.parametrize(
+    ("kept", "ttl", "expected"),
+    [
+        (None, "5m", SHORT),
+        (None, "1h", LONG),
+        (LONG, "1h", LONG),
+        (LONG, "5m", SHORT),
+        (SHORT, "1h", SHORT),
+        ({**SHORT, "ttl": "5m"}, "1h", SHORT),
+    ],
+)
+def test_no_longer_life_comes_after_a_shorter_one(kept: Row | None, ttl: Any, expected: Row) -> None:
+    head = {} if kept is None else {"tools": [{"name": "a", "cache_control": kept}]}
+    made = marked({**head, "messages": rows_of(1)}, asked="place", ttl=ttl)
+    assert [block["cache_control"] for _, block in marked_blocks(made["messages"])] == [expected]
+
+
+# --- what stays ----------------------------------------------------------------------------------------------
+
+
+def test_only_rows_with_a_mark_are_copied() -> None:
+    body = {"messages": rows_of(*[2] * 40)}
+    made = marked(body, asked="auto", stable=10, previous=35)
+    touched = [number for number, one in enumerate(made["messages"]) if one is not body["messages"][number]]
+    assert touched == [9, 34, 39]
+    assert made["messages"][9]["content"][0] is body["messages"][9]["content"][0]
+
+
+def test_what_has_no_mark_is_given_back_as_it_is() -> None:
+    for value in (rows_of(1, 2), {"messages": rows_of(1), "system": "s", "tools": [{"name": "a"}]}, [], {}, None):
+        assert without_marks(value) is value
+        assert not has_marks(value)
+
+
+def test_rows_without_a_mark_stay_the_same_when_others_lose_theirs() -> None:
+    rows = [row(text()), row(CALL, text(cache_control=SHORT)), row({**DOCUMENT, "cache_control": None})]
+    bare = without_marks(rows)
+    assert bare == [row(text()), row(CALL, text()), row(DOCUMENT)]
+    assert bare[0] is rows[0]
+    assert bare[1]["content"][0] is CALL
+
+
+# --- laws ----------------------------------------------------------------------------------------------------
+
+counts = st.integers(-1, 9)
+wire = st.one_of(WIRE["anthropic"], ODD["anthropic"])
+
+
+@given(wire, st.sampled_from(ASKED), st.sampled_from(("5m", "1h")), counts, counts)
+def test_only_marks_are_changed_and_the_input_never(
+    value: Any, asked: Marks, ttl: Any, stable: int, previous: int
+) -> None:
+    before = copy.deepcopy(value)
+    made = marked(value, asked=asked, ttl=ttl, stable=stable, previous=previous)
+    assert value == before
+    assert as_said(without_marks(made)) == as_said(without_marks(value))
+    assert not has_marks(without_marks(made))
+    if asked == "leave":
+        assert made is value
+
+
+@given(WIRE["anthropic"], counts, counts)
+def test_there_are_never_too_many_and_each_is_legal(value: Any, stable: int, previous: int) -> None:
+    body = value if isinstance(value, dict) else {"messages": value}
+    kept = sum(len([*marked_blocks(body.get(key))]) for key in HEADS)
+    made = marked(body, asked="place", stable=stable, previous=previous)
+    assert len([*marked_blocks(made)]) <= max(MOST, kept)
+    assert all(takes_a_mark(block) for _, block in marked_blocks(made["messages"]))
+    assert all(len(path) == 3 for path, _ in marked_blocks(made["messages"]))
+
+
+@given(WIRE["anthropic"], counts, counts)
+def test_the_last_block_that_takes_a_mark_has_one(value: Any, stable: int, previous: int) -> None:
+    rows = value["messages"] if isinstance(value, dict) else value
+    able = [
+        (number, at)
+        for number, one in enumerate(as_said(rows))
+        for at, block in enumerate(one["content"])
+        if takes_a_mark(block)
+    ]
+    made = marked({"messages": rows}, asked="place", stable=stable, previous=previous)
+    assert places(made)[-1:] == able[-1:]
+
+
+@given(WIRE["anthropic"], counts, counts, st.sampled_from(("5m", "1h")))
+def test_marks_of_ours_are_moved_and_not_heaped_up(value: Any, stable: int, previous: int, ttl: Any) -> None:
+    once = marked(value, asked="place", ttl=ttl, stable=stable, previous=previous)
+    again = marked(once, asked="place", ttl=ttl, stable=stable, previous=previous)
+    assert json.dumps(as_said(again), sort_keys=True) == json.dumps(as_said(once), sort_keys=True)
+
+
+class Cache:
+    """The API's side: entries by how many blocks they end after, each mark looking at twenty."""
+
+    def __init__(self) -> None:
+        self.entries: set[int] = set()
+
+    def send(self, body: Row, changed: int) -> int:
+        """How many blocks are read, where those from `changed` on are not as they were."""
+        self.entries = {entry for entry in self.entries if entry <= changed}
+        ends: list[int] = []
+        passed = 0
+        for one in body["messages"]:
+            for block in one["content"]:
+                passed += 1
+                ends += [passed] if "cache_control" in block else []
+        read = max((entry for end in ends for entry in self.entries if 0 <= end - entry < 20), default=0)
+        self.entries.update(ends)
+        return read
+
+
+@given(st.lists(st.lists(st.integers(1, 60), min_size=1, max_size=3), min_size=2, max_size=6), st.integers(0, 3))
+def test_all_of_the_last_request_is_read_however_much_is_added(growth: list[list[int]], stable: int) -> None:
+    cache = Cache()
+    sizes: list[int] = []
+    for added in growth:
+        previous, known = len(sizes), sum(sizes)
+        sizes = [*sizes, *added]
+        body = marked({"messages": rows_of(*sizes)}, asked="auto", stable=stable, previous=previous)
+        assert cache.send(body, changed=known) == known
+
+
+@given(st.lists(st.integers(1, 2 * REACH - 1), min_size=3, max_size=8), st.data())
+def test_a_re_plan_reads_what_lies_before_its_first_change(growth: list[int], data: st.DataObject) -> None:
+    cache = Cache()
+    sizes: list[int] = []
+    for added in growth:
+        previous, known = len(sizes), sum(sizes)
+        sizes = [*sizes, *[1] * added]
+        cache.send(marked({"messages": rows_of(*sizes)}, asked="auto", stable=1, previous=previous), changed=known)
+    changed = data.draw(st.integers(growth[0], len(sizes) - 1))
+    body = marked({"messages": rows_of(*sizes)}, asked="auto", stable=len(sizes) - 1, previous=changed)
+    assert changed - REACH < cache.send(body, changed=changed) <= changed

@@ -1,0 +1,144 @@
+"""A re-plan is told to the open span, in values that any exporter writes, and to nobody else."""
+
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from thresher.window import telemetry
+from thresher.window.events import Event
+from thresher.window.telemetry import MOST_LISTED, attributes_of, report
+
+EVENT = Event(
+    trigger="worth",
+    why="pays after 3 calls",
+    at=1_700_000_000.5,
+    model="claude-x",
+    call=12,
+    tokens_before=9000,
+    tokens_after=4000,
+    first_changed=7,
+    cost=0.02,
+    saving=0.005,
+    edits={"stub": 3, "fold": 1},
+    elided=("t1:aa", "t1:bb"),
+    excluded=("one is pinned",),
+    notes=(),
+)
+TOLD = {
+    "gen_ai.operation.name": "chat",
+    "gen_ai.request.model": "claude-x",
+    "gen_ai.conversation.compacted": True,
+    "thresher.trigger": "worth",
+    "thresher.why": "pays after 3 calls",
+    "thresher.at": 1_700_000_000.5,
+    "thresher.call": 12,
+    "thresher.tokens_before": 9000,
+    "thresher.tokens_after": 4000,
+    "thresher.saved": 5000,
+    "thresher.first_changed": 7,
+    "thresher.cost": 0.02,
+    "thresher.saving": 0.005,
+    "thresher.edit_count": 4,
+    "thresher.edits.stub": 3,
+    "thresher.edits.fold": 1,
+    "thresher.elided": ("t1:aa", "t1:bb"),
+    "thresher.elided_count": 2,
+    "thresher.excluded": ("one is pinned",),
+    "thresher.excluded_count": 1,
+    "thresher.notes": (),
+    "thresher.notes_count": 0,
+}
+
+
+class Span:
+    """A span that keeps what it is told."""
+
+    def __init__(self, recording: bool = True) -> None:
+        self.recording = recording
+        self.events: list[tuple[str, Any]] = []
+
+    def is_recording(self) -> bool:
+        return self.recording
+
+    def add_event(self, name: str, attributes: Any = None, timestamp: int | None = None) -> None:
+        del timestamp
+        self.events.append((name, attributes))
+
+
+class Broken(Span):
+    """A span of a library with a fault."""
+
+    def add_event(self, name: str, attributes: Any = None, timestamp: int | None = None) -> None:
+        super().add_event(name, attributes, timestamp)
+        raise RuntimeError("no exporter")
+
+
+@pytest.fixture(autouse=True)
+def looked_for_anew() -> Iterator[None]:
+    telemetry._trace.cache_clear()
+    yield
+    telemetry._trace.cache_clear()
+
+
+def install(monkeypatch: pytest.MonkeyPatch, span: Any) -> None:
+    """A library of the same shape, with this span open."""
+    module = ModuleType("opentelemetry.trace")
+    module.get_current_span = lambda: span  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "opentelemetry.trace", module)
+
+
+def test_the_open_span_gets_one_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    span = Span()
+    install(monkeypatch, span)
+    report(EVENT)
+    assert span.events == [("thresher.replan", TOLD)]
+
+
+def test_a_span_that_does_not_record_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    span = Span(recording=False)
+    install(monkeypatch, span)
+    report(EVENT)
+    assert span.events == []
+
+
+@pytest.mark.parametrize("event", [EVENT, None], ids=["a fault of the span", "not an event"])
+def test_a_fault_of_telemetry_stays_there(monkeypatch: pytest.MonkeyPatch, event: Any) -> None:
+    span = Broken()
+    install(monkeypatch, span)
+    report(event)
+    assert len(span.events) == (event is not None)
+
+
+def test_without_the_library_nothing_happens_and_it_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.trace", None)
+    report(EVENT)
+    span = Span()
+    install(monkeypatch, span)
+    report(EVENT)
+    assert span.events == []
+
+
+def test_what_is_not_known_or_not_so_is_not_said() -> None:
+    told = attributes_of(Event(trigger="over", why="nothing legal fits", at=0.0))
+    assert "gen_ai.request.model" not in told
+    assert "gen_ai.conversation.compacted" not in told
+    assert told["thresher.edit_count"] == 0
+
+
+def test_of_many_ids_the_first_are_told_and_how_many_there_are() -> None:
+    ids = tuple(f"t1:{number}" for number in range(MOST_LISTED + 5))
+    told = attributes_of(Event(trigger="worth", why="", at=0.0, elided=ids))
+    assert told["thresher.elided"] == ids[:MOST_LISTED]
+    assert told["thresher.elided_count"] == MOST_LISTED + 5
+
+
+def test_the_real_library_takes_every_attribute() -> None:
+    sdk = pytest.importorskip("opentelemetry.sdk.trace", reason="needs opentelemetry-sdk")
+    with sdk.TracerProvider(shutdown_on_exit=False).get_tracer("tests").start_as_current_span("chat") as span:
+        report(EVENT)
+    [event] = span.events
+    assert event.name == "thresher.replan"
+    assert dict(event.attributes) == TOLD
