@@ -1,20 +1,20 @@
-"""What the provider's cache knows: the latest request, for as long as a cache lives.
+"""What the provider's cache knows, and what reading from it has cost: the state of a conversation between two calls.
 
-The time of it is written down now and then, so that a process that starts anew knows whether the cache is warm.
+The state is written down with each call, so that a process that starts anew, or shares the ledger, goes on where the
+last one was: it knows whether the cache is warm, and sends the same for a request that was sent already.
 """
 
 from collections.abc import Sequence
 from math import inf
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from thresher.model import Message
 from thresher.window.ledger import Ledger
 from thresher.window.thread import Thread
 
-CLOCK = "clock:"
-EVERY = 30.0
-"""Seconds after which the time of the latest request is written down again."""
+STATE = "state:"
 
 
 class Sent(Struct, frozen=True):
@@ -24,11 +24,26 @@ class Sent(Struct, frozen=True):
     length: int
     tokens: int
     head: bytes
-    at: float
     expected: int
     """Tokens of it that the cache served if it still lived."""
     gap: float
     """Seconds since the request before."""
+
+
+class State(Struct):
+    """What is known of a conversation beside its rows and its edits."""
+
+    at: float = -inf
+    """When the latest request went out."""
+    chain: str = ""
+    """Which one that was: the digest of its rows, and of what stood before them."""
+    head: str = ""
+    rent: float = 0.0
+    """What reading has cost of late that could have gone."""
+    wait: int = 0
+    """Tokens below which it is not worth looking again."""
+    vain: int = 0
+    """How often in a row it was not."""
 
 
 class Cache:
@@ -36,15 +51,35 @@ class Cache:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._noted = 0.0
+        self._name = ""
         self.last: Sent | None = None
+        self.state = State()
+
+    def follow(self, thread: Thread) -> None:
+        """Take up the state of a conversation, as whoever sent of it last has left it."""
+        name = _name(thread)
+        if name != self._name or self._ledger.is_shared:
+            told = self._ledger.fact(name)
+            self.state = State(*told) if told else State()
+            self._name = name
+
+    def is_repeated(self, thread: Thread, now: float, life: float) -> bool:
+        """Whether this very request went out just now: it goes out again as it was."""
+        same = self.state.chain == thread.chain[-1].hex() and self.state.head == thread.head.hex()
+        return same and now - self.state.at <= life
+
+    def is_warm(self, now: float, life: float) -> bool:
+        """Whether what was sent last is still there, whatever is sent now."""
+        return now - self.state.at <= life
 
     def serves(self, thread: Thread, now: float, life: float) -> int:
         """Tokens at the beginning of a request that are still cached."""
         last = self.last
+        if now - self.state.at > life:
+            return 0
         if last is None:
-            return self._remembered(thread, now, life)
-        if now - last.at > life or last.head != thread.head:
+            return self._remembered(thread)
+        if last.head != thread.head:
             return 0
         if last.messages is thread.sent:
             return last.tokens
@@ -55,26 +90,24 @@ class Cache:
             same += 1
         return thread.before[same] if same < len(thread.before) else thread.tokens
 
-    def _remembered(self, thread: Thread, now: float, life: float) -> int:
+    def _remembered(self, thread: Thread) -> int:
         """The same, by what another process wrote down."""
-        at, chain = self._ledger.fact(_name(thread)) or (0.0, "")
-        rows = next((n for n, one in enumerate(thread.chain, 1) if one.hex() == chain), 0)
+        rows = next((n for n, one in enumerate(thread.chain, 1) if one.hex() == self.state.chain), 0)
         late = len(thread.chain) - rows
-        if not rows or not 0 <= now - at <= life or late >= len(thread.before):
+        if not rows or late >= len(thread.before) or self.state.head != thread.head.hex():
             return 0
         return thread.before[-late] if late else thread.tokens
 
     def send(self, thread: Thread, now: float) -> int:
         """Take note of a request that goes out; says how many of its messages went out with the one before."""
-        last, expected = self.last, self.serves(thread, now, inf)
-        gap = now - last.at if last is not None else 0.0
-        self.last = Sent(thread.sent, len(thread.sent), thread.tokens, thread.head, now, expected, gap)
-        if abs(now - self._noted) >= EVERY:
-            self._noted = now
-            self._ledger.note(_name(thread), (now, thread.chain[-1].hex()))
+        last, state = self.last, self.state
+        expected, gap = self.serves(thread, state.at, inf), now - state.at
+        self.last = Sent(thread.sent, len(thread.sent), thread.tokens, thread.head, expected, gap)
+        state.at, state.chain, state.head = now, thread.chain[-1].hex(), thread.head.hex()
+        self._ledger.note(self._name, astuple(state))
         return last.length if last is not None and last.messages is thread.sent else 0
 
 
 def _name(thread: Thread) -> str:
     """By its first row, a conversation is known with all its forks."""
-    return CLOCK + thread.chain[0].hex()
+    return STATE + thread.chain[0].hex()

@@ -27,7 +27,7 @@ def must(thread: Thread, now: Situation, pace: Pace, limit: int, sieved: Sieved)
     target = int(limit * pace.low)
     if thread.tokens > limit:
         cut = resumed(now)
-        cut.add_all(arrivals(now, target, limit))
+        cut.add_all(arrivals(now, target, int(limit * pace.high)))
         settled = settle(cut, now.setup.thinking)
         if settled.tokens <= limit * pace.high and settled.fates:
             return Decision("arrival", "a result came that is larger than what is left", settled)

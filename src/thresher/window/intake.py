@@ -135,7 +135,7 @@ def _as_said(row: Any) -> Any:
     """A lone text block means what a plain string means, and a cache mark makes the one of the other."""
     content = row.get("content") if type(row) is dict else None
     if type(content) is list and len(content) == 1:
-        block = _as_json(content[0])
+        block = content[0] if type(content[0]) is dict else _as_json(content[0])
         if type(block) is dict and block.get("type") == "text" and len(block) == 2 and type(block.get("text")) is str:
             return {**row, "content": block["text"]}
     return row

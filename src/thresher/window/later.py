@@ -1,19 +1,17 @@
 """Summaries that a model writes: asked for when folds are made, taken into the plan when they are there.
 
 Until then, or if none comes, what was written without a model stands, and the loop never waits unless it was told to.
-A text that comes later enters at the next re-plan that changes what stands before it anyway.
+A text that comes later enters at the next re-plan, for the beginning changes then anyway.
 """
 
 from threading import Thread as Worker
 from typing import Literal
 
-from msgspec import structs
-
 from thresher.edits import Fold, Plan
-from thresher.model import History, Place
+from thresher.model import History
 from thresher.summarise import Summariser, SummaryRequest, answer, fill, open_requests
 from thresher.tokens import Scale
-from thresher.window.ledger import Edits, Ledger, same
+from thresher.window.ledger import Ledger
 
 SUMMARY = "summary:"
 Summaries = Literal["background", "now", "never"]
@@ -31,18 +29,14 @@ class Later:
         self.open: dict[str, SummaryRequest] = {}
         """Requests that nobody has answered yet, by id."""
 
-    def taken(self, history: History, plan: Plan, before: Edits, scale: Scale) -> Plan:
-        """The plan with the texts that are there, in folds that are new or stand behind the first change."""
-        folds = [edit for edit in plan.edits if isinstance(edit, Fold)]
-        if not folds:
+    def taken(self, history: History, plan: Plan, scale: Scale) -> Plan:
+        """The plan with the texts that are there; if the loop is to wait for them, with all that can be had."""
+        if not any(isinstance(edit, Fold) for edit in plan.edits):
             return plan
-        new = [edit for edit in folds if edit.target not in before or not same(before[edit.target], edit)]
+        texts = self._ledger.facts(SUMMARY)
         if self._when == "now":
-            self._ask(history, open_requests(history, structs.replace(plan, edits=tuple(new))))
-        first = _first_change(history, plan, before)
-        late = [edit for edit in folds if edit in new or history.places[edit.target] >= first]
-        wanted = {one.id for one in open_requests(history, structs.replace(plan, edits=tuple(late)))}
-        texts = {id_: text for id_, text in self._ledger.facts(SUMMARY).items() if id_ in wanted}
+            self._ask(history, tuple(one for one in open_requests(history, plan) if one.id not in texts))
+            texts = self._ledger.facts(SUMMARY)
         return fill(plan, texts, scale) if texts else plan
 
     def decided(self, history: History, plan: Plan) -> None:
@@ -68,11 +62,3 @@ class Later:
         if self._summariser is not None:
             for id_, text in answer(requests, history, self._summariser).items():
                 self.fill(id_, text)
-
-
-def _first_change(history: History, plan: Plan, before: Edits) -> Place:
-    changed = [edit.target for edit in plan.edits if edit.target not in before or not same(before[edit.target], edit)]
-    kept = {edit.target for edit in plan.edits}
-    gone = [target for target in before if target not in kept]
-    places = (history.places[target] for target in (*changed, *gone) if target in history.places)
-    return min(places, default=Place(len(history), 0))

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 PATIENCE = 30.0
 """Seconds that a writer waits for another."""
 VERSION = 1
+MOST_KEPT = 64
+"""Decisions that are held in memory: the others are read again when they are wanted."""
 Edits = dict[Occurrence, Edit]
 """The edits that hold, by the first part that each speaks of."""
 
@@ -70,17 +72,25 @@ class Ledger:
         self._process = 0
         self._version = -1
         self._read = 0
-        self._epochs: dict[bytes, list[Epoch]] = {}
+        self._numbers: dict[bytes, list[int]] = {}
+        """For each point at which something was decided, the numbers of the decisions."""
+        self._epochs: dict[int, Epoch] = {}
         self._edits: dict[tuple[bytes, int], Edits] = {}
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether others may write to it, too."""
+        return self.path is not None
 
     # --- epochs --------------------------------------------------------------------------------------------------
 
     def newest(self, chain: Sequence[bytes]) -> Epoch | None:
         """The latest decision for a conversation with these rows."""
         self._refresh()
-        if not self._epochs:
+        if not self._numbers:
             return None
-        return next((self._epochs[one][-1] for one in reversed(chain) if one in self._epochs), None)
+        known = next((self._numbers[one] for one in reversed(chain) if one in self._numbers), None)
+        return None if known is None else self._numbered(known[-1])
 
     def edits(self, epoch: Epoch | None) -> Edits:
         """The edits that hold in an epoch."""
@@ -95,13 +105,24 @@ class Ledger:
                 gone = set(one.removed)
                 kept = {target: edit for target, edit in before.items() if target not in gone}
                 self._edits[one.key] = kept | {edit.target: edit for edit in one.added}
+            for old in list(self._edits)[:-MOST_KEPT]:
+                if old != epoch.key:
+                    del self._edits[old]
         return self._edits[epoch.key]
 
     def _at(self, key: tuple[bytes, int]) -> Epoch:
-        found = self._epochs.get(key[0], [])
-        if key[1] >= len(found):
+        known = self._numbers.get(key[0], [])
+        if key[1] >= len(known):
             raise LedgerError(f"{self._name}: a decision is missing that others build on; begin a new ledger")
-        return found[key[1]]
+        return self._numbered(known[key[1]])
+
+    def _numbered(self, number: int) -> Epoch:
+        if number not in self._epochs:
+            if len(self._epochs) >= MOST_KEPT:
+                self._epochs.pop(next(iter(self._epochs)))
+            body = self._rows("SELECT body FROM epochs WHERE number = ?", (number,))[0][0]
+            self._epochs[number] = _decoded(body, self._name)
+        return self._epochs[number]
 
     def decide(self, epoch: Epoch) -> Epoch:
         """Write a decision down; if another made one at this point meanwhile, that one holds and is handed back."""
@@ -114,7 +135,7 @@ class Ledger:
 
     def next_serial(self, chain: bytes) -> int:
         """The number of the next decision at this point."""
-        return len(self._epochs.get(chain, ()))
+        return len(self._numbers.get(chain, ()))
 
     # --- facts ---------------------------------------------------------------------------------------------------
 
@@ -163,11 +184,9 @@ class Ledger:
             self._load()
 
     def _load(self) -> None:
-        for number, body in self._rows(
-            "SELECT number, body FROM epochs WHERE number > ? ORDER BY number", (self._read,)
-        ):
-            epoch = _decoded(body, self._name)
-            self._epochs.setdefault(epoch.chain, []).append(epoch)
+        rows = self._rows("SELECT number, chain FROM epochs WHERE number > ? ORDER BY number", (self._read,))
+        for number, chain in rows:
+            self._numbers.setdefault(chain, []).append(number)
             self._read = number
 
     def _rows(self, statement: str, values: tuple[Any, ...]) -> list[Any]:

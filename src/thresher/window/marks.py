@@ -223,3 +223,13 @@ def _marked_head(body: dict[str, Any], life: Life) -> dict[str, Any]:
 
 def _mark(life: Life) -> dict[str, Any]:
     return {_KEY: {"type": "ephemeral"} if life == "5m" else {"type": "ephemeral", "ttl": life}}
+
+
+def dropping_blocks(value: Any) -> Any:
+    """A body that asks the API to drop thinking which no longer fits what stands before it; a bare list cannot ask."""
+    if not isinstance(value, dict) or not isinstance(value.get("messages"), list):
+        return value
+    thinking = value["thinking"] if isinstance(value.get("thinking"), dict) else {}
+    binding = thinking["block_binding"] if isinstance(thinking.get("block_binding"), dict) else {}
+    asked = {**binding, "prefix_mismatch_behavior": "drop_block"}
+    return {**value, "thinking": {**thinking, "block_binding": asked}}

@@ -16,12 +16,16 @@ class Pace(Struct, frozen=True, kw_only=True):
     """Tokens that a re-plan must save at least."""
     patience: float = 4.0
     """How often what could have gone is paid for before it goes: 1 waits until reading it has cost as much as going."""
+    boundary: float = 0.5
+    """The share of that patience which is left when the human speaks."""
     calls: int = 20
     """Further calls that are expected, at least: as many as there were so far, and no fewer than these."""
     keep: int = 6
     """The newest results that stay whole however well clearing them would pay."""
 
     def __post_init__(self) -> None:
+        if not 0 < self.boundary <= 1:
+            raise OptionError(f"`boundary` is a share above 0, and at most 1; not {self.boundary}")
         if not 0 < self.low <= self.high <= 1:
             raise OptionError(f"`low` and `high` are shares of the budget, low first; not {self.low} and {self.high}")
         for name in ("worth", "patience", "calls", "keep"):

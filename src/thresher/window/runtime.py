@@ -30,7 +30,7 @@ from thresher.window.events import OTHER, Change, Event, Trigger, event_of
 from thresher.window.intake import Request, chained, read_request
 from thresher.window.later import Later, Summaries
 from thresher.window.ledger import Edits, Epoch, Ledger, LedgerError, by_target, difference
-from thresher.window.marks import Life, Marks, marked
+from thresher.window.marks import Life, Marks, dropping_blocks, marked
 from thresher.window.pace import Pace
 from thresher.window.planning import Situation, chaff, resumed
 from thresher.window.prices import Prices, prices_named
@@ -110,11 +110,6 @@ class Window:
         self._sieve = Sieve(self._asking, self.ledger, judge)
         self._later = Later(self.ledger, summariser, summaries)
         self._observed = Observed()
-        self._rent = 0.0
-        """What reading has cost of late that could have gone."""
-        self._wait = 0
-        """Tokens below which it is not worth looking again."""
-        self._vain = 0
         self._lock = RLock()
 
     # --- the verb ------------------------------------------------------------------------------------------------
@@ -129,8 +124,10 @@ class Window:
             if not request.rows:
                 return messages
             thread, came = self._followed(request, now)
+            self._cache.follow(thread)
             self._asking.notice(came.new)
-            thread = self._considered(request, thread, came, now)
+            if thread.tokens > self.budget or not self._cache.is_repeated(thread, now, self.prices.life):
+                thread = self._considered(request, thread, came, now)
             return self._handed_out(request, thread, now)  # type: ignore[no-any-return]
 
     # --- what came in --------------------------------------------------------------------------------------------
@@ -138,7 +135,7 @@ class Window:
     def _followed(self, request: Request, now: float) -> tuple[Thread, Came]:
         """The conversation that a request is of, and what is new in it."""
         last, epoch = self._thread, self.ledger.newest(request.chain)
-        if last is not None and last.extends(request) and epoch is last.epoch:
+        if last is not None and last.extends(request) and _same(epoch, last.epoch):
             return last, Came(last.grow(request))
         self._set_up(request)
         edits = self.ledger.edits(epoch)
@@ -202,7 +199,7 @@ class Window:
 
     # --- what to do about it -------------------------------------------------------------------------------------
 
-    def _considered(self, request: Request, thread: Thread, came: "Came", now: float) -> Thread:
+    def _considered(self, request: Request, thread: Thread, came: Came, now: float) -> Thread:
         """The thread, with new edits where that is called for."""
         limit, pace = self.budget, self._pace
         cached = self._cached(thread, now)
@@ -212,41 +209,50 @@ class Window:
 
         decision: Decision | None = None
         if thread.tokens > limit * pace.high or not thread.is_legal:
-            if thread.tokens > limit or not thread.is_legal or thread.tokens >= self._wait:
+            if thread.tokens > limit or not thread.is_legal or thread.tokens >= self._cache.state.wait:
                 decision = must(thread, situation(), pace, limit, self._sieve)
         elif came.carried:
             decision = carry(situation(), thread)
         if decision is None:
-            decision = self._improvement(thread, came, cached, situation)
+            decision = self._improvement(thread, came, cached, now, situation)
         if decision is not None:
             thread = self._decided(request, thread, decision, cached, now)
         if thread.tokens > limit:
             self._over(thread, limit, now)
         return thread
 
+    def _trigger(self, came: Came, cached: int, now: float) -> Trigger:
+        if not cached:
+            return "ride" if self._cache.is_warm(now, self.prices.life) else "cold"
+        return "boundary" if any(map(is_prompt, came.new)) else "worth"
+
     def _improvement(
-        self, thread: Thread, came: "Came", cached: int, situation: Callable[[], Situation]
+        self, thread: Thread, came: Came, cached: int, now: float, situation: Callable[[], Situation]
     ) -> Decision | None:
         """A change that pays, if there is one; what could go and stays is paid for with each call."""
         prices, pace = self.prices, self._pace
         found, clearable = estimate(thread, prices, pace, cached)
-        self._rent += prices.read * clearable / 1_000_000
+        state = self._cache.state
+        state.rent += prices.read * clearable / 1_000_000
         further = pace.further(thread.calls)
-        trigger: Trigger = "cold" if not cached else "boundary" if any(map(is_prompt, came.new)) else "worth"
-        waits = trigger == "worth" and thread.tokens < self._wait
-        if waits or not pays(found, further, self._rent, pace):
+        trigger = self._trigger(came, cached, now)
+        waits = trigger == "worth" and thread.tokens < state.wait
+        # A prompt of the human's is a good time: what came before it is asked for less from then on.
+        rent = state.rent / pace.boundary if trigger == "boundary" else state.rent
+        if waits or not pays(found, further, rent, pace):
             return None
-        decision = may(trigger, situation, further, self._rent, pace, self._sieve)
+        decision = may(trigger, situation, further, rent, pace, self._sieve)
         if decision is None:
             self._back_off(thread)
         return decision
 
     def _back_off(self, thread: Thread) -> None:
         """Look again when there is more to gain: each time that it was in vain, twice as much."""
-        self._wait = thread.tokens + self._pace.worth * 2 ** min(self._vain, 6)
-        self._vain += 1
+        state = self._cache.state
+        state.wait = thread.tokens + self._pace.worth * 2 ** min(state.vain, 10)
+        state.vain += 1
 
-    def _situation(self, thread: Thread, came: "Came", cached: int) -> Situation:
+    def _situation(self, thread: Thread, came: Came, cached: int) -> Situation:
         setup = self._setup_now
         return Situation(
             history=mended(thread.prompt.history(thread.raw), thread.dialect),
@@ -263,7 +269,7 @@ class Window:
         """Keep what goes, write the decision down, and only then act on it."""
         prices_now = self.prices
         plan = structs.replace(finish(decision.draft, self._setup_now.thinking), budget=self.budget)
-        plan = self._later.taken(decision.draft.history, plan, thread.edits, thread.scale)
+        plan = self._later.taken(decision.draft.history, plan, thread.scale)
         edits = by_target(plan.edits)
         added, removed = difference(thread.edits, edits)
         if not added and not removed and thread.is_legal:
@@ -284,11 +290,12 @@ class Window:
         after = Thread(request, held, self.ledger.edits(held), thread.scale, thread)
         self._asking.learn(after.original, after.edits.values())
         self._thread = after
-        self._rent, self._vain = 0.0, 0
-        saved = thread.tokens - after.tokens
-        self._wait = 0
-        if saved < self._pace.worth:
+        state = self._cache.state
+        state.rent, state.wait = 0.0, 0
+        if thread.tokens - after.tokens < self._pace.worth:
             self._back_off(after)
+        else:
+            state.vain = 0
         self._later.decided(decision.draft.history, structs.replace(plan, edits=tuple(after.edits.values())))
         change = Change(decision.trigger, decision.why, plan, added) if held == epoch else OTHER
         price = prices_now.request(after.tokens, self._cached(after, now)) - prices_now.request(thread.tokens, cached)
@@ -319,6 +326,8 @@ class Window:
         previous = self._cache.send(thread, now)
         self._request = structs.replace(request, value=None, rows=())
         value = thread.request(request)
+        if self._setup_now.thinking == "drop_block" and thread.edits:
+            value = dropping_blocks(value)
         if request.format.name != "anthropic":
             return value
         previous = max(0, previous - len(thread.prompt.messages))
@@ -342,7 +351,7 @@ class Window:
         return tuple(self._later.open.values())
 
     def fill(self, id: str, text: str) -> None:
-        """Take a text for an open request; it enters at a re-plan that changes what stands before it anyway."""
+        """Take a text for an open request; it enters at the next re-plan."""
         with self._lock:
             self._later.fill(id, text)
 
@@ -359,3 +368,7 @@ class Window:
         if not Path(path).exists():
             raise LedgerError(f"{path}: there is no ledger; `window.save(path)` writes one")
         return cls(ledger=path, **options)
+
+
+def _same(one: Epoch | None, other: Epoch | None) -> bool:
+    return one is other or (one is not None and other is not None and one.key == other.key)

@@ -67,7 +67,8 @@ class Thread:
     def _settle(self, request: Request) -> None:
         """Work out what is sent: the epoch's part mended, edited and written; what came later as it is."""
         rows = self.epoch.rows if self.epoch is not None else 0
-        base = mended(self.prompt.history(self.raw[:rows]), request.format.name)
+        base = self.prompt.history(self.raw[:rows])
+        base = mended(base, request.format.name) if rows else base
         after = apply(base, Plan(tuple(self.edits.values()), 0, 0))
         head = len(self.prompt.messages)
         tail = self.raw[rows:]

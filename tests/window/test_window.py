@@ -1,0 +1,522 @@
+"""When a window changes what it sends, and when it does not; each trigger in a loop small enough to follow."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import thresher as th
+from thresher.errors import BudgetError, FormatError, OptionError
+from thresher.model.message import Usage
+from thresher.store import MemoryStore, SqliteStore, StoreError
+from thresher.window import Ledger, LedgerError, Pace, Prices, Window
+from thresher.window.usage import usage_of
+
+EAGER = Pace(keep=1, worth=50, patience=0, calls=50)
+PATIENT = Pace(keep=5, worth=50, patience=1, calls=50)
+
+
+class Loop:
+    """An agent's conversation with Anthropic's API that grows call by call."""
+
+    def __init__(self, ask: str = "Find the fault.") -> None:
+        self.messages: list[dict[str, Any]] = [{"role": "user", "content": ask}]
+        self.count = 0
+
+    def step(
+        self, text: str = "", *, words: int = 200, thought: str = "", name: str = "Bash", **arguments: Any
+    ) -> None:
+        """A call and its result."""
+        self.count += 1
+        call = {"type": "tool_use", "id": f"call_{self.count}", "name": name}
+        call["input"] = arguments or {"command": f"run {self.count}"}
+        thinking = [{"type": "thinking", "thinking": thought, "signature": f"sig-{thought}"}] if thought else []
+        self.messages.append({"role": "assistant", "content": [*thinking, call]})
+        said = text or " ".join(f"word{self.count}x{n}" for n in range(words))
+        result = {"type": "tool_result", "tool_use_id": f"call_{self.count}", "content": said}
+        self.messages.append({"role": "user", "content": [result]})
+
+    def say(self, answer: str, prompt: str) -> None:
+        """An answer, and what the human asks next."""
+        self.messages += [{"role": "assistant", "content": answer}, {"role": "user", "content": prompt}]
+
+
+def window(**options: Any) -> Window:
+    given = {
+        "budget": 100_000,
+        "store": MemoryStore(),
+        "counter": "estimate",
+        "pace": EAGER,
+        "prices": Prices(minimum=1),
+    }
+    options = given | options
+    return Window(options.pop("policy", "auto"), **options)
+
+
+def triggers(one: Window) -> list[str]:
+    return [event.trigger for event in one.events]
+
+
+def test_what_fits_and_does_not_pay_goes_out_as_it_came_in() -> None:
+    loop, one = Loop(), window()
+    loop.step(words=5)
+    assert one.fit(loop.messages, at=0) is loop.messages
+    assert one.events == []
+
+
+def test_between_events_each_request_begins_as_the_one_before() -> None:
+    loop, one = Loop(), window(pace=PATIENT)
+    sent: list[Any] = []
+    changes = 0
+    for call in range(60):
+        loop.step()
+        before, events = sent, len(one.events)
+        sent = one.fit(loop.messages, at=call)
+        if len(one.events) == events:
+            assert sent[: len(before)] == before
+        else:
+            changes += 1
+    assert 2 <= changes <= 12
+    assert len(str(sent)) < len(str(loop.messages)) / 2
+
+
+def test_a_patient_window_changes_less_often_than_an_eager_one() -> None:
+    counts = []
+    for pace in (EAGER, PATIENT, Pace(keep=5, worth=50, patience=4, calls=50)):
+        loop, one = Loop(), window(pace=pace)
+        for call in range(60):
+            loop.step()
+            one.fit(loop.messages, at=call)
+        counts.append(len(one.events))
+    assert counts[0] > counts[1] > counts[2] > 0
+
+
+def test_a_cold_cache_makes_any_edit_free() -> None:
+    loop, one = Loop(), window(pace=Pace(keep=1, worth=50, patience=1_000))
+    for call in range(8):
+        loop.step()
+        one.fit(loop.messages, at=call)
+    assert triggers(one) == []
+    loop.step()
+    one.fit(loop.messages, at=1_000)
+    assert triggers(one) == ["cold"]
+    assert one.events[0].cost < 0 < one.events[0].saving
+
+
+def test_a_changed_system_text_lets_edits_ride_along() -> None:
+    loop, one = Loop(), window(pace=Pace(keep=1, worth=50, patience=1_000))
+    for call in range(8):
+        loop.step()
+        one.fit({"system": "Be brief.", "messages": loop.messages}, at=call)
+    one.fit({"system": "Be brief. It is Monday.", "messages": loop.messages}, at=9)
+    assert triggers(one) == ["ride"]
+
+
+def test_a_new_human_message_is_a_boundary() -> None:
+    triggered = []
+    for speaks in (False, True):
+        loop, one = Loop(), window(pace=Pace(keep=2, worth=50, patience=5, boundary=0.01, calls=50))
+        for call in range(8):
+            loop.step()
+            one.fit(loop.messages, at=call)
+        assert triggers(one) == []
+        if speaks:
+            loop.say("Found it.", "Now mend it.")
+        else:
+            loop.step()
+        one.fit(loop.messages, at=9)
+        triggered.append(triggers(one))
+    assert triggered == [[], ["boundary"]]
+
+
+def test_the_high_water_mark_goes_down_to_the_low_one() -> None:
+    loop, one = Loop(), window(budget=4_000, pace=Pace(keep=2, worth=50, patience=1_000, low=0.5, high=0.9))
+    for call in range(40):
+        loop.step(words=60)
+        one.fit(loop.messages, at=call)
+        assert th.count(th.parse(one.fit(loop.messages, at=call)), counter="estimate") <= 4_000
+    assert set(triggers(one)) == {"high"}
+    assert [event.tokens_after for event in one.events if event.tokens_after > 3_000] == []
+
+
+def test_a_result_too_large_for_what_is_left_is_cut_on_arrival() -> None:
+    loop, one = Loop(), window(budget=3_000)
+    loop.step(words=20)
+    before = list(one.fit(loop.messages, at=0))
+    loop.step(words=6_000)
+    after = one.fit(loop.messages, at=1)
+    assert triggers(one) == ["arrival"]
+    assert after[: len(before)] == before
+    text = after[-1]["content"][0]["content"]
+    assert text.startswith("word2x0 ")
+    assert text.endswith("word2x5999")
+    part = one.events[0].elided[0]
+    assert th.restore(part, store=one.store) == loop.messages[-1]["content"][0]["content"]
+
+
+def test_what_cannot_fit_is_sent_small_with_an_event_or_raised() -> None:
+    loop = Loop("word " * 2_000)
+    loop.step(words=3_000)
+    one = window(budget=500)
+    sent = one.fit(loop.messages, at=0)
+    assert th.check(th.parse(sent), "anthropic") == ()
+    assert triggers(one)[-1] == "over"
+    with pytest.raises(BudgetError, match="smallest"):
+        window(budget=500, on_over="raise").fit(loop.messages, at=0)
+
+
+def test_what_the_agent_asks_for_again_stays() -> None:
+    loop, one = Loop(), window(budget=6_000, pace=Pace(keep=1, worth=50, patience=0, calls=50))
+    wanted = " ".join(f"needed{n}" for n in range(150))
+    loop.step(wanted, name="Read", file_path="/a.py")
+    for call in range(10):
+        loop.step()
+        sent = one.fit(loop.messages, at=call)
+    assert wanted not in str(sent)
+    loop.step(wanted, name="Read", file_path="/a.py")
+    for call in range(10, 24):
+        loop.step()
+        sent = one.fit(loop.messages, at=call)
+    assert str(sent).count(wanted) == 1
+
+
+def test_a_result_that_was_asked_for_by_its_id_stays() -> None:
+    loop, one = Loop(), window()
+    wanted = " ".join(f"needed{n}" for n in range(150))
+    loop.step(wanted)
+    for call in range(10):
+        loop.step()
+        one.fit(loop.messages, at=call)
+    loop.step(wanted, name="restore", id=one.events[0].elided[0])
+    for call in range(10, 24):
+        loop.step()
+        sent = one.fit(loop.messages, at=call)
+    assert str(sent).count(wanted) == 1
+
+
+def test_a_change_that_came_to_nothing_is_not_tried_with_each_call() -> None:
+    loop = Loop()
+    tried: list[int] = []
+
+    def nothing(history: th.History) -> list[Any]:
+        tried.append(len(history))
+        return []
+
+    one = window(policy=nothing)
+    for call in range(64):
+        loop.step()
+        one.fit(loop.messages, at=call)
+    assert 1 <= len(tried) <= 12
+
+
+def test_a_rewind_finds_the_edits_of_that_time() -> None:
+    loop, one = Loop(), window(pace=PATIENT)
+    history: dict[int, tuple[int, Any]] = {}
+    for call in range(40):
+        loop.step()
+        sent = one.fit(loop.messages, at=call)
+        history[len(loop.messages)] = (len(one.events), sent)
+    rewound = loop.messages[:41]
+    again = window(pace=Pace(worth=10**9), store=one.store, ledger=one.ledger)
+    assert again.fit(rewound, at=39) == history[41][1]
+    loop.messages = [*rewound, {"role": "assistant", "content": "Otherwise."}, {"role": "user", "content": "Go on."}]
+    after = one.fit(loop.messages, at=41)
+    assert th.check(th.parse(after), "anthropic") == ()
+    assert len(str(after)) <= len(str(loop.messages))
+
+
+def test_two_windows_with_one_ledger_send_the_same_bytes(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.sqlite3")
+    first = window(ledger=tmp_path / "ledger.sqlite3", store=store, pace=PATIENT)
+    second = window(ledger=tmp_path / "ledger.sqlite3", store=store, pace=PATIENT)
+    loop = Loop()
+    for call in range(50):
+        loop.step()
+        one, other = (first, second) if call % 3 else (second, first)
+        assert one.fit(loop.messages, at=call) == other.fit(loop.messages, at=call)
+    assert first.events
+    assert second.events
+
+
+def test_a_saved_ledger_goes_on_where_it_was(tmp_path: Path) -> None:
+    loop, one = Loop(), window(pace=PATIENT)
+    for call in range(30):
+        loop.step()
+        sent = one.fit(loop.messages, at=call)
+    one.save(tmp_path / "loop.ledger")
+    loaded = Window.load(tmp_path / "loop.ledger", budget=100_000, store=one.store, counter="estimate", pace=PATIENT)
+    assert loaded.fit(loop.messages, at=30) == sent
+    assert loaded.events == []
+    with pytest.raises(LedgerError, match="there is no ledger"):
+        Window.load(tmp_path / "nowhere")
+
+
+def test_a_new_process_knows_that_the_cache_is_warm(tmp_path: Path) -> None:
+    never = Pace(keep=1, worth=50, patience=1_000)
+    loop, one = Loop(), window(ledger=tmp_path / "ledger", pace=never)
+    for _ in range(8):
+        loop.step()
+    one.fit(loop.messages, at=0)
+    loop.step()
+    warm = window(ledger=tmp_path / "ledger", pace=never, store=one.store)
+    warm.fit(loop.messages, at=100)
+    assert triggers(warm) == []
+    cold = window(ledger=tmp_path / "ledger", pace=never, store=one.store)
+    cold.fit(loop.messages, at=10_000)
+    assert triggers(cold) == ["cold"]
+
+
+def test_a_file_that_is_no_ledger_is_told(tmp_path: Path) -> None:
+    (tmp_path / "other").write_text("no database at all, but long enough to be looked into " * 20)
+    with pytest.raises(LedgerError, match="other"):
+        window(ledger=tmp_path / "other").fit(Loop().messages, at=0)
+
+
+def test_edits_wait_when_the_store_cannot_be_written() -> None:
+    class Full(MemoryStore):
+        def put(self, *_: Any, **__: Any) -> None:
+            raise StoreError("the disk is full")
+
+    loop, one = Loop(), window(store=Full())
+    for call in range(10):
+        loop.step()
+        assert one.fit(loop.messages, at=call) == loop.messages
+    assert set(triggers(one)) == {"store"}
+
+
+def test_the_output_may_be_fed_back_as_the_history() -> None:
+    loop, one = Loop(), window(pace=PATIENT)
+    messages: list[Any] = loop.messages
+    before: list[Any] = []
+    for call in range(50):
+        loop.messages = list(messages)
+        loop.step()
+        events = len(one.events)
+        messages = one.fit(loop.messages, at=call)
+        if len(one.events) == events:
+            assert messages[: len(before)] == before
+        before = messages
+        assert th.check(th.parse(messages), "anthropic") == ()
+    assert 2 <= len(one.events) <= 12
+
+
+# Thinking that is bound to what stands before it
+
+
+def thinking_loop() -> Loop:
+    loop = Loop()
+    for n in range(8):
+        loop.step(thought=f"thought {n}")
+    return loop
+
+
+def has_thinking(sent: Any) -> int:
+    return sum(
+        block["type"] == "thinking" for row in sent for block in row["content"] if isinstance(row["content"], list)
+    )
+
+
+def test_in_an_open_loop_bound_thinking_holds_edits_back() -> None:
+    loop, one = thinking_loop(), window(model="claude-opus-5-5")
+    assert one.fit(loop.messages, at=0) == loop.messages
+    loop.say("Done.", "Go on.")
+    sent = one.fit(loop.messages, at=1_000)
+    assert triggers(one) == ["cold"]
+    assert has_thinking(sent) < 8
+
+
+def test_thinking_after_an_edit_is_bound_to_what_was_sent_and_stays() -> None:
+    loop, one = thinking_loop(), window(model="claude-opus-5-5")
+    loop.say("Done.", "Go on.")
+    one.fit(loop.messages, at=0)
+    for n in range(3):
+        loop.step(thought=f"later {n}")
+        sent = one.fit(loop.messages, at=1 + n)
+    assert has_thinking(sent[-6:]) == 3
+
+
+@pytest.mark.parametrize(("rule", "fits", "kept"), [("append_only", False, 8), ("strip_after_edit", True, 1)])
+def test_an_emergency_in_an_open_loop_goes_by_the_mode(rule: Any, fits: bool, kept: int) -> None:
+    loop, one = thinking_loop(), window(model="claude-opus-5-5", thinking=rule, budget=2_500)
+    sent = one.fit(loop.messages, at=0)
+    assert ("over" not in triggers(one)) == fits
+    assert has_thinking(sent) == kept
+
+
+def test_drop_block_asks_the_api_to_drop_what_no_longer_fits() -> None:
+    loop, one = thinking_loop(), window(model="claude-opus-5-5", thinking="drop_block", budget=2_500)
+    body = {"messages": loop.messages, "thinking": {"type": "adaptive"}}
+    sent = one.fit(body, at=0)
+    assert has_thinking(sent["messages"]) == 8
+    assert sent["thinking"]["block_binding"] == {"prefix_mismatch_behavior": "drop_block"}
+    assert sent["thinking"]["type"] == "adaptive"
+    assert body["thinking"] == {"type": "adaptive"}
+
+
+# What is billed
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        Usage(100, 7, 900, 0),
+        {"input_tokens": 100, "output_tokens": 7, "cache_read_input_tokens": 900, "cache_creation_input_tokens": 0},
+        {"prompt_tokens": 1000, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 900}},
+        {"input_tokens": 1000, "output_tokens": 7, "input_tokens_details": {"cached_tokens": 900}},
+        {"promptTokenCount": 1000, "candidatesTokenCount": 7, "cachedContentTokenCount": 900},
+    ],
+)
+def test_every_api_tells_a_bill_in_its_own_words(told: Any) -> None:
+    assert usage_of(told) == Usage(100, 7, 900, 0)
+
+
+def test_a_bill_that_is_none_is_refused() -> None:
+    with pytest.raises(OptionError, match="no bill"):
+        usage_of({"tokens": 3})
+    with pytest.raises(OptionError, match="call `fit` first"):
+        window().observe(Usage(1))
+
+
+def test_bills_set_the_budget_right() -> None:
+    loop, one = Loop(), window(budget=10_000, pace=Pace(patience=1_000))
+    for call in range(10):
+        loop.step(words=20)
+        sent = one.fit(loop.messages, at=call)
+        counted = th.count(th.parse(sent), counter="estimate")
+        one.observe(Usage(input=2_000 + 2 * counted))
+    assert one.budget == pytest.approx(4_000, rel=0.05)
+
+
+def test_a_cache_that_serves_later_than_its_vendor_says_is_believed() -> None:
+    loop, one = Loop(), window(prices=Prices(life=300, minimum=10), pace=Pace(patience=1_000))
+    for call in range(4):
+        loop.step()
+        sent = one.fit(loop.messages, at=call * 1_000)
+        one.observe(Usage(input=10, cache_read=0 if call == 0 else th.count(th.parse(sent))))
+    assert one.prices.life == 1_000
+
+
+def test_a_cache_that_never_serves_is_not_counted_on() -> None:
+    loop, one = Loop(), window(prices=Prices(life=300, minimum=10), pace=Pace(patience=1_000))
+    for call in range(3):
+        loop.step()
+        one.fit(loop.messages, at=call * 20)
+        assert one.prices.life == 300
+        one.observe(Usage(input=1_000))
+    assert one.prices.life == 20
+
+
+# What comes in
+
+
+def test_objects_of_an_sdk_are_taken_and_given_back_as_they_are() -> None:
+    class Block:
+        def __init__(self, **fields: Any) -> None:
+            self.fields = fields
+
+        def model_dump(self, **_: Any) -> dict[str, Any]:
+            return self.fields
+
+    loop, one = Loop(), window()
+    for call in range(12):
+        loop.step()
+        answer = loop.messages[-2]
+        loop.messages[-2] = {**answer, "content": [Block(**block) for block in answer["content"]]}
+        sent = one.fit(loop.messages, at=call)
+    assert one.events
+    assert sent[-2] is loop.messages[-2]
+
+
+@pytest.mark.parametrize("wrong", [[{"a": 1}], {"messages": "text"}, [object()]])
+def test_what_is_no_conversation_is_told(wrong: Any) -> None:
+    with pytest.raises(FormatError):
+        window().fit(wrong, at=0)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"on_over": "die"},
+        {"marks": "none"},
+        {"life": "2h"},
+        {"summaries": "soon"},
+        {"thinking": "loud"},
+        {"budgets": 3},
+    ],
+)
+def test_options_that_make_no_sense_are_told(options: dict[str, Any]) -> None:
+    with pytest.raises(OptionError):
+        window(**options).fit(Loop().messages, at=0)
+
+
+@pytest.mark.parametrize("pace", [{"low": 0.9, "high": 0.5}, {"keep": -1}, {"high": 2}])
+def test_a_pace_that_makes_no_sense_is_told(pace: dict[str, Any]) -> None:
+    with pytest.raises(OptionError):
+        Pace(**pace)
+
+
+# What a model writes or judges
+
+
+def test_a_summary_that_comes_later_enters_at_the_next_change() -> None:
+    one = window(budget=3_000, policy="auto", pace=Pace(keep=1, worth=50, patience=1_000))
+    loop = Loop()
+    for call in range(60):
+        loop.step(words=40)
+        one.fit(loop.messages, at=call)
+        if one.requests:
+            break
+    request = one.requests[0]
+    before = one.fit(loop.messages, at=call)
+    one.fill(request.id, "I looked at everything and found nothing.")
+    assert one.fit(loop.messages, at=call) == before
+    assert request not in one.requests
+    for later in range(call + 1, call + 60):
+        loop.step(words=40)
+        sent = one.fit(loop.messages, at=later)
+        if "found nothing" in str(sent):
+            return
+    raise AssertionError("the summary never came in")
+
+
+def test_a_summariser_writes_before_the_loop_goes_on_if_asked_to() -> None:
+    class Writer:
+        name = "writer"
+
+        def __call__(self, *_: Any, limit: int) -> str:
+            return "I did things."[:limit]
+
+    one = window(budget=3_000, pace=Pace(keep=1, worth=50, patience=1_000), summariser=Writer(), summaries="now")
+    loop = Loop()
+    for call in range(60):
+        loop.step(words=40)
+        sent = one.fit(loop.messages, at=call)
+    assert "I did things." in str(sent)
+    assert one.requests == ()
+
+
+def test_what_a_judge_holds_on_to_stays_and_is_judged_once() -> None:
+    asked: list[str] = []
+
+    def judge(history: th.History, links: Any) -> dict[Any, bool]:
+        asked.extend(link.call.arguments for link in links)
+        return {history.occurrence(link.chain.call): "run 3" in link.call.arguments for link in links}
+
+    loop, one = Loop(), window(judge=judge)
+    for call in range(20):
+        loop.step()
+        sent = one.fit(loop.messages, at=call)
+    assert "word3x199" in str(sent)
+    assert "word4x199" not in str(sent)
+    assert len(asked) == len(set(asked))
+
+
+def test_a_ledger_in_memory_is_shared_by_handing_it_over() -> None:
+    ledger = Ledger()
+    loop = Loop()
+    for _ in range(12):
+        loop.step()
+    first = window(ledger=ledger)
+    sent = first.fit(loop.messages, at=0)
+    assert triggers(first) == ["cold"]
+    assert window(ledger=ledger, store=first.store).fit(loop.messages, at=1) == sent
