@@ -18,7 +18,7 @@ endif
 
 PEERS := .venv-bench
 
-.PHONY: run test check lint format bench peers fuzz clean
+.PHONY: run test check lint format bench peers fuzz soak clean
 
 run: $(VENV)/.ready
 	$(BIN)/thresher demo
@@ -45,13 +45,18 @@ bench: $(VENV)/.ready-bench
 	$(BIN)/python benchmarks/savings.py
 	$(BIN)/python benchmarks/evals.py
 	$(BIN)/python benchmarks/fit_speed.py
+	$(BIN)/python benchmarks/window_speed.py
 
 # Other tools come with many dependencies: they get an environment of their own.
 peers: $(PEERS)/.ready
 	$(PEERS)/bin/python benchmarks/legality.py
+	$(PEERS)/bin/python benchmarks/cost.py --split report
 
 fuzz: $(VENV)/.ready-dev
 	$(BIN)/python benchmarks/fuzz.py --minutes 3
+
+soak: $(VENV)/.ready-dev
+	$(BIN)/python benchmarks/soak.py
 
 clean:
 	rm -rf $(VENV) $(PEERS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

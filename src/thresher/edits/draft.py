@@ -84,10 +84,10 @@ class Draft:
         for edit in edits:
             targets = edit.targets if isinstance(edit, Fold) else (edit.target,)
             places = [self.history.places[target] for target in targets if target in self.history.places]
-            spoken_of = (
-                places if isinstance(edit, Stub | Cut) else [p for one in places for p in self._with_partner(one)]
-            )
-            if len(places) < len(targets) or self._forbids(edit, tuple(spoken_of)):
+            whole = places if isinstance(edit, Stub | Cut) else [p for one in places for p in self._with_partner(one)]
+            torn = isinstance(edit, Fold) and not set(whole) <= set(places)
+            taken = not self.fates.keys().isdisjoint(places)
+            if len(places) < len(targets) or torn or taken or self._forbids(edit, tuple(whole)):
                 self.refused[edit.policy, "no longer possible"] += 1
                 continue
             for place in places:
@@ -95,6 +95,16 @@ class Draft:
                 part = changed(self.history.part(place), edit) if first or not isinstance(edit, Fold) else None
                 self._set(place, edit, 0 if part is None else self.scale.part(part), part)
                 self.held.add(place)
+        self._take_partners_along()
+
+    def _take_partners_along(self) -> None:
+        """A call whose result is another one by now, or the reverse, goes with what it was paired with."""
+        for place, fate in list(self.fates.items()):
+            partner = self._partner.get(place)
+            other = None if partner is None else self.fates.get(partner)
+            if isinstance(fate.edit, Drop) and partner is not None and (other is None or other.part is not None):
+                self._set(partner, structs.replace(fate.edit, target=self.history.occurrence(partner)), 0, None)
+                self.held.add(partner)
 
     def _take(self, edit: Edit) -> str:
         """Why not, or nothing."""

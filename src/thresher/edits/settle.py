@@ -70,14 +70,21 @@ def _keep_steps_whole(draft: Draft) -> None:
     the calls behind it.
     """
     loop = open_loop(draft.history)
-    for index in draft.touched():
-        parts = draft.message(index).parts
-        left = [j for j, part in enumerate(parts) if isinstance(part, ToolCall) and _stays(draft, Place(index, j))]
-        for j, part in enumerate(parts) if left else ():
-            thinks = index in loop and is_signed(part)
-            speaks = _is_signed_call(part) and not _is_signed_call(parts[left[0]])
-            if thinks or speaks:
-                draft.withdraw(Place(index, j), "a signature stays with the calls it speaks for")
+    before = -1
+    while before != len(draft.fates):  # what is given back may bring another step's calls back with it
+        before = len(draft.fates)
+        for index in draft.touched():
+            _keep_step_whole(draft, index, index in loop)
+
+
+def _keep_step_whole(draft: Draft, index: int, is_open: bool) -> None:
+    parts = draft.message(index).parts
+    left = [j for j, part in enumerate(parts) if isinstance(part, ToolCall) and _stays(draft, Place(index, j))]
+    for j, part in enumerate(parts) if left else ():
+        thinks = is_open and is_signed(part)
+        speaks = _is_signed_call(part) and not _is_signed_call(parts[left[0]])
+        if thinks or speaks:
+            draft.withdraw(Place(index, j), "a signature stays with the calls it speaks for")
 
 
 def _stays(draft: Draft, place: Place) -> bool:

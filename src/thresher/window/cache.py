@@ -4,13 +4,11 @@ The state is written down with each call, so that a process that starts anew, or
 last one was: it knows whether the cache is warm, and sends the same for a request that was sent already.
 """
 
-from collections.abc import Sequence
 from math import inf
 
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from thresher.model import Message
 from thresher.window.ledger import Ledger
 from thresher.window.thread import Thread
 
@@ -20,10 +18,9 @@ STATE = "state:"
 class Sent(Struct, frozen=True):
     """A request that went out."""
 
-    messages: Sequence[Message]
-    length: int
+    thread: Thread
+    rows: int
     tokens: int
-    head: bytes
     expected: int
     """Tokens of it that the cache served if it still lived."""
     gap: float
@@ -79,16 +76,13 @@ class Cache:
             return 0
         if last is None:
             return self._remembered(thread)
-        if last.head != thread.head:
+        if last.thread.head != thread.head:
             return 0
-        if last.messages is thread.sent:
+        if last.thread is thread:
             return last.tokens
-        same = 0
-        for one, other in zip(last.messages[: last.length], thread.sent, strict=False):
-            if one is not other and one != other:
-                break
-            same += 1
-        return thread.before[same] if same < len(thread.before) else thread.tokens
+        pairs = enumerate(zip(last.thread.digests()[: last.rows], thread.digests(), strict=False))
+        same = next((row for row, (one, other) in pairs if one != other), min(last.rows, len(thread.slots)))
+        return thread.tokens_before(same)
 
     def _remembered(self, thread: Thread) -> int:
         """The same, by what another process wrote down."""
@@ -99,13 +93,13 @@ class Cache:
         return thread.before[-late] if late else thread.tokens
 
     def send(self, thread: Thread, now: float) -> int:
-        """Take note of a request that goes out; says how many of its messages went out with the one before."""
+        """Take note of a request that goes out; says how many of its rows went out with the one before."""
         last, state = self.last, self.state
         expected, gap = self.serves(thread, state.at, inf), now - state.at
-        self.last = Sent(thread.sent, len(thread.sent), thread.tokens, thread.head, expected, gap)
+        self.last = Sent(thread, len(thread.slots), thread.tokens, expected, gap)
         state.at, state.chain, state.head = now, thread.chain[-1].hex(), thread.head.hex()
         self._ledger.note(self._name, astuple(state))
-        return last.length if last is not None and last.messages is thread.sent else 0
+        return last.rows if last is not None and last.thread is thread else 0
 
 
 def _name(thread: Thread) -> str:

@@ -20,7 +20,7 @@ class Pace(Struct, frozen=True, kw_only=True):
     """The share of that patience which is left when the human speaks."""
     calls: int = 20
     """Further calls that are expected, at least: as many as there were so far, and no fewer than these."""
-    keep: int = 6
+    keep: int = 10
     """The newest results that stay whole however well clearing them would pay."""
 
     def __post_init__(self) -> None:

@@ -2,29 +2,24 @@
 
 from collections.abc import Iterator, Sequence
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from thresher.budget import presets
 from thresher.budget.fitting import Setup, stand_ins
 from thresher.budget.ladder import descend, proposals
 from thresher.edits import Cut, Draft, Edit, Fold, settle, to_limit
-from thresher.model import History, Place, ToolCall, part_text
+from thresher.model import History, Place, part_text
 from thresher.policies import Policy, make_policy
 from thresher.store import Store
-from thresher.summarise import extractive
-from thresher.summarise.lines import turns
-from thresher.summarise.words import plural
 from thresher.window.ledger import Edits, elided
 from thresher.window.prices import Prices
-from thresher.window.sieve import Sieved
+from thresher.window.sieve import Sieved, without
 from thresher.window.worth import Deal, best
 
 POLICY = "window"
 """The policy that is named for what only the window wanted."""
 ROOM = 0.8
 """The share of the limit to which what hurts goes down, where it can."""
-SHORTEST = 300
-"""Characters that a summary has at least."""
 CAUTION = 0.9
 """What is cut by characters is measured in tokens: a tenth less is kept than should fit."""
 
@@ -97,17 +92,7 @@ def _retold(now: Situation, edit: Edit) -> Edit | None:
     """A fold that takes in parts of an earlier one tells of the others alone."""
     if not isinstance(edit, Fold):
         return edit
-    folded = {target for old in now.edits.values() if isinstance(old, Fold) for target in old.targets}
-    rest = tuple(target for target in edit.targets if target not in folded and target in now.history.places)
-    if len(rest) == len(edit.targets):
-        return edit
-    places = sorted(now.history.places[target] for target in rest)
-    calls = sum(isinstance(now.history.part(place), ToolCall) for place in places)
-    if not calls:
-        return None
-    when = turns([now.history.turn(place.message) for place in places])
-    text = extractive(now.history, places, limit=max(len(edit.text), SHORTEST))
-    return structs.replace(edit, targets=rest, text=text, label=f"{plural(calls, 'call')} folded, {when}")
+    return without(now.history, edit, {t for old in now.edits.values() if isinstance(old, Fold) for t in old.targets})
 
 
 def _with(draft: Draft, edits: Sequence[Edit]) -> Draft:

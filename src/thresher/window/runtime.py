@@ -152,9 +152,9 @@ class Window:
 
     def _is_own_output(self, request: Request) -> bool:
         """Whether what was handed out has come back as the history."""
-        if self._thread is None or self._request is None:
+        if self._thread is None:
             return False
-        output = chained(self._thread.digests(self._request.digests))
+        output = chained(self._thread.digests())
         return len(output) <= len(request.chain) and output[-1:] == request.chain[len(output) - 1 : len(output)]
 
     def _set_up(self, request: Request) -> None:
@@ -330,7 +330,6 @@ class Window:
             value = dropping_blocks(value)
         if request.format.name != "anthropic":
             return value
-        previous = max(0, previous - len(thread.prompt.messages))
         return marked(
             value, asked=self._marks, ttl=self._life, stable=thread.stable, previous=previous, own=request.is_marked
         )

@@ -2,14 +2,20 @@
 
 from collections.abc import Callable, Sequence
 
-from thresher.edits import Edit
-from thresher.model import History
+from msgspec import structs
+
+from thresher.edits import Edit, Fold
+from thresher.model import History, Occurrence, ToolCall
 from thresher.model.tools import Link
-from thresher.summarise import Judge
+from thresher.summarise import Judge, extractive
+from thresher.summarise.lines import turns
+from thresher.summarise.words import plural
 from thresher.window.asking import Asking
 from thresher.window.ledger import Ledger, elided
 
 VERDICT = "verdict:"
+SHORTEST = 300
+"""Characters that a summary has at least."""
 Sieved = Callable[[History, Sequence[Edit]], list[Edit]]
 """The edits that may be made, of those that are wanted."""
 
@@ -29,20 +35,24 @@ class Sieve:
         self._stays: dict[str, bool] = dict(ledger.facts(VERDICT)) if judge is not None else {}
 
     def __call__(self, history: History, edits: Sequence[Edit]) -> list[Edit]:
-        """The edits that may be made."""
-        asked = self._asking.pinned
-        free = [edit for edit in edits if not any(target.content in asked for target in elided([edit]))]
-        if self._judge is None:
-            return free
-        links = _chains(history, free)
-        self._hear(
-            history, [link for link in links.values() if history.occurrence(link.chain.call).content not in self._stays]
-        )
-        return [edit for edit in free if not self._holds(history, edit, links)]
+        """The edits that may be made; a fold goes on without what stays."""
+        stays = self._asked(history) | self._judged(history, edits)
+        kept = (without(history, edit, stays) for edit in edits)
+        return [edit for edit in kept if edit is not None]
 
-    def _holds(self, history: History, edit: Edit, links: dict[str, Link]) -> bool:
-        found = (links.get(target.content) for target in elided([edit]))
-        return any(link and self._stays.get(history.occurrence(link.chain.call).content, True) for link in found)
+    def _asked(self, history: History) -> set[Occurrence]:
+        asked = self._asking.pinned
+        return {one for one in history.occurrences if one.content in asked} if asked else set()
+
+    def _judged(self, history: History, edits: Sequence[Edit]) -> set[Occurrence]:
+        """What the judge holds on to."""
+        if self._judge is None:
+            return set()
+        wanted = set(elided(edits))
+        links = [link for link in history.links if not wanted.isdisjoint(_ends(history, link))]
+        self._hear(history, [link for link in links if history.occurrence(link.chain.call).content not in self._stays])
+        held = (link for link in links if self._stays.get(history.occurrence(link.chain.call).content, True))
+        return {end for link in held for end in _ends(history, link)}
 
     def _hear(self, history: History, links: Sequence[Link]) -> None:
         if self._judge is None or not links:
@@ -52,12 +62,28 @@ class Sieve:
             self._ledger.note(VERDICT + call.content, stays)
 
 
-def _chains(history: History, edits: Sequence[Edit]) -> dict[str, Link]:
-    """The chains that some edits speak of, by the content of call and of result."""
-    wanted = {target for edit in edits for target in elided([edit])}
-    found: dict[str, Link] = {}
-    for link in history.links:
-        for place in (link.chain.call, link.chain.result):
-            if place is not None and history.occurrence(place) in wanted:
-                found[history.occurrence(place).content] = link
-    return found
+def _ends(history: History, link: Link) -> list[Occurrence]:
+    return [history.occurrence(place) for place in (link.chain.call, link.chain.result) if place is not None]
+
+
+def _stays(history: History, target: Occurrence, stays: set[Occurrence]) -> bool:
+    """Whether a part stays, or the other end of its chain does."""
+    chain = history.chain_at.get(history.places[target])
+    ends = (chain.call, chain.result) if chain is not None else ()
+    return target in stays or any(history.occurrence(end) in stays for end in ends if end is not None)
+
+
+def without(history: History, edit: Edit, stays: set[Occurrence]) -> Edit | None:
+    """An edit without what stays; a fold tells of the others alone, if there are calls among them."""
+    if not isinstance(edit, Fold):
+        return None if edit.target in stays else edit
+    rest = tuple(target for target in edit.targets if target in history.places and not _stays(history, target, stays))
+    if len(rest) == len(edit.targets):
+        return edit
+    places = sorted(history.places[target] for target in rest)
+    calls = sum(isinstance(history.part(place), ToolCall) for place in places)
+    if not calls:
+        return None
+    when = turns([history.turn(place.message) for place in places])
+    text = extractive(history, places, limit=max(len(edit.text), SHORTEST))
+    return structs.replace(edit, targets=rest, text=text, label=f"{plural(calls, 'call')} folded, {when}")

@@ -54,6 +54,7 @@ class Thread:
         self.epoch = epoch
         self.edits = edits
         self.chain = request.chain
+        self.came = request.digests
         self.head = request.head
         self.dialect = request.format.name
         self._parsed: dict[bytes, Message] = {} if known is None else dict(known._parsed)
@@ -110,6 +111,7 @@ class Thread:
         if not new:
             return new
         self.chain = request.chain
+        self.came = request.digests
         self.raw += new
         self.original = structs.replace(self.original, messages=(*self.original.messages, *new))
         self.is_legal = self.is_legal and self._growing.takes(self.original)
@@ -130,9 +132,14 @@ class Thread:
         around = request.around() if self.fields is None else self.fields
         return {**around, request.format.rows: rows}
 
-    def digests(self, came: Sequence[bytes]) -> list[bytes]:
-        """What the rows that are sent are known by, given what those that came in are."""
-        return [came[slot] if type(slot) is int else slot.digest for slot in self.slots]
+    def digests(self) -> list[bytes]:
+        """What the rows that are sent are known by."""
+        return [self.came[slot] if type(slot) is int else slot.digest for slot in self.slots]
+
+    def tokens_before(self, row: int) -> int:
+        """Tokens before one of the rows that are sent."""
+        message = row + len(self.prompt.messages)
+        return self.before[message] if message < len(self.before) else self.tokens
 
     def _messages(self, request: Request, start: int) -> list[Message]:
         """The rows from one on as messages; equal rows are the same message, so that nothing is weighed twice."""

@@ -1,0 +1,289 @@
+"""A window through long, rough service: `python benchmarks/soak.py [--conversations 10000] [--seed 1] [--minutes M]`.
+
+Random conversations in all four dialects, each an agent's loop that goes on, repeats a request, goes back, forks,
+edits its past, forgets its beginning, changes its system text, loses rows, hands its history back, and starts anew;
+processes that die between two writes or in the midst of one; two processes at once on one ledger and one store.
+Every request is judged by the laws of `tests/window/loops.py`. Exit 1 if one is broken, with the number that shows it
+again: `--first N --conversations 1` and the same seed.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from time import monotonic, sleep
+from typing import Any, NamedTuple
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "tests" / where) for where in (".", "window")]
+
+import loops  # noqa: E402 - the tests' own
+from loops import COLD, DIALECTS, IDLE, MOVES, WARM, Beat, Talk, Watched, some_beats, some_text  # noqa: E402
+
+from thresher.budget import PRESETS  # noqa: E402
+from thresher.store import MemoryStore, SqliteStore  # noqa: E402
+from thresher.window import Ledger, Pace, Window  # noqa: E402
+
+DIED = 9
+"""What a process ends with that was made to die."""
+
+
+class Outcome(NamedTuple):
+    """What became of one conversation."""
+
+    number: int
+    kind: str
+    counts: Counter[str]
+    fault: str = ""
+
+
+# --- one conversation ------------------------------------------------------------------------------------------
+
+
+def settings(random: Random) -> dict[str, Any]:
+    """A window that plans often."""
+    pace = Pace(
+        keep=random.randrange(1, 4), worth=random.choice((10, 200)), calls=5, patience=random.choice((0.0, 1.0))
+    )
+    policy = random.choice(("auto", "auto", *PRESETS, ("mask", "smart")))
+    thinking = random.choice((None, None, "strip_after_edit", "append_only"))
+    return {"policy": policy, "budget": random.choice((300, 1_000, 2_000, 4_000)), "pace": pace, "thinking": thinking}
+
+
+def some_talk(random: Random) -> Talk:
+    """A conversation that has not begun."""
+    dialect = random.choice(DIALECTS)
+    named = dialect not in ("gemini", "openai-chat") or random.random() < 0.7
+    system = random.choice(("", "You are careful."))
+    return Talk(dialect, system=system, body=random.random() < 0.6, named=named)
+
+
+def gap(random: Random) -> float:
+    """Seconds to the next call; now and then the cache grows cold."""
+    return COLD if random.random() < 0.08 else random.uniform(1, WARM)
+
+
+def loop(random: Random, folder: Path) -> Counter[str]:
+    """A loop that takes all kinds of turns on one window, which now and then starts anew from its ledger."""
+    talk = some_talk(random)
+    forks: list[Talk] = []
+    in_file = random.random() < 0.2
+    watched = Watched(
+        talk.dialect,
+        ledger=folder / "ledger" if in_file else None,
+        store=SqliteStore(folder / "store") if in_file else MemoryStore(),
+        reads=random.random() < 0.2,
+        **settings(random),
+    )
+    done: Counter[str] = Counter()
+    feeds, rough = random.random() < 0.2, random.choice((0.0, 0.1, 0.3))
+    for beat in some_beats(random, random.randrange(1, 22)):
+        talk.add(beat)
+        if random.random() < rough:
+            done[_turned(talk, forks, watched, random, folder)] += 1
+            talk = forks.pop(0) if forks and random.random() < 0.5 else talk
+        if not talk.awaits:
+            continue
+        sent = watched.call(talk.request(), gap(random))
+        done["calls"] += 1
+        if feeds:
+            talk.rows = list(loops.rows_in(sent, talk.dialect))
+    done.update(f"event {event.trigger}" for event in watched.window.events)
+    return done
+
+
+def _turned(talk: Talk, forks: list[Talk], watched: Watched, random: Random, folder: Path) -> str:
+    """Take another turn; says which."""
+    name = random.choice((*MOVES, "retry", "fork", "restart"))
+    if name == "retry" and talk.awaits:
+        watched.call(talk.request(), gap(random))
+    elif name == "fork":
+        forks.append(talk.copy())
+        forks[-1].add(some_text(random).strip() or "or else")
+    elif name == "restart":
+        watched.window.save(folder / "saved")
+        watched.restart(folder / "saved")
+    elif name in MOVES and talk.rows:
+        MOVES[name](talk, random)
+    return name
+
+
+# --- processes that die ----------------------------------------------------------------------------------------
+
+
+class Dying:
+    """Ends the process before or after one of its writes."""
+
+    def __init__(self, left: int, *, before: bool) -> None:
+        self.left = left
+        self.before = before
+
+    def around(self, write: Callable[..., Any]) -> Callable[..., Any]:
+        """The same write, perhaps the last one."""
+
+        def wrapped(*given: Any) -> Any:
+            self.left -= 1
+            if self.left == 0 and self.before:
+                os._exit(DIED)
+            done = write(*given)
+            if self.left == 0:
+                os._exit(DIED)
+            return done
+
+        return wrapped
+
+
+def crash(random: Random, folder: Path) -> Counter[str]:
+    """A process dies between two writes, or in the midst of one, and another goes on with its files."""
+    talk, options = some_talk(random), settings(random)
+    beats = some_beats(random, random.randrange(4, 20))
+    dying = Dying(random.randrange(1, 12), before=random.random() < 0.5)
+    after = random.choice((None, None, random.uniform(0.002, 0.05)))
+    child = os.fork()
+    if child == 0:
+        _until_it_dies(talk, beats, options, dying if after is None else Dying(0, before=False), folder)
+    if after is not None:
+        sleep(after)
+        with suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    done = Counter({"crash" if status else "no crash": 1})
+    watched = Watched(talk.dialect, ledger=folder / "ledger", store=SqliteStore(folder / "store"), **options)
+    for beat in beats:
+        talk.add(beat)
+        if talk.awaits:
+            watched.call(talk.request(), gap(random))
+            done["calls"] += 1
+    return done
+
+
+def _until_it_dies(talk: Talk, beats: list[Beat], options: dict[str, Any], dying: Dying, folder: Path) -> None:
+    try:
+        store, ledger = SqliteStore(folder / "store"), Ledger(folder / "ledger")
+        for one, name in ((store, "put"), (ledger, "decide"), (ledger, "note")):
+            setattr(one, name, dying.around(getattr(one, name)))
+        watched = Watched(talk.dialect, ledger=ledger, store=store, **options)
+        for beat in beats:
+            talk.add(beat)
+            if talk.awaits:
+                watched.window.fit(talk.request(), at=watched.at + talk.number)
+    finally:
+        os._exit(0)
+
+
+# --- two at once -----------------------------------------------------------------------------------------------
+
+
+def pair(random: Random, folder: Path) -> Counter[str]:
+    """Two processes run the same loop on one ledger and one store; what they leave says one thing."""
+    talk, options = some_talk(random), settings(random)
+    beats = some_beats(random, random.randrange(4, 16))
+    seeds = [random.random(), random.random()]
+    children = [os.fork() or _beside(talk, beats, options, Random(seed), folder / str(seed)) for seed in seeds]
+    for child in children:
+        os.waitpid(child, 0)
+    done: Counter[str] = Counter()
+    for seed in seeds:
+        told = json.loads((folder / f"{seed}.told").read_text())
+        loops.hold("two at once", not told["fault"], told["fault"])
+        done.update(told["counts"])
+    for beat in beats:
+        talk.add(beat)
+    store = SqliteStore(folder / "store")
+    idle = options | {"budget": 10**9, "pace": IDLE, "format": talk.dialect}
+    windows = [Window(store=store, ledger=folder / "ledger", **idle) for _ in seeds]
+    one, other = (loops.written(window.fit(talk.request()), talk.dialect) for window in windows)
+    loops.hold("two fresh windows say the same", one == other)
+    return done
+
+
+def _beside(talk: Talk, beats: list[Beat], options: dict[str, Any], random: Random, told: Path) -> int:
+    """The loop of one of two processes; says what became of it in a file."""
+    fault, counts = "", Counter({"pair": 1})
+    try:
+        store = SqliteStore(told.parent / "store")
+        watched = Watched(talk.dialect, ledger=told.parent / "ledger", store=store, reads=False, shared=True, **options)
+        for beat in beats:
+            talk.add(beat)
+            if talk.awaits:
+                sleep(random.uniform(0, 0.004))
+                watched.call(talk.request(), gap(random))
+                counts["calls"] += 1
+        counts.update(f"event {event.trigger}" for event in watched.window.events)
+    except BaseException:  # noqa: BLE001 - whatever it is, the other process tells it
+        fault = traceback.format_exc(limit=-6)
+    told.with_name(f"{told.name}.told").write_text(json.dumps({"fault": fault, "counts": counts}))
+    os._exit(0)
+
+
+# --- all of them -----------------------------------------------------------------------------------------------
+
+KINDS: dict[str, Callable[[Random, Path], Counter[str]]] = {"loop": loop, "crash": crash, "pair": pair}
+
+
+def kind_of(seed: int, number: int) -> str:
+    """Which kind of conversation has this number."""
+    return Random(f"kind {seed} {number}").choices(tuple(KINDS), (90, 6, 4))[0]
+
+
+def converse(seed: int, number: int) -> Outcome:
+    """One conversation, the same for the same numbers (but for what two processes do at once)."""
+    random, kind = Random(f"{seed} {number}"), kind_of(seed, number)
+    with tempfile.TemporaryDirectory(prefix="thresher-soak-") as folder:
+        try:
+            return Outcome(number, kind, KINDS[kind](random, Path(folder)))
+        except Exception:  # noqa: BLE001 - each is a finding
+            return Outcome(number, kind, Counter(), traceback.format_exc(limit=-6))
+
+
+def outcomes(seed: int, numbers: range, processes: int) -> Iterator[Outcome]:
+    """What became of many conversations, as it becomes known."""
+    if processes == 1:
+        yield from (converse(seed, number) for number in numbers)
+        return
+    with multiprocessing.get_context("fork").Pool(processes) as pool:
+        yield from pool.imap_unordered(_numbered, ((seed, number) for number in numbers), chunksize=4)
+
+
+def _numbered(both: tuple[int, int]) -> Outcome:
+    return converse(*both)
+
+
+def main() -> int:
+    """Let conversations run, and say what became of them."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--conversations", type=int, default=10_000)
+    parser.add_argument("--first", type=int, default=0, help="the number of the first conversation")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=60.0, help="stop after so many")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    asked = parser.parse_args()
+    until = monotonic() + asked.minutes * 60
+    counts: Counter[str] = Counter()
+    faults: list[Outcome] = []
+    numbers = range(asked.first, asked.first + asked.conversations)
+    for outcome in outcomes(asked.seed, numbers, asked.processes):
+        counts.update(outcome.counts)
+        counts["conversations"] += 1
+        if outcome.fault:
+            faults.append(outcome)
+            again = f"--seed {asked.seed} --first {outcome.number} --conversations 1"
+            print(f"{outcome.kind}: {again}\n{outcome.fault}", file=sys.stderr)
+        if monotonic() > until:
+            break
+    for name, count in sorted(counts.items()):
+        print(f"{count:>9,}  {name}")
+    print(f"{len(faults):>9,}  faults")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

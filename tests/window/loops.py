@@ -1,0 +1,547 @@
+"""An agent's loop to try a window on: conversations as their API writes them, call by call, under a judge's eye.
+
+A conversation is made of beats, a prompt or a turn of the model's each, so that the same one can be told in all four
+dialects. `Watched` is a window every request of which is judged by the laws; what it hands out is what comes back.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from copy import copy
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import oracle
+import working
+from thresher.edits import check, repair
+from thresher.edits.repair import RepairError
+from thresher.edits.standin import ids_in
+from thresher.formats import parse
+from thresher.model import History, Part, Thinking, ToolCall, ToolResult, Unknown, part_text
+from thresher.model.marks import human_text
+from thresher.store import MemoryStore, Store, StoreError, exact_id, text_of
+from thresher.tokens import default_scale
+from thresher.window import Ledger, Pace, Prices, Window
+from thresher.window.marks import without_marks
+from working import Step
+
+Json = Any
+Rows = list[Json]
+Bytes = tuple[str, list[str]]
+DIALECTS = ("anthropic", "openai-chat", "openai-responses", "gemini")
+KEYS = {"anthropic": "messages", "openai-chat": "messages", "openai-responses": "input", "gemini": "contents"}
+PROMPT = ("system", "tools", "instructions", "systemInstruction")
+SCALE = default_scale(counter="estimate")
+EAGER = Pace(keep=1, worth=10, calls=5, patience=0)
+"""Plans anew whenever it may."""
+IDLE = Pace(high=1.0, low=1.0, worth=10**9)
+"""Never plans of its own accord."""
+CHEAP = Prices(minimum=0)
+WARM, COLD = 20.0, 4_000.0
+SIGNED = "c2lnbmVk"
+SLACK = 30
+"""Tokens by which a mended history may be larger on the wire, where a word says that a result is a failure."""
+
+
+# --- beats: a conversation in nobody's dialect ---------------------------------------------------------------
+
+
+class Turn(NamedTuple):
+    """What the model did, and what came back."""
+
+    said: str
+    thinks: bool
+    steps: tuple[Step, ...] = ()
+
+
+Beat = str | Turn
+
+
+WORDS = "the parser reads every line and tells where it broke so that whoever wrote it can put it right"
+SIZES = (2, 2, 8, 30, 30, 120, 120, 400, 1200)
+
+
+def some_text(random: Random) -> str:
+    """Words without much sense; now and then in lines, coloured, wide, broken, empty or said before."""
+    kind = random.random()
+    if kind < 0.1:
+        return random.choice(("done", "", " ", "Error: no such file", "\ud83d half", working.LONG, working.WIDE[:600]))
+    size = random.choice(SIZES)
+    text = " ".join(random.choices(WORDS.split(), k=size))
+    return text if kind < 0.6 else text.replace(" the ", "\nthe ") + "\n"
+
+
+def some_turn(random: Random, *, calls: bool = True) -> Turn:
+    """A turn of the model's."""
+    said = random.choice(("", "", "I will look.", some_text(random).strip() or "so"))
+    steps = tuple(some_step(random) for _ in range(random.choice((1, 1, 1, 2, 3) if calls else (0,))))
+    return Turn(said, random.random() < 0.3, steps)
+
+
+def some_step(random: Random) -> Step:
+    """A call and its result; the same again every so often."""
+    what = random.choice((*working.WHATS, f"src/{random.randrange(9)}.py"))
+    return Step(random.choice(list(working.TOOLS)), what, some_text(random), random.random() < 0.15)
+
+
+def some_beats(random: Random, length: int) -> list[Beat]:
+    """A prompt, some turns with calls, an answer, the next prompt."""
+    beats: list[Beat] = [some_text(random).strip() or "go on"]
+    while len(beats) < length:
+        beats += [some_turn(random) for _ in range(random.randrange(1, 7))]
+        beats += [some_turn(random, calls=False), random.choice(("go on", "why?", some_text(random).strip() or "and?"))]
+    return beats
+
+
+class Story(NamedTuple):
+    """A conversation by its number: the same every time, and short to show."""
+
+    seed: int
+    length: int
+
+    @property
+    def beats(self) -> list[Beat]:
+        """What happens in it."""
+        return some_beats(Random(self.seed), self.length)
+
+
+# --- the wire ------------------------------------------------------------------------------------------------
+
+
+def rows_of(dialect: str, beat: Beat, number: int, *, named: bool = True) -> Rows:
+    """A beat as its API writes it; the calls are counted from `number`, or have no ids where the API has none."""
+    return _WRITERS[dialect](beat, number, named)
+
+
+def _arguments(step: Step) -> dict[str, Json]:
+    extra = {"old_string": "a\n" * 9, "new_string": "b 😀\n" * 9} if step.tool == "Edit" else {}
+    return {working.TOOLS[step.tool]: step.what, **extra}
+
+
+def _spoken(turn: Turn) -> str:
+    return turn.said or ("" if turn.steps else "ok")
+
+
+def _anthropic(beat: Beat, number: int, _: bool) -> Rows:
+    if isinstance(beat, str):
+        return [{"role": "user", "content": beat}]
+    thought = [{"type": "thinking", "thinking": "let me see", "signature": SIGNED}] if beat.thinks else []
+    said = [{"type": "text", "text": _spoken(beat)}] if _spoken(beat) else []
+    calls = [
+        {"type": "tool_use", "id": f"toolu_{number + n}", "name": step.tool, "input": _arguments(step)}
+        for n, step in enumerate(beat.steps)
+    ]
+    results = [
+        {"type": "tool_result", "tool_use_id": f"toolu_{number + n}", "content": step.text}
+        | ({"is_error": True} if step.failed else {})
+        for n, step in enumerate(beat.steps)
+    ]
+    rows: Rows = [{"role": "assistant", "content": [*thought, *said, *calls]}]
+    return [*rows, {"role": "user", "content": results}] if results else rows
+
+
+def _chat(beat: Beat, number: int, named: bool) -> Rows:
+    if isinstance(beat, str):
+        return [{"role": "user", "content": beat}]
+    said = _spoken(beat) or None
+    if not named and beat.steps:
+        step = beat.steps[0]
+        called = {"name": step.tool, "arguments": json.dumps(_arguments(step))}
+        answer = {"role": "function", "name": step.tool, "content": step.text}
+        return [{"role": "assistant", "content": said, "function_call": called}, answer]
+    rows: Rows = [{"role": "assistant", "content": said}]
+    if beat.steps:
+        rows[0]["tool_calls"] = [
+            {
+                "id": f"call_{number + n}",
+                "type": "function",
+                "function": {"name": step.tool, "arguments": json.dumps(_arguments(step))},
+            }
+            for n, step in enumerate(beat.steps)
+        ]
+    answers = enumerate(beat.steps)
+    return rows + [{"role": "tool", "tool_call_id": f"call_{number + n}", "content": step.text} for n, step in answers]
+
+
+def _responses(beat: Beat, number: int, _: bool) -> Rows:
+    if isinstance(beat, str):
+        return [{"role": "user", "content": beat}]
+    rows: Rows = []
+    if beat.thinks:
+        rows.append({"type": "reasoning", "id": f"rs_{number}", "summary": [], "encrypted_content": SIGNED})
+    if _spoken(beat):
+        said = [{"type": "output_text", "text": _spoken(beat), "annotations": []}]
+        rows.append({"type": "message", "id": f"msg_{number}", "role": "assistant", "content": said})
+    for n, step in enumerate(beat.steps, number):
+        call = {"type": "function_call", "id": f"fc_{n}", "call_id": f"call_{n}", "name": step.tool}
+        rows.append(call | {"arguments": json.dumps(_arguments(step))})
+    answers = enumerate(beat.steps, number)
+    return rows + [{"type": "function_call_output", "call_id": f"call_{n}", "output": one.text} for n, one in answers]
+
+
+def _gemini(beat: Beat, number: int, named: bool) -> Rows:
+    if isinstance(beat, str):
+        return [{"role": "user", "parts": [{"text": beat}]}]
+    parts: Rows = [{"text": "let me see", "thought": True}] if beat.thinks else []
+    parts += [{"text": _spoken(beat)}] if _spoken(beat) else []
+    answers: Rows = []
+    for n, step in enumerate(beat.steps):
+        named_so: dict[str, Json] = {"id": f"call_{number + n}"} if named else {}
+        signed = {"thoughtSignature": SIGNED} if n == 0 else {}
+        parts.append({"functionCall": {**named_so, "name": step.tool, "args": _arguments(step)}, **signed})
+        said = {"error" if step.failed else "output": step.text}
+        answers.append({"functionResponse": {**named_so, "name": step.tool, "response": said}})
+    rows: Rows = [{"role": "model", "parts": parts}]
+    return [*rows, {"role": "user", "parts": answers}] if answers else rows
+
+
+_WRITERS = {"anthropic": _anthropic, "openai-chat": _chat, "openai-responses": _responses, "gemini": _gemini}
+
+
+def is_models(row: Json) -> bool:
+    """Whether the model wrote a row."""
+    said = row if isinstance(row, dict) else vars(row)
+    return said.get("role") in ("assistant", "model") or said.get("type") in ("reasoning", "function_call")
+
+
+class Talk:
+    """A conversation in one dialect, which can go on, go back and take other turns."""
+
+    def __init__(self, dialect: str, *, system: str = "", body: bool = True, named: bool = True) -> None:
+        self.dialect = dialect
+        self.system = system
+        self.body = body
+        self.named = named
+        self.number = 0
+        """Of the next beat: ids never come twice, not even where a beat was taken back."""
+        first = {"role": "system", "content": system}
+        self.rows: Rows = [first] if dialect == "openai-chat" and system else []
+
+    def add(self, beat: Beat) -> None:
+        """Go on by a beat."""
+        self.rows = [*self.rows, *rows_of(self.dialect, beat, self.number, named=self.named)]
+        self.number += 10
+
+    def request(self) -> Json:
+        """What the agent would send now: a list, or a body."""
+        if not self.body:
+            return list(self.rows)
+        fields: dict[str, Json] = {"model": "a-model"}
+        if self.system and self.dialect != "openai-chat":
+            key = {"anthropic": "system", "openai-responses": "instructions", "gemini": "systemInstruction"}
+            said: Json = {"parts": [{"text": self.system}]} if self.dialect == "gemini" else self.system
+            fields[key[self.dialect]] = said
+        return {**fields, KEYS[self.dialect]: list(self.rows)}
+
+    def copy(self) -> "Talk":
+        """The same so far, to go on differently."""
+        return copy(self)
+
+    @property
+    def awaits(self) -> bool:
+        """Whether it is the model's turn."""
+        return bool(self.rows) and not is_models(self.rows[-1])
+
+
+def requests(dialect: str, beats: Iterable[Beat], **options: Any) -> Iterator[Json]:
+    """What an agent sends as a conversation grows."""
+    talk = Talk(dialect, **options)
+    for beat in beats:
+        talk.add(beat)
+        if talk.awaits:
+            yield talk.request()
+
+
+# --- turns that a loop takes ---------------------------------------------------------------------------------
+
+
+class Said:
+    """A row or a block as a vendor's SDK hands it out."""
+
+    def __init__(self, fields: dict[str, Json]) -> None:
+        self.__dict__.update(fields)
+
+    def model_dump(self, **_: object) -> dict[str, Json]:
+        """What it says, as values."""
+        return dict(vars(self))
+
+
+def rewind(talk: Talk, random: Random) -> None:
+    """Take back the last few exchanges."""
+    ends = [n for n in range(1, len(talk.rows)) if is_models(talk.rows[n]) and not is_models(talk.rows[n - 1])]
+    if ends:
+        talk.rows = talk.rows[: random.choice(ends[-4:])]
+
+
+def truncate(talk: Talk, random: Random) -> None:
+    """The agent forgets its oldest exchanges by itself."""
+    first = sum(row.get("role") == "system" for row in talk.rows[:1] if isinstance(row, dict))
+    prompts = [n for n in range(first + 1, len(talk.rows)) if _is_prompt(talk.rows[n])]
+    if prompts:
+        talk.rows = [*talk.rows[:first], *talk.rows[random.choice(prompts) :]]
+
+
+def edit_old(talk: Talk, random: Random) -> None:
+    """The agent changes what an old prompt said."""
+    prompts = [n for n in range(len(talk.rows)) if _is_prompt(talk.rows[n])]
+    if prompts:
+        at = random.choice(prompts)
+        new = rows_of(talk.dialect, f"rather this: {random.randrange(99)}", 0)
+        talk.rows = [*talk.rows[:at], *new, *talk.rows[at + 1 :]]
+
+
+def change_system(talk: Talk, random: Random) -> None:
+    """System text tells the time."""
+    if not talk.system:
+        return
+    talk.system = f"You are careful. It is {random.randrange(24)} o'clock."
+    if talk.dialect == "openai-chat" and talk.rows[0]["role"] == "system":
+        talk.rows = [{"role": "system", "content": talk.system}, *talk.rows[1:]]
+
+
+def reorder_keys(talk: Talk, random: Random) -> None:
+    """A database hands the rows back with their keys in another order."""
+    turned = [random.random() < 0.5 and isinstance(row, dict) for row in talk.rows]
+    talk.rows = [dict(reversed(row.items())) if turn else row for row, turn in zip(talk.rows, turned, strict=True)]
+
+
+def move_marks(talk: Talk, random: Random) -> None:
+    """The user marks the newest message, and no other."""
+    bare: Rows = without_marks(as_json(talk.rows))
+    at = random.randrange(max(0, len(bare) - 3), len(bare))
+    content = bare[at].get("content") if talk.dialect == "anthropic" else None
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) and content.strip() else content
+    if isinstance(blocks, list) and blocks and blocks[-1]["type"] != "thinking":
+        marked = {**blocks[-1], "cache_control": {"type": "ephemeral"}}
+        talk.rows = [*bare[:at], {**bare[at], "content": [*blocks[:-1], marked]}, *bare[at + 1 :]]
+
+
+def use_objects(talk: Talk, random: Random) -> None:
+    """What the model said is kept as the SDK handed it out."""
+    talk.rows = [
+        _as_object(row) if isinstance(row, dict) and is_models(row) and random.random() < 0.5 else row
+        for row in talk.rows
+    ]
+
+
+def _as_object(row: Json) -> Json:
+    content = row.get("content")
+    if isinstance(content, list):
+        return {**row, "content": [Said(block) if isinstance(block, dict) else block for block in content]}
+    return Said({key: value for key, value in row.items() if value is not None})
+
+
+def repeat(talk: Talk, random: Random) -> None:
+    """The same prompt twice."""
+    prompts = [row for row in talk.rows if _is_prompt(row)]
+    if prompts and talk.awaits:
+        talk.rows = [*talk.rows, random.choice(prompts)]
+
+
+def lose_row(talk: Talk, random: Random) -> None:
+    """A call or a result got lost on the way."""
+    at = random.randrange(len(talk.rows))
+    if not _is_prompt(talk.rows[at]):
+        talk.rows = [*talk.rows[:at], *talk.rows[at + 1 :]]
+
+
+def _is_prompt(row: Json) -> bool:
+    said = row if isinstance(row, dict) else vars(row)
+    texts = isinstance(said.get("content"), str) or any("text" in part for part in said.get("parts", ()))
+    return said.get("role") == "user" and texts
+
+
+MOVES = {
+    move.__name__: move
+    for move in (rewind, truncate, edit_old, change_system, reorder_keys, move_marks, use_objects, repeat, lose_row)
+}
+
+
+# --- the judge -----------------------------------------------------------------------------------------------
+
+
+class BrokenLawError(AssertionError):
+    """A law does not hold."""
+
+
+def hold(law: str, truth: object, told: object = "") -> None:
+    """Say which law is broken, if it is."""
+    if not truth:
+        raise BrokenLawError(f"{law}: {told}")
+
+
+class Watched:
+    """A window, every request of which is judged."""
+
+    def __init__(
+        self,
+        dialect: str,
+        *,
+        store: Store | None = None,
+        ledger: str | Path | Ledger | None = None,
+        reads: bool = True,
+        shared: bool = False,
+        **options: Any,
+    ) -> None:
+        """`reads`: a second window on the same ledger must say the same each time; `shared`: others decide, too."""
+        self.dialect = dialect
+        self.store = MemoryStore() if store is None else store
+        self.options = {"counter": "estimate", "pace": EAGER, "prices": CHEAP, "format": dialect, **options}
+        self.window = Window(store=self.store, ledger=ledger, **self.options)
+        self.reads = reads
+        self.shared = shared
+        self.sent: dict[str, tuple[Bytes, Bytes]] = {}
+        """Each request that came, and what went out for it, newest last."""
+        self.kept: set[str] = set()
+        """What is known to come back from the store."""
+        self.at = 1_000.0
+
+    def call(self, request: Json, gap: float = WARM) -> Json:
+        """One call of the loop."""
+        self.at += gap
+        came, events = as_json(request), len(self.window.events)
+        sent = self.window.fit(request, at=self.at)
+        hold("what came in is left as it was", as_json(request) == came)
+        self.judge(came, as_json(sent), {event.trigger for event in self.window.events[events:]})
+        return sent
+
+    def judge(self, came: Json, went: Json, triggers: set[str]) -> None:
+        """All the laws, on one request."""
+        hold("the same shape", type(came) is type(went))
+        before, after = parse(came, self.dialect), parse(went, self.dialect)
+        flaws = check(before, self.dialect)
+        mended = _mended(before, self.dialect) if flaws else before
+        if mended is not None:
+            legal(after, went, self.dialect)
+            lost_never(mended, after, self.store, self.kept)
+            keeps_words(mended, after)
+        if not flaws:
+            in_order(before, after)
+        limit = self.window.budget + (SLACK if flaws else 0)
+        size = SCALE.history(after)
+        hold("fits", size <= limit or "over" in triggers, f"{size} > {limit} {triggers}")
+        self._prefix_stable(written(came, self.dialect), written(went, self.dialect), triggers)
+        if self.reads:
+            again = as_json(self.another(budget=10**9, pace=IDLE).fit(came, at=self.at))
+            same = written(again, self.dialect) == written(went, self.dialect)
+            hold("same ledger, same bytes", same, triggers)
+
+    def _prefix_stable(self, came: Bytes, went: Bytes, triggers: set[str]) -> None:
+        """Law 8, against the request before, and against the longest one that this one goes on from."""
+        known = list(self.sent.values())
+        longest = max((one for one in known if extends(came, one[0])), key=lambda one: len(one[0][1]), default=None)
+        if not triggers - {"over", "store"}:
+            for old_came, old_went in [*known[-1:], *([longest] if longest and not self.shared else [])]:
+                hold("prefix-stable", not extends(came, old_came) or extends(went, old_went), triggers)
+        self.sent.pop(repr(came), None)
+        self.sent[repr(came)] = came, went
+
+    def another(self, **options: Any) -> Window:
+        """A second window on the same ledger."""
+        return Window(store=self.store, ledger=self.window.ledger, **{**self.options, **options})
+
+    def restart(self, ledger: str | Path | Ledger) -> None:
+        """Go on with a window of its own on a ledger, as another run of the program does."""
+        self.window = Window(store=self.store, ledger=ledger, **self.options)
+
+
+def as_json(value: Json) -> Json:
+    """Values as JSON holds them: what an SDK's object says for itself."""
+    if isinstance(value, dict):
+        return {key: as_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(item) for item in value]
+    return as_json(value.model_dump()) if isinstance(value, Said) else value
+
+
+def rows_in(value: Json, dialect: str) -> Rows:
+    """The rows of a list, or of a body."""
+    rows: Rows = value[KEYS[dialect]] if isinstance(value, dict) else value
+    return rows
+
+
+def written(value: Json, dialect: str) -> Bytes:
+    """What is sent, cache marks aside: what stands before the messages, and each row, byte for byte."""
+    bare = without_marks(value)
+    head = {key: _plain(bare[key]) for key in PROMPT if key in bare} if isinstance(bare, dict) else {}
+    rows = ({**row, "content": _plain(row["content"])} if "content" in row else row for row in rows_in(bare, dialect))
+    return json.dumps(head), [json.dumps(row) for row in rows]
+
+
+def _plain(content: Json) -> Json:
+    """A mark makes a block of a string, so the two are the same here."""
+    if isinstance(content, list) and len(content) == 1 and isinstance(content[0], dict):
+        block = content[0]
+        return block["text"] if block.keys() == {"type", "text"} and block["type"] == "text" else content
+    return content
+
+
+def extends(now: Bytes, before: Bytes) -> bool:
+    """Whether a request goes on where another ended."""
+    return now[0] == before[0] and now[1][: len(before[1])] == before[1]
+
+
+def _mended(history: History, dialect: str) -> History | None:
+    """What the laws are measured from where a history came in broken; None where it cannot be mended."""
+    try:
+        return repair(history, dialect).history
+    except RepairError:
+        return None
+
+
+def legal(history: History, value: Json, dialect: str) -> None:
+    """Law 1, by our rules and by a judge that only sees what is sent."""
+    told = check(history, dialect)
+    hold("legal by our rules", not told, told)
+    told_by_other = oracle.violations(value, dialect)
+    hold("legal by the oracle", not told_by_other, told_by_other)
+
+
+def _parts(history: History) -> list[Part]:
+    return [part for message in history for part in message.parts]
+
+
+def lost_never(before: History, after: History, store: Store, kept: set[str]) -> None:
+    """Law 6: each text that came in is there, or comes back byte for byte; and so does what a stand-in names."""
+    there = {exact_id(part) for part in _parts(after)}
+    whole = [part_text(part) for part in _parts(after)]
+    for part in _parts(before):
+        if isinstance(part, Thinking | Unknown) or not part_text(part).strip() or exact_id(part) in there | kept:
+            continue
+        if _in_store(part, store):
+            kept.add(exact_id(part))
+        else:
+            hold("nothing lost", part_text(part) in whole, part)
+    named = {id_ for part in _parts(before) for id_ in ids_in(part_text(part))}
+    for id_ in {id_ for said in whole for id_ in ids_in(said)} - named:
+        hold("stand-ins are true", store.has([id_]), id_)
+
+
+def _in_store(part: Part, store: Store) -> bool:
+    try:
+        return store.text(exact_id(part)) == text_of(part)
+    except StoreError:
+        return False
+
+
+def _sound(text: str) -> str:
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def in_order(before: History, after: History) -> None:
+    """Law 4: what is unchanged is a subsequence of what came in; a stand-in may be like one that came in elsewhere."""
+    given = [exact_id(part) for part in _parts(before)]
+    known, rest = set(given), iter(given)
+    for part in _parts(after):
+        one = "" if ids_in(part_text(part)) else exact_id(part)
+        hold("order is kept", one not in known or one in rest, part)
+
+
+def keeps_words(before: History, after: History) -> None:
+    """Law 2: system text, and what a person typed last, are there word for word."""
+    said = {human_text(part_text(part)) for part in _parts(after)}
+    current = before.current.parts if before.current is not None else ()
+    system = [part for message in before if message.role == "system" for part in message.parts]
+    for part in (*current, *system):
+        words = "" if isinstance(part, ToolResult | Thinking | ToolCall) else human_text(part_text(part))
+        hold("pinned words stay", not words.strip() or words in said or _sound(words) in said, words)

@@ -1,0 +1,58 @@
+"""Law 8 on every long recorded session: between events, each request begins as the one before ended."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import thresher as th
+from thresher.errors import ThresherError
+from thresher.store import MemoryStore
+from thresher.window import Window
+
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+KINDS = {"claude_code": "anthropic", "codex": "openai-responses", "pi": "anthropic", "mini_swe": "openai-chat"}
+CALLS = 100
+BUDGETS = (30_000, 140_000)
+
+
+def recordings() -> list[str]:
+    if not DATA.is_dir():
+        return []
+    rows = map(json.loads, (DATA / "index.jsonl").read_text(encoding="utf-8").splitlines())
+    return [row["file"] for row in rows if row["file"].split("/")[0] in KINDS and row["calls"] >= CALLS // 2]
+
+
+def requests(history: th.History, wire: str) -> Iterator[tuple[list[Any], float]]:
+    """What was sent call by call, and when: every fortieth time the cache is cold."""
+    rows = th.emit(th.repair(history, wire).history, wire, body=False)
+    at = 0.0
+    for number, turn in enumerate(th.parse(rows, wire).turns):
+        at += 400.0 if number % 40 == 39 else 10.0
+        if turn.start:
+            yield rows[: turn.start], at
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="recorded sessions are not here (../shared/data)")
+@pytest.mark.parametrize("file", recordings())
+def test_what_was_sent_stays_as_it_was(file: str) -> None:
+    wire = KINDS[file.split("/", maxsplit=1)[0]]
+    try:
+        sessions = th.read_all(DATA / file)
+    except ThresherError as error:
+        pytest.skip(str(error))
+    for history in (segment for one in sessions for segment in one.segments if len(segment.turns) >= CALLS):
+        budget = BUDGETS[len(history) % 2]
+        window = Window(budget=budget, store=MemoryStore(), counter="estimate", format=wire)
+        sent: list[Any] = []
+        for request, at in requests(history, wire):
+            before, events = sent, len(window.events)
+            sent = window.fit(request, at=at)
+            if len(window.events) == events:
+                assert sent[: len(before)] == before
+            else:
+                assert th.check(th.parse(sent, wire), wire) == ()
+        again = Window(budget=budget, store=window.store, counter="estimate", format=wire, ledger=window.ledger)
+        assert again.fit(request, at=at) == sent
