@@ -52,6 +52,8 @@ from thresher.tokens.scale import model_in
 from thresher.window.prices import Prices, prices_of
 
 COUNTER = "estimate"
+SERVED = 0.95
+"""The share of calls served at which the bill is told."""
 CALLS = 100
 """A session shorter than this needs no such care."""
 PRICES = {
@@ -325,9 +327,14 @@ class Against(NamedTuple):
 
 def curve(results: Sequence[Line]) -> list[Against]:
     """Every other way against the curve that Thresher's settings draw."""
-    own = [line for line in results if line.name.startswith(OWN)]
-    others = [line for line in results if line not in own and line.name != FULL]
+    own = own_lines(results)
+    others = [line for line in results if not line.name.startswith(OWN) and line.name != FULL]
     return [_against(one, own) for one in (others if own else ())]
+
+
+def own_lines(results: Sequence[Line]) -> list[Line]:
+    """Thresher at its settings, the modes for bound thinking aside."""
+    return [line for line in results if line.name.startswith(f"{OWN} keep")]
 
 
 def _against(one: Line, own: Sequence[Line]) -> Against:
@@ -372,6 +379,11 @@ def show(results: Sequence[Told], prices: Sequence[str]) -> None:
                 f"{line.cost:>10.3f}{line.with_refetch:>10.3f}{''.join(map(_share, shares))}{line.milliseconds:>10.2f}"
             )
         _show_curve(curve(found))
+        own = own_lines(found)
+        cost = on_line([(line.served, line.cost) for line in own], SERVED)
+        whole = on_line([(line.served, line.with_refetch) for line in own], SERVED)
+        if cost is not None and whole is not None:
+            print(f"thresher at {SERVED:.0%} served: cost {cost:.3f}, with refetches {whole:.3f}")
     for told in results:
         for name, error in told.errors.items():
             print(f"{name} could not take {error}")

@@ -42,6 +42,8 @@ from thresher.window import Pace, Prices, Window
 
 FULL = "full history"
 OWN = "thresher"
+BOUND = 60_000
+"""The same where the modes for bound thinking are compared: small enough for emergencies in an open loop."""
 WIDE = 140_000
 """The tokens that Thresher may send: 70 % of a window of 200,000, as it would be by itself."""
 LOW = 5 / 12
@@ -523,13 +525,14 @@ def _headroom(script: Script, *, frozen: bool) -> Ask:
 # Thresher
 
 
-def _thresher(script: Script, *, budget: int, keep: int, prices: Prices) -> Ask:
+def _thresher(script: Script, *, budget: int, keep: int, prices: Prices, thinking: Any = None) -> Ask:
     """By its own door: a request body in, the same shape out."""
     window = Window(
         budget=budget,
         model=script.model,
         prices=prices,
         pace=Pace(keep=keep),
+        thinking=thinking,
         store=script.store,
         counter=script.scale.counter.name,
         format=script.wire,
@@ -627,6 +630,15 @@ def windows(budget: int, kept: Iterable[int], prices: Mapping[str, Prices]) -> l
     ]
 
 
+def modes(budget: int, prices: Mapping[str, Prices]) -> list[LoopPeer]:
+    """Thresher as it is by itself, for a model whose thinking is bound to what stands before it, in each mode."""
+    return [
+        LoopPeer(f"{OWN}, {rule}", "", partial(_thresher, budget=budget, keep=10, prices=told, thinking=rule), price)
+        for rule in ("append_only", "strip_after_edit", "drop_block")
+        for price, told in prices.items()
+    ]
+
+
 def settle_in(folder: str) -> None:
     """Let what the others write go into a folder, one for each process, and let them call nobody."""
     os.environ |= {"HEADROOM_OFFLINE": "1", "HEADROOM_TELEMETRY": "off", "HEADROOM_BEACON": "off"}
@@ -635,7 +647,7 @@ def settle_in(folder: str) -> None:
 
 def available(budget: int, settings: Iterable[int], prices: Mapping[str, Prices]) -> tuple[list[LoopPeer], list[str]]:
     """All that can run here, and the packages that cannot; their logs are turned off."""
-    found = [*rules(budget), *libraries(budget), *windows(WIDE, settings, prices)]
+    found = [*rules(budget), *libraries(budget), *windows(WIDE, settings, prices), *modes(BOUND, prices)]
     missing = sorted({one.package for one in found if one.package and not installed(one.package)})
     for name in ("agent_framework", "headroom", "openai.agents", "LiteLLM"):
         logging.getLogger(name).setLevel(logging.CRITICAL)

@@ -148,7 +148,7 @@ class Window:
         elif last is not None and not self._is_own_output(request):
             carried = {target: edit for target, edit in last.edits.items() if target not in edits}
         self._thread = thread
-        return thread, Came(thread.raw[-1:], carried)
+        return thread, Came(thread.unlike(last), carried)
 
     def _is_own_output(self, request: Request) -> bool:
         """Whether what was handed out has come back as the history."""

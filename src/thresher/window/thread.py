@@ -16,7 +16,7 @@ from thresher.edits.repair import RepairError
 from thresher.model import History, Message, ToolResult
 from thresher.model.jsontext import canonical
 from thresher.tokens import Scale
-from thresher.window.intake import Request, digest, is_alone, parsed
+from thresher.window.intake import PROMPT, Request, digest, is_alone, parsed
 from thresher.window.ledger import Edits, Epoch
 
 POINTER = 45
@@ -57,7 +57,8 @@ class Thread:
         self.came = request.digests
         self.head = request.head
         self.dialect = request.format.name
-        self._parsed: dict[bytes, Message] = {} if known is None else dict(known._parsed)
+        lent = known._parsed if known is not None and known.dialect == self.dialect else {}
+        self._parsed: dict[bytes, Message] = dict(lent)
         self._are_tied = False
         """Whether rows are read together, since some have no ids of their own."""
         self.prompt = _prompt(request)
@@ -100,9 +101,16 @@ class Thread:
     def extends(self, request: Request) -> bool:
         """Whether a request is this conversation, perhaps with more rows."""
         length = len(self.chain)
-        return (
-            request.head == self.head and length <= len(request.chain) and request.chain[length - 1] == self.chain[-1]
-        )
+        same = request.head == self.head and request.format.name == self.dialect
+        return same and length <= len(request.chain) and request.chain[length - 1] == self.chain[-1]
+
+    def unlike(self, other: "Thread | None") -> list[Message]:
+        """The messages from the first on that another thread does not have; none where there is no other."""
+        if other is None:
+            return []
+        pairs = enumerate(zip(self.chain, other.chain, strict=False))
+        shared = next((row for row, (one, its) in pairs if one != its), min(len(self.chain), len(other.chain)))
+        return self.raw[shared:]
 
     def grow(self, request: Request) -> list[Message]:
         """Take the rows that are new; says which they are."""
@@ -129,8 +137,10 @@ class Thread:
         rows = [request.rows[slot] if type(slot) is int else slot.row for slot in self.slots]
         if not request.is_body:
             return rows
-        around = request.around() if self.fields is None else self.fields
-        return {**around, request.format.rows: rows}
+        fields = self.fields or {}
+        around = {key: fields.get(key, value) for key, value in request.around().items()}
+        kept = {key: value for key, value in around.items() if key not in fields or value is not None}
+        return {**kept, request.format.rows: rows}
 
     def digests(self) -> list[bytes]:
         """What the rows that are sent are known by."""
@@ -210,8 +220,8 @@ def _prompt(request: Request) -> Prompt:
 
 
 def _changed_fields(request: Request, written: dict[str, Any], changed: bool) -> dict[str, Any] | None:
-    """The other fields of the body, where an edit has changed what they say."""
-    return {key: value for key, value in written.items() if key != request.format.rows} if changed else None
+    """What the body says before its rows, where an edit or a repair has changed it; None: nothing any more."""
+    return {key: written.get(key) for key in PROMPT if key in request.value} if changed else None
 
 
 def mended(history: History, dialect: str) -> History:
