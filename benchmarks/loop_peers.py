@@ -633,7 +633,9 @@ def windows(budget: int, kept: Iterable[int], prices: Mapping[str, Prices]) -> l
 def modes(budget: int, prices: Mapping[str, Prices]) -> list[LoopPeer]:
     """Thresher as it is by itself, for a model whose thinking is bound to what stands before it, in each mode."""
     return [
-        LoopPeer(f"{OWN}, {rule}", "", partial(_thresher, budget=budget, keep=10, prices=told, thinking=rule), price)
+        LoopPeer(
+            f"{OWN}, {rule}", "", partial(_thresher, budget=budget, keep=Pace().keep, prices=told, thinking=rule), price
+        )
         for rule in ("append_only", "strip_after_edit", "drop_block")
         for price, told in prices.items()
     ]

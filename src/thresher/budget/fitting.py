@@ -5,7 +5,7 @@ store before it hands out anything that stands in for it.
 """
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, get_args
 
 from msgspec import Struct, structs
@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 from thresher.budget.ladder import descend, proposals, too_large
 from thresher.budget.presets import Step
 from thresher.budget.settings import Settings, settings
-from thresher.edits import Draft, Fold, Plan, ThinkingRule, apply, believed, finish, repair, settle
+from thresher.edits import Draft, Fold, Plan, ThinkingRule, apply, believed, finish, repair, settle, targets_of
 from thresher.errors import OptionError
 from thresher.formats import emit, parse, sniff
 from thresher.model import History, Place, Session
@@ -201,9 +201,13 @@ def _budget(chosen: Settings, label: str, model: str) -> int | None:
     known = model_named(model) if model else None
     if chosen.model and known is None:
         raise OptionError(f"no model is known as `{model}`: give a budget, or add it to the models (THRESHER_MODELS)")
-    if known is not None and (chosen.model or label == "auto"):
-        return int(known.window * SHARE)
-    return int(WINDOW * SHARE) if label == "auto" else None
+    return default_budget(model) if chosen.model or label == "auto" else None
+
+
+def default_budget(model: str) -> int:
+    """The part of a model's window that a history may fill; of a usual window where the model is not known."""
+    known = model_named(model) if model else None
+    return int((known.window if known is not None else WINDOW) * SHARE)
 
 
 def _notes(policies: Sequence[Policy], history: History) -> Iterator[str]:
@@ -251,11 +255,7 @@ def keep(history: History, made: Plan, store: Store) -> None:
         if isinstance(edit, Fold):
             members = [exact_id(history.part(history.places[target])) for target in edit.targets]
             folds[fold_id(members)] = members
-    store.put((history.part(history.places[target]) for edit in made.edits for target in _targets(edit)), folds)
-
-
-def _targets(edit: Any) -> Iterable[Any]:
-    return edit.targets if isinstance(edit, Fold) else (edit.target,)
+    store.put((history.part(history.places[target]) for edit in made.edits for target in targets_of(edit)), folds)
 
 
 M = TypeVar("M")

@@ -85,7 +85,10 @@ def chaff(keep: int) -> tuple[Step, ...]:
     """What is seldom asked for again, as a window clears it: all but the newest so many results, calls and thoughts."""
     return (
         ("superseded", {"edited": False}),
-        ("batches", {"age": 2 * keep + 1, "minimum": 10, "distance": 10**9, "at_most": 20, "limit": 600}),
+        (
+            "batches",
+            {"age": 2 * keep + 1, "minimum": 10, "distance": 10**9, "at_most": 20, "limit": 600, "words": True},
+        ),
         ("mask", {"keep": keep}),
         ("tools", {"names": ("*",), "do": "cut_calls", "limit": 1_000, "keep_last": keep}),
         ("thinking", {"keep_last": keep}),

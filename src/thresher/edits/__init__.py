@@ -6,7 +6,7 @@ In: histories and proposed edits. Out: plans, smaller histories, violations, rep
 from thresher.edits.apply import apply
 from thresher.edits.cutting import cut, cut_arguments, head_and_tail, to_limit
 from thresher.edits.draft import Draft
-from thresher.edits.edit import Cut, Drop, Edit, Fold, Gap, Pin, Stub
+from thresher.edits.edit import Cut, Drop, Edit, Fold, Gap, Pin, Stub, targets_of
 from thresher.edits.legality import Violation, check, is_legal
 from thresher.edits.pins import open_loop, pins
 from thresher.edits.plan import Plan, Refusal, close, finish
@@ -43,5 +43,6 @@ __all__ = [
     "pins",
     "repair",
     "settle",
+    "targets_of",
     "to_limit",
 ]

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from thresher.edits.change import blank, changed, cut_part, stand_in
 from thresher.edits.cutting import joined, within
-from thresher.edits.edit import Cut, Drop, Edit, Fold, Gap, Pin, Stub
+from thresher.edits.edit import Cut, Drop, Edit, Fold, Gap, Pin, Stub, targets_of
 from thresher.edits.pins import allows, pins
 from thresher.edits.standin import label_of, pointer, summary
 from thresher.model import (
@@ -82,7 +82,7 @@ class Draft:
     def resume(self, edits: Iterable[Edit]) -> None:
         """Take edits of an earlier plan, byte for byte, where the history still has all that they speak of."""
         for edit in edits:
-            targets = edit.targets if isinstance(edit, Fold) else (edit.target,)
+            targets = targets_of(edit)
             places = [self.history.places[target] for target in targets if target in self.history.places]
             whole = places if isinstance(edit, Stub | Cut) else [p for one in places for p in self._with_partner(one)]
             torn = isinstance(edit, Fold) and not set(whole) <= set(places)

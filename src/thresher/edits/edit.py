@@ -82,3 +82,8 @@ class Fold(Struct, frozen=True, gc=False, tag="fold", tag_field="kind"):
 
 
 Edit = Drop | Stub | Cut | Fold
+
+
+def targets_of(edit: Edit) -> tuple[Occurrence, ...]:
+    """The parts that an edit speaks of."""
+    return edit.targets if isinstance(edit, Fold) else (edit.target,)

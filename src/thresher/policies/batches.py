@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from thresher.edits import Edit, Fold, Stub
 from thresher.errors import OptionError
-from thresher.model import History, Message, Occurrence, Place, Thinking, ToolCall
+from thresher.model import History, Message, Occurrence, Part, Place, Text, Thinking, ToolCall
 from thresher.model.memo import per_message
 from thresher.policies.base import check_count, check_words, matches
 from thresher.policies.xml_tools import XmlChain, xml_chains
@@ -73,6 +73,8 @@ class Batches:
     """Characters of one summary."""
     at_most: int = 0
     """Calls in one summary; 0: as many as stand together."""
+    words: bool = False
+    """Fold what the agent said beside the calls, too, where none of them stays."""
     xml: bool = True
     """Fold calls that are written as XML in text, too."""
     scale: Scale = field(default_factory=default_scale, repr=False, compare=False)
@@ -164,7 +166,7 @@ class Batches:
         if run[0].kind == "text":
             text = _listed([one.line for one in run], self.limit)
             return Fold(_at(history, places), "batches", "old tool calls, told in text", text, label, "injection")
-        places = sorted(places + _thoughts(history, places))
+        places = sorted(places + _beside(history, places, (Thinking, Text) if self.words else (Thinking,)))
         return Fold(_at(history, places), "batches", "old tool calls", summary(history, places, self.limit), label)
 
 
@@ -222,14 +224,14 @@ def _borders(history: History, old: Sequence[_Old]) -> list[int]:
     return [index for index in prompts(history) if index not in answers]
 
 
-def _thoughts(history: History, places: Sequence[Place]) -> list[Place]:
-    """The thinking that led to these calls and to no other."""
+def _beside(history: History, places: Sequence[Place], kinds: tuple[type[Part], ...]) -> list[Place]:
+    """The parts of these kinds that led to these calls and to no other."""
     going = set(places)
     found: list[Place] = []
     for index in {place.message for place in places}:
         parts = history[index].parts
         if all(Place(index, j) in going for j, part in enumerate(parts) if isinstance(part, ToolCall)):
-            found += [Place(index, j) for j, part in enumerate(parts) if isinstance(part, Thinking)]
+            found += [Place(index, j) for j, part in enumerate(parts) if isinstance(part, kinds)]
     return found
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from thresher.edits import Edit, Fold, Plan
+from thresher.edits import Edit, Fold, Plan, targets_of
 from thresher.edits.explain import DONE
 from thresher.model import (
     History,
@@ -67,7 +67,7 @@ def _fates(history: History, plan: Plan) -> dict[int, dict[int, Edit]]:
     """The edit of each part that has one, by message and part."""
     fates: dict[int, dict[int, Edit]] = {}
     for edit in plan.edits:
-        for target in edit.targets if isinstance(edit, Fold) else (edit.target,):
+        for target in targets_of(edit):
             message, part = history.places[target]
             fates.setdefault(message, {})[part] = edit
     return fates

@@ -36,7 +36,7 @@ class Judge(Protocol):
     """Says which tool chains are important enough to stay."""
 
     def __call__(self, history: History, links: Sequence[Link]) -> dict[Occurrence, bool]:
-        """Whether each chain is to stay, by the occurrence of its call."""
+        """Whether each chain is to stay, by the occurrence of its call; one that is not told stays for now."""
 
 
 @dataclass(frozen=True)
@@ -52,21 +52,23 @@ class ModelJudge:
             raise OptionError(f"model judge: `at_once` is from 1 to 100; not {self.at_once!r}")
 
     def __call__(self, history: History, links: Sequence[Link]) -> dict[Occurrence, bool]:
-        """Whether each chain is to stay, by the occurrence of its call; all of those that could not be judged do."""
+        """Whether each chain is to stay, by the occurrence of its call; those that could not be judged are not told."""
         verdicts: dict[Occurrence, bool] = {}
         for start in range(0, len(links), self.at_once):
             batch = links[start : start + self.at_once]
             going = self._going(history, batch)
+            if going is None:
+                continue
             for number, link in enumerate(batch, 1):
                 verdicts[history.occurrence(link.chain.call)] = number not in going
         return verdicts
 
-    def _going(self, history: History, batch: Sequence[Link]) -> set[int]:
-        """The numbers of those that may go."""
+    def _going(self, history: History, batch: Sequence[Link]) -> set[int] | None:
+        """The numbers of those that may go; None where nobody said."""
         try:
             return _read(ask(self.endpoint, INSTRUCTIONS, _prompt(history, batch)))
         except SummaryError:
-            return set()
+            return None
 
 
 def _prompt(history: History, batch: Sequence[Link]) -> str:
@@ -86,14 +88,12 @@ def _told(link: Link) -> str:
     return f"{call}\n→ {outcome}{shortened(link.result.text, LONGEST // 2)}"
 
 
-def _read(answer: str) -> set[int]:
-    """The numbers that an answer lets go, and nowhere lets stay."""
-    going: set[int] = set()
-    staying: set[int] = set()
-    for value in _objects(without_thoughts(answer)[-LONGEST_ANSWER:]):
-        going.update(_numbers(value.get("go")))
-        staying.update(_numbers(value.get("stay")))
-    return going - staying
+def _read(answer: str) -> set[int] | None:
+    """The numbers that an answer lets go, and nowhere lets stay; None where it speaks of neither."""
+    told = [value for value in _objects(without_thoughts(answer)[-LONGEST_ANSWER:]) if "go" in value or "stay" in value]
+    going = {number for value in told for number in _numbers(value.get("go"))}
+    staying = {number for value in told for number in _numbers(value.get("stay"))}
+    return going - staying if told else None
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:

@@ -5,13 +5,13 @@ by anyone who can read the request, and fills them in. The id, the heading and w
 only the words change, and only where the plan still keeps its promises: a fold saves tokens, the whole fits its budget.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec import Struct, structs
 
 from thresher.edits import Edit, Fold, Plan, repair
 from thresher.edits.standin import END, is_pointer, unclosed
-from thresher.errors import OptionError, PlanError, ThresherError
+from thresher.errors import OptionError, PlanError
 from thresher.model import History, Occurrence, Summary
 from thresher.model.parts import part_text
 from thresher.summarise.base import Summariser
@@ -70,8 +70,16 @@ def _size(history: History, edit: Fold) -> int:
     return sum(len(part_text(history.part(history.places[target]))) for target in edit.targets)
 
 
-def answer(requests: Iterable[SummaryRequest], history: History, summariser: Summariser) -> dict[str, str]:
-    """Texts for the requests, by id, asked for one after another; where none could be had, there is none."""
+def answer(
+    requests: Iterable[SummaryRequest],
+    history: History,
+    summariser: Summariser,
+    on_failure: Callable[[Exception], object] | None = None,
+) -> dict[str, str]:
+    """Texts for the requests, by id, asked for one after another; where none could be had, there is none.
+
+    `on_failure` hears why; whatever a summariser raises, the others are asked for.
+    """
     # What a model fails at has its fallback in the plan already.
     write = summariser.write if isinstance(summariser, ModelSummariser) else summariser
     texts: dict[str, str] = {}
@@ -82,8 +90,9 @@ def answer(requests: Iterable[SummaryRequest], history: History, summariser: Sum
             continue
         try:
             texts[request.id] = write(history, members, limit=request.limit)
-        except ThresherError:
-            continue
+        except Exception as error:  # noqa: BLE001 - a summariser may be anyone's, and no loop shall stop for one
+            if on_failure is not None:
+                on_failure(error)
     return texts
 
 

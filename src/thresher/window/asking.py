@@ -6,10 +6,10 @@ The same call, a read of the same file, or a call that names the id of a stand-i
 import re
 from collections.abc import Iterable
 
-from thresher.edits import Edit
+from thresher.edits import Edit, targets_of
 from thresher.model import History, Message, Occurrence, ToolCall, ToolResult, content_id
 from thresher.model.tools import tool_use
-from thresher.window.ledger import Ledger, elided
+from thresher.window.ledger import Ledger
 
 PIN = "pin:"
 ID = re.compile(r"\bt1:[0-9a-f]{8,32}\b")
@@ -30,7 +30,7 @@ class Asking:
 
     def learn(self, history: History, edits: Iterable[Edit]) -> None:
         """Take note of what some edits leave out."""
-        gone: set[Occurrence] = set(elided(edits))
+        gone: set[Occurrence] = {target for edit in edits for target in targets_of(edit)}
         for link in history.links:
             result = link.chain.result
             if result is not None and history.occurrence(result) in gone:

@@ -49,6 +49,8 @@ class Cache:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._name = ""
+        self._is_other = False
+        """Whether the cache is another one than before."""
         self.last: Sent | None = None
         self.state = State()
 
@@ -56,9 +58,13 @@ class Cache:
         """Take up the state of a conversation, as whoever sent of it last has left it."""
         name = _name(thread)
         if name != self._name or self._ledger.is_shared:
-            told = self._ledger.fact(name)
+            told = None if self._is_other else self._ledger.fact(name)
             self.state = State(*told) if told else State()
-            self._name = name
+            self._name, self._is_other = name, False
+
+    def forget(self) -> None:
+        """Nothing is known of the cache of another model."""
+        self.last, self._name, self._is_other = None, "", True
 
     def is_repeated(self, thread: Thread, now: float, life: float) -> bool:
         """Whether this very request went out just now: it goes out again as it was."""

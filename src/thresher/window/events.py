@@ -7,18 +7,18 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from thresher.edits import Edit, Plan
+from thresher.edits import Edit, Plan, targets_of
+from thresher.edits.explain import UNTOLD
 from thresher.model import Message
 from thresher.store import short_id
-from thresher.window.ledger import elided
 from thresher.window.thread import Thread
 
 Trigger = Literal[
-    "worth", "cold", "boundary", "high", "ride", "emergency", "arrival", "repair", "over", "store", "other"
+    "worth", "cold", "boundary", "high", "ride", "emergency", "arrival", "repair", "over", "store", "helper", "other"
 ]
 """Why now: it pays; the cache is cold; a new human message; the high water mark; the prefix changes anyway; it would
-not fit; a result came too large; the history came in broken; nothing legal fits; the store failed; another process
-with the same ledger re-planned."""
+not fit; a result came too large; the history came in broken; nothing legal fits; the store failed; a summariser
+or a judge did; what another process with the same ledger decided, or was decided before a rewind."""
 
 
 class Event(Struct, frozen=True, kw_only=True):
@@ -36,7 +36,7 @@ class Event(Struct, frozen=True, kw_only=True):
     first_changed: int = 0
     """The message from which on the cache is of no use."""
     cost: float = 0.0
-    """What the change makes this request dearer by; in dollars, or in tokens of input where no price is known."""
+    """What the change makes this request dearer by: dollars; where no price is known, as if a million tokens cost one."""
     saving: float = 0.0
     """What it makes each later request cheaper by."""
     edits: dict[str, int] = {}
@@ -46,6 +46,9 @@ class Event(Struct, frozen=True, kw_only=True):
     excluded: tuple[str, ...] = ()
     """What was not edited though a policy wanted it, and why."""
     notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.trigger} at call {self.call}: {self.why} ({self.tokens_before:,} → {self.tokens_after:,} tokens)"
 
     @property
     def saved(self) -> int:
@@ -67,7 +70,9 @@ class Change(Struct, frozen=True):
     added: Sequence[Edit]
 
 
-OTHER = Change("other", "another process with this ledger decided first", Plan((), 0, 0), ())
+OTHER = Change(
+    "other", "what the ledger holds for these messages, of another process or another time", Plan((), 0, 0), ()
+)
 
 
 def event_of(change: Change, before: Thread, after: Thread, cost: float, read: float, model: str, at: float) -> Event:
@@ -84,8 +89,10 @@ def event_of(change: Change, before: Thread, after: Thread, cost: float, read: f
         cost=cost,
         saving=read * (before.tokens - after.tokens) / 1_000_000,
         edits=dict(Counter(type(edit).__name__.lower() for edit in change.added)),
-        elided=tuple(short_id(target.content) for target in elided(change.added)),
-        excluded=tuple(f"{one.policy}: {one.parts} × {one.reason}" for one in change.plan.refused),
+        elided=tuple(short_id(target.content) for edit in change.added for target in targets_of(edit)),
+        excluded=tuple(
+            f"{one.policy}: {one.parts} × {one.reason}" for one in change.plan.refused if one.reason not in UNTOLD
+        ),
         notes=change.plan.notes,
     )
 

@@ -5,15 +5,19 @@ what came before it, so that equal chains mean equal beginnings. Rows may hold o
 """
 
 from collections.abc import Sequence
+from datetime import datetime
 from functools import cache
 from hashlib import blake2b
+from math import isfinite
+from time import time
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from thresher.errors import FormatError
+from thresher.errors import FormatError, OptionError
 from thresher.formats import WireFormat, find_format, sniff
+from thresher.formats.table import wire_formats
 from thresher.model import Message
 from thresher.model.jsontext import dump
 from thresher.window.marks import without_marks
@@ -22,6 +26,14 @@ SIZE = 16
 MARK = b'"cache_control"'
 UNWRITABLE = (msgspec.EncodeError, UnicodeEncodeError, OverflowError, TypeError)
 """What the fast encoder raises for values that JSON can hold in another way."""
+PROMPT = frozenset(
+    {"system", "tools", "instructions", "systemInstruction", "system_instruction", "functions", "config"}
+)
+"""Fields of a body that are part of the prompt, and stand before the messages."""
+ROWS = ("messages", "input", "contents")
+LOOKED_AT = 6
+"""Rows at the end that are looked at for signs of another format."""
+CERTAIN = 3
 START = b""
 """What the chain begins with."""
 
@@ -54,9 +66,16 @@ class Request(Struct, frozen=True):
         return fields
 
 
+def is_empty(value: Any) -> bool:
+    """Whether there is nothing to be fitted: no rows yet, or a single text in their place."""
+    if isinstance(value, dict):
+        return any(value[key] in ([], ()) or isinstance(value[key], str) for key in ROWS if key in value)
+    return isinstance(value, list | tuple) and not value
+
+
 def read_request(value: Any, format: str | None = None, last: "Request | None" = None) -> Request:
     """Take messages, or a request body, apart; what the `last` one had in front is not worked out again."""
-    found = _format_of(value, format)
+    found = _format_of(value, format, last)
     is_body = isinstance(value, dict)
     rows = value.get(found.rows) if is_body else value
     if not isinstance(rows, list | tuple):
@@ -75,18 +94,39 @@ def read_request(value: Any, format: str | None = None, last: "Request | None" =
     )
 
 
-PROMPT = frozenset({"system", "tools", "instructions", "systemInstruction", "system_instruction", "functions"})
-"""Fields of a body that are part of the prompt, and stand before the messages."""
-
-
-def _format_of(value: Any, name: str | None) -> WireFormat:
-    chosen = name or sniff([_as_json(row) for row in value] if isinstance(value, list | tuple) else value)
-    found = find_format(chosen) if chosen else None
-    if not isinstance(found, WireFormat):
+def _format_of(value: Any, name: str | None, last: Request | None) -> WireFormat:
+    """The format of a request: what was named, that of the last one if it may still be, or what it looks like."""
+    if name is not None:
+        return wire_format(name)
+    if last is not None:
+        few = _looked_at(value, few=True)
+        certain = [one for one in wire_formats() if one.sniff(few) == CERTAIN]
+        if last.format.sniff(few) and certain in ([], [last.format]):
+            return last.format
+    chosen = sniff(_looked_at(value)) if isinstance(value, list | tuple | dict) else None
+    if chosen is None:
         raise FormatError(
-            "a window takes messages of an API, or a request body; these are in none known here: name it (`format=`)"
+            f"a window takes a list of messages, or a request body, of an API that it knows; this "
+            f"{type(value).__name__} is none: name its format (`format=`), or use `th.fit` for a history or a session"
         )
+    return wire_format(chosen)
+
+
+def wire_format(name: str) -> WireFormat:
+    """The wire format of that name."""
+    found = find_format(name)
+    if not isinstance(found, WireFormat):
+        raise FormatError(f"a window takes messages of an API; `{name}` is a transcript: read it, and emit it first")
     return found
+
+
+def _looked_at(value: Any, *, few: bool = False) -> Any:
+    """A request as JSON values, as far as one looks at it to tell its format; a few rows tell whether it changed."""
+    if isinstance(value, dict):
+        keys = [key for key in ROWS if isinstance(value.get(key), list | tuple)]
+        return {**value, **{key: _looked_at(value[key], few=few) for key in keys}}
+    rows = [*value[:2], *value[2:][-LOOKED_AT:]] if few else value
+    return [_as_json(row) for row in rows] if isinstance(rows, list | tuple) else value
 
 
 def _chain_after(last: Request | None, digests: list[bytes]) -> list[bytes]:
@@ -156,9 +196,9 @@ def _encoder() -> msgspec.json.Encoder:
 def _said_by(thing: Any) -> Any:
     """An object of a vendor's SDK as a value."""
     if hasattr(thing, "model_dump"):
-        return thing.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return _as_json(thing.model_dump(mode="json", by_alias=True, exclude_none=True))
     if hasattr(thing, "to_dict"):
-        return thing.to_dict()
+        return _as_json(thing.to_dict())
     raise FormatError(f"a message holds a {type(thing).__name__}, which is no JSON value: give dicts, lists and texts")
 
 
@@ -180,6 +220,16 @@ def parsed(request: Request, rows: list[Any]) -> tuple[Message, ...]:
 
 def is_alone(message: Message) -> bool:
     """Whether a row can be read without those before it: its calls and results bring ids of their own."""
-    return not any(part.pocket is not None and "no-id" in part.pocket.shape for part in message.parts) and not (
-        message.pocket is not None and "no-id" in message.pocket.shape
-    )
+    pockets = (owner.pocket for owner in (message, *message.parts))
+    return not any("no-id" in pocket.shape or "function_call" in pocket.shape for pocket in pockets if pocket)
+
+
+def seconds(at: datetime | float | None) -> float:
+    """The time of a call, in seconds since the epoch; by default now."""
+    if at is None:
+        return time()
+    if isinstance(at, datetime):
+        return at.timestamp()
+    if isinstance(at, int | float) and isfinite(at):
+        return float(at)
+    raise OptionError(f"`at` is a datetime, or seconds since the epoch; not {at!r}")

@@ -4,6 +4,7 @@ Until then, or if none comes, what was written without a model stands, and the l
 A text that comes later enters at the next re-plan, for the beginning changes then anyway.
 """
 
+from collections.abc import Callable
 from threading import Thread as Worker
 from typing import Literal
 
@@ -21,7 +22,10 @@ Summaries = Literal["background", "now", "never"]
 class Later:
     """Keeps the requests that are open, and the texts that came."""
 
-    def __init__(self, ledger: Ledger, summariser: Summariser | None, when: Summaries) -> None:
+    def __init__(
+        self, ledger: Ledger, summariser: Summariser | None, when: Summaries, on_failure: Callable[[str], None]
+    ) -> None:
+        self._on_failure = on_failure
         self._ledger = ledger
         self._summariser = summariser
         self._when: Summaries = when if summariser is not None else "never"
@@ -49,7 +53,7 @@ class Later:
             worker.start()
 
     def fill(self, id: str, text: str) -> None:
-        """Take a text for an open request."""
+        """Take a text for a request."""
         self._ledger.note(SUMMARY + id, text)
         self.open.pop(id, None)
 
@@ -60,5 +64,11 @@ class Later:
 
     def _ask(self, history: History, requests: tuple[SummaryRequest, ...]) -> None:
         if self._summariser is not None:
-            for id_, text in answer(requests, history, self._summariser).items():
+            for id_, text in answer(requests, history, self._summariser, self._failed).items():
                 self.fill(id_, text)
+
+    def _failed(self, error: Exception) -> None:
+        heard = getattr(self._summariser, "on_failure", None)
+        if heard is not None:
+            heard(error)
+        self._on_failure(f"a summary was not written, and the one without a model stands: {error}")

@@ -9,7 +9,7 @@ a crash leaves all of it or nothing, and of two processes that decide at once th
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -166,6 +166,7 @@ class Ledger:
             self._rows("VACUUM INTO ?", (str(part),))
             part.replace(target)
         except OSError as error:
+            part.unlink(missing_ok=True)
             raise LedgerError(f"{target}: the ledger cannot be saved here ({error}); name another file") from error
 
     # --- the database --------------------------------------------------------------------------------------------
@@ -202,6 +203,7 @@ class Ledger:
         if self._connection is None or (self.path is not None and self._process != os.getpid()):
             self._connection = _connected(self.path)
             self._process = os.getpid()
+            self._version = -1
         return self._connection
 
 
@@ -262,9 +264,3 @@ def same(one: Edit, other: Edit) -> bool:
 def by_target(edits: Sequence[Edit]) -> Edits:
     """Edits by the first part that each speaks of."""
     return {edit.target: edit for edit in edits}
-
-
-def elided(edits: Iterable[Edit]) -> Iterator[Occurrence]:
-    """The parts that some edits change."""
-    for edit in edits:
-        yield from getattr(edit, "targets", (edit.target,))

@@ -11,7 +11,7 @@ class Pace(Struct, frozen=True, kw_only=True):
     high: float = 0.9
     """The share of the budget from which on a window re-plans whatever it costs: the high water mark."""
     low: float = 0.5
-    """The share to which it then goes down, as far as that does not hurt: the low water mark."""
+    """The share to which it then goes down, as far as that does not hurt: what `keep` holds may be more."""
     worth: int = 1_000
     """Tokens that a re-plan must save at least."""
     patience: float = 4.0
@@ -20,8 +20,8 @@ class Pace(Struct, frozen=True, kw_only=True):
     """The share of that patience which is left when the human speaks."""
     calls: int = 20
     """Further calls that are expected, at least: as many as there were so far, and no fewer than these."""
-    keep: int = 10
-    """The newest results that stay whole however well clearing them would pay."""
+    keep: int = 12
+    """The newest results that `auto` keeps whole however well clearing them would pay, but for an emergency."""
 
     def __post_init__(self) -> None:
         if not 0 < self.boundary <= 1:
@@ -35,13 +35,3 @@ class Pace(Struct, frozen=True, kw_only=True):
     def further(self, calls: int) -> int:
         """How many calls will follow so many: what has lasted long will last."""
         return max(self.calls, calls)
-
-
-class Offer(Struct, frozen=True):
-    """What clearing from one place on would save, and what stands behind that place."""
-
-    start: int
-    """A message among those that are sent."""
-    saved: int
-    behind: int
-    """Tokens from that place to the end, as they are now."""

@@ -6,14 +6,14 @@ from msgspec import Struct
 
 from thresher.budget import presets
 from thresher.budget.fitting import Setup, stand_ins
-from thresher.budget.ladder import descend, proposals
-from thresher.edits import Cut, Draft, Edit, Fold, settle, to_limit
+from thresher.budget.ladder import descend, proposals, steps_down
+from thresher.edits import Cut, Draft, Edit, Fold, settle, targets_of, to_limit
 from thresher.model import History, Place, part_text
 from thresher.policies import Policy, make_policy
 from thresher.store import Store
-from thresher.window.ledger import Edits, elided
+from thresher.window.ledger import Edits
 from thresher.window.prices import Prices
-from thresher.window.sieve import Sieved, without
+from thresher.window.sieve import Sieve, Sieved, without
 from thresher.window.worth import Deal, best
 
 POLICY = "window"
@@ -62,7 +62,11 @@ def gentle(now: Situation, sieved: Sieved) -> tuple[Draft, Deal] | None:
 def down_to(now: Situation, target: int, limit: int, sieved: Sieved) -> Draft:
     """As small as `target` where that does not hurt; as `limit` whatever it takes; else as small as it gets."""
     rule, ladder = now.setup.thinking, now.setup.settings.ladder()
+    gentle_steps = now.setup.settings.ladder(presets.GENTLE)
     draft = _with(resumed(now), [*arrivals(now, target, limit), *_wanted(now, sieved)])
+
+    if isinstance(sieved, Sieve) and sieved.asks:
+        sieved(now.history, list(proposals(now.history, steps_down(gentle_steps), now.setup.scale)))
 
     def gently(edit: Edit) -> Edit | None:
         kept = sieved(now.history, [edit])
@@ -71,7 +75,7 @@ def down_to(now: Situation, target: int, limit: int, sieved: Sieved) -> Draft:
     def hard(edit: Edit) -> Edit | None:
         return _retold(now, edit)
 
-    settled = descend(draft, now.setup.settings.ladder(presets.GENTLE), target, rule, shape=gently)
+    settled = descend(draft, gentle_steps, target, rule, shape=gently)
     if settled.tokens > limit:
         # With room for some calls more: else each of them would need another plan.
         roomy = descend(draft, ladder, int(limit * ROOM), rule, shape=hard)
@@ -123,7 +127,7 @@ def _weight(draft: Draft, index: int) -> int:
 
 
 def _first(history: History, edit: Edit) -> Place:
-    return min((history.places[target] for target in elided([edit]) if target in history.places), default=Place(0, 0))
+    return min((history.places[target] for target in targets_of(edit) if target in history.places), default=Place(0, 0))
 
 
 def arrivals(now: Situation, target: int, limit: int) -> list[Edit]:

@@ -23,6 +23,8 @@ class Prices(Struct, frozen=True):
 
     def request(self, tokens: int, cached: int) -> float:
         """What a request costs, in dollars, when so many of its tokens are read from the cache."""
+        if tokens < self.minimum:
+            return self.input * tokens / 1_000_000
         if cached < self.minimum:
             cached = 0
         return (self.read * cached + self.write * (tokens - cached)) / 1_000_000

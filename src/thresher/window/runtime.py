@@ -9,12 +9,11 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from threading import RLock
-from time import time
 from typing import Any, Literal, TypeVar, get_args
 
 from msgspec import Struct, structs
 
-from thresher.budget.fitting import SHARE, WINDOW, PolicyLike, Setup, keep, set_up
+from thresher.budget.fitting import PolicyLike, default_budget, keep, set_up
 from thresher.budget.ladder import too_large
 from thresher.edits import ThinkingRule, finish
 from thresher.errors import OptionError
@@ -22,12 +21,11 @@ from thresher.model import History, Message
 from thresher.model.turns import is_prompt
 from thresher.store import Store, StoreError, default_store
 from thresher.summarise import Judge, Summariser, SummaryRequest
-from thresher.tokens import model_named
 from thresher.window.asking import Asking
 from thresher.window.cache import Cache
 from thresher.window.deciding import Decision, carry, estimate, may, must, pays
 from thresher.window.events import OTHER, Change, Event, Trigger, event_of
-from thresher.window.intake import Request, chained, read_request
+from thresher.window.intake import Request, chained, is_empty, read_request, seconds, wire_format
 from thresher.window.later import Later, Summaries
 from thresher.window.ledger import Edits, Epoch, Ledger, LedgerError, by_target, difference
 from thresher.window.marks import Life, Marks, dropping_blocks, marked
@@ -36,7 +34,7 @@ from thresher.window.planning import Situation, chaff, resumed
 from thresher.window.prices import Prices, prices_named
 from thresher.window.sieve import Sieve
 from thresher.window.telemetry import report
-from thresher.window.thread import Thread, mended
+from thresher.window.thread import Thread, mended, prompt_of
 from thresher.window.usage import Observed, usage_of
 
 M = TypeVar("M")
@@ -89,9 +87,16 @@ class Window:
         for name, value, known in (*chosen, ("summaries", summaries, Summaries)):
             if value not in get_args(known):
                 raise OptionError(f"`{name}` is one of {', '.join(get_args(known))}; not {value!r}")
+        for name, thing, kind in (("pace", pace, Pace), ("prices", prices, Prices)):
+            if thing is not None and not isinstance(thing, kind):
+                raise OptionError(f"`{name}` is a `thresher.window.{kind.__name__}`; not {thing!r}")
+        for name, helper in (("summariser", summariser), ("judge", judge), ("on_event", on_event)):
+            if helper is not None and not callable(helper):
+                raise OptionError(f"`{name}` is called, so it cannot be {helper!r}")
         self._asked: dict[str, Any] = {"policy": policy, "budget": budget, "model": model, "thinking": thinking}
         self._asked |= {"counter": counter, **options}
-        self._format = format
+        self._setup = set_up(History(), **self._asked)
+        self._format = None if format is None else wire_format(format).name
         self._store = store
         self._prices = prices
         self._pace = pace or Pace()
@@ -101,14 +106,15 @@ class Window:
         self._on_event = on_event
         self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
         self.events: list[Event] = []
-        self._setup: Setup | None = None
         self._model = ""
+        self._failures: list[str] = []
+        """What a summariser or a judge failed at, perhaps in the background: told with the next call."""
         self._thread: Thread | None = None
         self._request: Request | None = None
         self._cache = Cache(self.ledger)
         self._asking = Asking(self.ledger)
-        self._sieve = Sieve(self._asking, self.ledger, judge)
-        self._later = Later(self.ledger, summariser, summaries)
+        self._sieve = Sieve(self._asking, self.ledger, judge, self._failures.append)
+        self._later = Later(self.ledger, summariser, summaries, self._failures.append)
         self._observed = Observed()
         self._lock = RLock()
 
@@ -117,17 +123,17 @@ class Window:
     def fit(self, messages: M, *, at: datetime | float | None = None) -> M:
         """The same messages, or request body, as they shall be sent; `at` is the time of the call, by default now."""
         with self._lock:
-            if not messages or (isinstance(messages, dict) and messages.get("messages") == []):
+            if is_empty(messages):
                 return messages
-            now = time() if at is None else at.timestamp() if isinstance(at, datetime) else float(at)
+            now = seconds(at)
             request = read_request(messages, self._format, self._request)
-            if not request.rows:
-                return messages
+            self._set_up(request)
             thread, came = self._followed(request, now)
             self._cache.follow(thread)
             self._asking.notice(came.new)
             if thread.tokens > self.budget or not self._cache.is_repeated(thread, now, self.prices.life):
                 thread = self._considered(request, thread, came, now)
+            self._tell_failures(thread, now)
             return self._handed_out(request, thread, now)  # type: ignore[no-any-return]
 
     # --- what came in --------------------------------------------------------------------------------------------
@@ -135,17 +141,18 @@ class Window:
     def _followed(self, request: Request, now: float) -> tuple[Thread, Came]:
         """The conversation that a request is of, and what is new in it."""
         last, epoch = self._thread, self.ledger.newest(request.chain)
-        if last is not None and last.extends(request) and _same(epoch, last.epoch):
+        extends = last is not None and last.extends(request)
+        if last is not None and extends and _same(epoch, last.epoch) and last.scale == self._setup.scale:
             return last, Came(last.grow(request))
-        self._set_up(request)
         edits = self.ledger.edits(epoch)
-        thread = Thread(request, epoch, edits, self._setup_now.scale, last)
+        thread = Thread(request, epoch, edits, self._setup.scale, last)
         self._asking.learn(thread.original, edits.values())
         carried: Edits = {}
-        if last is not None and last.extends(request):
-            why = "what was decided for these messages by another process, or before a rewind, holds from here on"
-            self._tell(Event(trigger="other", why=why, at=now, **self._facts(thread) | {"tokens_before": last.tokens}))
-        elif last is not None and not self._is_own_output(request):
+        if last is not None and extends and not _same(epoch, last.epoch):
+            before = self.prices.request(last.tokens, last.tokens)
+            cost = self.prices.request(thread.tokens, self._cached(thread, now)) - before
+            self._tell(event_of(OTHER, last, thread, cost, self.prices.read, self._setup.model, now))
+        elif last is not None and not extends and not self._is_own_output(request):
             carried = {target: edit for target, edit in last.edits.items() if target not in edits}
         self._thread = thread
         return thread, Came(thread.unlike(last), carried)
@@ -158,18 +165,16 @@ class Window:
         return len(output) <= len(request.chain) and output[-1:] == request.chain[len(output) - 1 : len(output)]
 
     def _set_up(self, request: Request) -> None:
-        """Work out what was asked for, when the first request tells for which model, or another one does."""
+        """Work out what was asked for, by the model that a request names; another model has another cache."""
         named = request.value.get("model") if request.is_body else ""
         model = named if isinstance(named, str) else ""
-        if self._setup is None or model != self._model:
-            head = request.format.parse({**request.around(), request.format.rows: []} if request.is_body else [])
-            self._setup = set_up(History((), head.tools, head.pocket), **self._asked)
-            self._model = model
-
-    @property
-    def _setup_now(self) -> Setup:
-        assert self._setup is not None, "set up when the first request came"
-        return self._setup
+        if self._request is not None and model == self._model:
+            return
+        if self._request is not None:
+            self._cache.forget()
+        head = prompt_of(request)
+        self._setup = set_up(History((), head.tools, head.pocket), **self._asked)
+        self._model = model
 
     @property
     def store(self) -> Store:
@@ -183,15 +188,12 @@ class Window:
 
     @property
     def _vendor(self) -> Prices:
-        return self._prices or prices_named(self._setup.model if self._setup else "", hour=self._life == "1h")
+        return self._prices or prices_named(self._setup.model, hour=self._life == "1h")
 
     @property
     def budget(self) -> int:
         """The tokens that a request may have, as they are counted here."""
-        asked = self._setup.budget if self._setup is not None else None
-        if asked is None:
-            known = model_named(self._setup.model) if self._setup is not None and self._setup.model else None
-            asked = int((known.window if known is not None else WINDOW) * SHARE)
+        asked = self._setup.budget or default_budget(self._setup.model)
         return self._observed.counted(asked)
 
     def _cached(self, thread: Thread, now: float) -> int:
@@ -253,7 +255,7 @@ class Window:
         state.vain += 1
 
     def _situation(self, thread: Thread, came: Came, cached: int) -> Situation:
-        setup = self._setup_now
+        setup = self._setup
         return Situation(
             history=mended(thread.prompt.history(thread.raw), thread.dialect),
             edits=thread.edits | came.carried,
@@ -268,7 +270,7 @@ class Window:
     def _decided(self, request: Request, thread: Thread, decision: Decision, cached: int, now: float) -> Thread:
         """Keep what goes, write the decision down, and only then act on it."""
         prices_now = self.prices
-        plan = structs.replace(finish(decision.draft, self._setup_now.thinking), budget=self.budget)
+        plan = structs.replace(finish(decision.draft, self._setup.thinking), budget=self.budget)
         plan = self._later.taken(decision.draft.history, plan, thread.scale)
         edits = by_target(plan.edits)
         added, removed = difference(thread.edits, edits)
@@ -299,12 +301,12 @@ class Window:
         self._later.decided(decision.draft.history, structs.replace(plan, edits=tuple(after.edits.values())))
         change = Change(decision.trigger, decision.why, plan, added) if held == epoch else OTHER
         price = prices_now.request(after.tokens, self._cached(after, now)) - prices_now.request(thread.tokens, cached)
-        self._tell(event_of(change, thread, after, price, prices_now.read, self._setup_now.model, now))
+        self._tell(event_of(change, thread, after, price, prices_now.read, self._setup.model, now))
         return after
 
     def _facts(self, thread: Thread) -> dict[str, Any]:
         tokens = {"tokens_before": thread.tokens, "tokens_after": thread.tokens}
-        return {"model": self._setup_now.model, "call": thread.calls, **tokens}
+        return {"model": self._setup.model, "call": thread.calls, **tokens}
 
     def _over(self, thread: Thread, limit: int, now: float) -> None:
         """Nothing legal fits: say so, and go on or stop as the user wants it."""
@@ -313,6 +315,10 @@ class Window:
             raise too_large(draft, limit)
         why = f"nothing legal fits into {limit:,} tokens: the smallest request has {thread.tokens:,}"
         self._tell(Event(trigger="over", why=why, at=now, **self._facts(thread)))
+
+    def _tell_failures(self, thread: Thread, now: float) -> None:
+        while self._failures:
+            self._tell(Event(trigger="helper", why=self._failures.pop(0), at=now, **self._facts(thread)))
 
     def _tell(self, event: Event) -> None:
         self.events.append(event)
@@ -324,9 +330,10 @@ class Window:
 
     def _handed_out(self, request: Request, thread: Thread, now: float) -> Any:
         previous = self._cache.send(thread, now)
+        # What it held is the user's, and may be large: only how it is known is kept.
         self._request = structs.replace(request, value=None, rows=())
         value = thread.request(request)
-        if self._setup_now.thinking == "drop_block" and thread.edits:
+        if self._setup.thinking == "drop_block" and thread.edits:
             value = dropping_blocks(value)
         if request.format.name != "anthropic":
             return value
@@ -337,8 +344,13 @@ class Window:
     # --- what comes back -----------------------------------------------------------------------------------------
 
     def observe(self, usage: Any) -> None:
-        """Take the bill of the latest request: its tokens set the count right, its cache reads the cache's life."""
+        """Take the bill of the latest request: its tokens set the count right, its cache reads the cache's life.
+
+        The `usage` of a response, as a dict or as the SDK has it; where a server sends none, None.
+        """
         with self._lock:
+            if usage is None:
+                return
             last = self._cache.last
             if last is None:
                 raise OptionError("there is no request yet that this bill could be for: call `fit` first")
@@ -347,12 +359,19 @@ class Window:
     @property
     def requests(self) -> tuple[SummaryRequest, ...]:
         """Summaries that could be better: whoever has a text hands it over with `fill`."""
-        return tuple(self._later.open.values())
+        with self._lock:
+            return tuple(self._later.open.values())
 
     def fill(self, id: str, text: str) -> None:
         """Take a text for an open request; it enters at the next re-plan."""
         with self._lock:
+            if id not in self._later.open:
+                raise OptionError(f"no summary is asked for under {id!r}; `window.requests` lists those that are")
             self._later.fill(id, text)
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Wait until what is written in the background is written, or so long."""
+        self._later.wait(seconds)
 
     # --- from one run to the next --------------------------------------------------------------------------------
 

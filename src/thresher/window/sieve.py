@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 
 from msgspec import structs
 
-from thresher.edits import Edit, Fold
+from thresher.edits import Edit, Fold, targets_of
 from thresher.model import History, Occurrence, ToolCall
 from thresher.model.tools import Link
 from thresher.summarise import Judge, extractive
 from thresher.summarise.lines import turns
 from thresher.summarise.words import plural
 from thresher.window.asking import Asking
-from thresher.window.ledger import Ledger, elided
+from thresher.window.ledger import Ledger
 
 VERDICT = "verdict:"
 SHORTEST = 300
@@ -28,11 +28,17 @@ def everything(_: History, edits: Sequence[Edit]) -> list[Edit]:
 class Sieve:
     """Holds edits back; a judge's verdicts are remembered, and what it cannot judge stays."""
 
-    def __init__(self, asking: Asking, ledger: Ledger, judge: Judge | None) -> None:
+    def __init__(self, asking: Asking, ledger: Ledger, judge: Judge | None, on_failure: Callable[[str], None]) -> None:
+        self._on_failure = on_failure
         self._asking = asking
         self._ledger = ledger
         self._judge = judge
         self._stays: dict[str, bool] = dict(ledger.facts(VERDICT)) if judge is not None else {}
+
+    @property
+    def asks(self) -> bool:
+        """Whether somebody is asked, so that it is better to ask for many at once."""
+        return self._judge is not None
 
     def __call__(self, history: History, edits: Sequence[Edit]) -> list[Edit]:
         """The edits that may be made; a fold goes on without what stays."""
@@ -48,7 +54,7 @@ class Sieve:
         """What the judge holds on to."""
         if self._judge is None:
             return set()
-        wanted = set(elided(edits))
+        wanted = {target for edit in edits for target in targets_of(edit)}
         links = [link for link in history.links if not wanted.isdisjoint(_ends(history, link))]
         self._hear(history, [link for link in links if history.occurrence(link.chain.call).content not in self._stays])
         held = (link for link in links if self._stays.get(history.occurrence(link.chain.call).content, True))
@@ -57,7 +63,14 @@ class Sieve:
     def _hear(self, history: History, links: Sequence[Link]) -> None:
         if self._judge is None or not links:
             return
-        for call, stays in self._judge(history, links).items():
+        try:
+            verdicts = self._judge(history, links)
+        except Exception as error:  # noqa: BLE001 - a judge may be anyone's, and no loop shall stop for one
+            self._on_failure(f"the judge failed, and {len(links)} tool chains stay: {error}")
+            return
+        if len(verdicts) < len(links):
+            self._on_failure(f"the judge said nothing of {len(links) - len(verdicts)} tool chains, and they stay")
+        for call, stays in verdicts.items():
             self._stays[call.content] = stays
             self._ledger.note(VERDICT + call.content, stays)
 

@@ -59,9 +59,10 @@ class Thread:
         self.dialect = request.format.name
         lent = known._parsed if known is not None and known.dialect == self.dialect else {}
         self._parsed: dict[bytes, Message] = dict(lent)
+        self.raw: list[Message] = []
         self._are_tied = False
         """Whether rows are read together, since some have no ids of their own."""
-        self.prompt = _prompt(request)
+        self.prompt = prompt_of(request)
         self.raw = self._messages(request, 0)
         self._parsed = {one: self._parsed[one] for one in request.digests if one in self._parsed}
         self._settle(request)
@@ -168,7 +169,7 @@ class Thread:
 
     def _paired(self, request: Request) -> list[Message]:
         """All rows as messages, read together: calls without ids are known by what came before them."""
-        old: Sequence[Message] = getattr(self, "raw", ())
+        old = self.raw
         found = parsed(request, request.plain())
         return [old[i] if i < len(old) and old[i] == message else message for i, message in enumerate(found)]
 
@@ -212,7 +213,7 @@ def _slots(written: Sequence[Any], rows: Sequence[Any]) -> list[Any]:
     return slots
 
 
-def _prompt(request: Request) -> Prompt:
+def prompt_of(request: Request) -> Prompt:
     """What a body says beside its rows."""
     around = request.around()
     history = request.format.parse({**around, request.format.rows: []} if request.is_body else [])

@@ -11,6 +11,8 @@ from thresher.window.prices import Prices
 
 MOST = 60
 """Bills that are remembered."""
+LEAST = 0.25
+"""The share of a budget that bills cannot take away: what they say of the rest is not believed."""
 MISSES = 2
 """Bills in a row without what should have been cached, after which it is not believed to be."""
 SERVED = 0.5
@@ -100,4 +102,4 @@ class Observed:
             base, factor = max(0, billed - counted), 1.0
         else:
             return budget
-        return max(1, int((budget - base) / factor))
+        return max(int(budget * LEAST), int((budget - base) / factor))
