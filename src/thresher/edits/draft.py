@@ -50,7 +50,6 @@ class Draft:
     """A plan in the making."""
 
     def __init__(self, history: History, scale: Scale, *, believed: frozenset[Place] = frozenset()) -> None:
-        """Start with nothing edited; `believed` are the true stand-ins in the history."""
         self.history = history
         self.scale = scale
         self.fates: dict[Place, Fate] = {}
@@ -63,6 +62,8 @@ class Draft:
         self._partner = dict(_partners(history))
         self.held: set[Place] = set()
         """Places of edits that an earlier plan made: what came after it was said to the edited history."""
+        self._resumed: dict[Place, Fate] = {}
+        """What those edits made of their parts: a later edit that is given back gives way to it."""
         self._asked: dict[Occurrence, set[Place]] = {}
         """Of a fold, by its first part: what else was to be dropped."""
         self._left = [len(message.parts) for message in history.messages]
@@ -79,8 +80,11 @@ class Draft:
         for edit in edits:
             self.add(edit)
 
-    def resume(self, edits: Iterable[Edit]) -> None:
-        """Take edits of an earlier plan, byte for byte, where the history still has all that they speak of."""
+    def resume(self, edits: Iterable[Edit], *, held: bool = True) -> None:
+        """Take edits of an earlier plan, byte for byte, where the history still has all that they speak of.
+
+        They are `held` if what came after was said to the edited history; else they are new to it.
+        """
         for edit in edits:
             targets = targets_of(edit)
             places = [self.history.places[target] for target in targets if target in self.history.places]
@@ -96,6 +100,10 @@ class Draft:
                 self._set(place, edit, 0 if part is None else self.scale.part(part), part)
                 self.held.add(place)
         self._take_partners_along()
+        if held:
+            self._resumed = {place: self.fates[place] for place in self.held}
+        else:
+            self.held = set(self._resumed)
 
     def _take_partners_along(self) -> None:
         """A call whose result is another one by now, or the reverse, goes with what it was paired with."""
@@ -294,6 +302,7 @@ class Draft:
         other.__dict__ = {**self.__dict__}
         other.fates = dict(self.fates)
         other.held = set(self.held)
+        other._resumed = dict(self._resumed)
         other.refused = Counter(self.refused)
         other._left = list(self._left)
         return other
@@ -303,19 +312,28 @@ class Draft:
         fate = self.fates.get(place)
         if fate is None:
             return
+        # A new edit gives way to what an earlier plan made of the part; if a rule asks for that part, that goes, too.
+        forced = place in self.held
         members = [self.history.places[t] for t in fate.edit.targets] if isinstance(fate.edit, Fold) else [place]
         for member in members:
             for one in self._with_partner(member):
-                if one in self.fates:
+                if one in self.fates and (forced or one not in self.held):
                     self.refused[self.fates[one].edit.policy, reason] += 1
                     self._clear(one)
 
     def _clear(self, place: Place) -> None:
         fate = self.fates.pop(place)
-        self.held.discard(place)
+        if place in self.held:
+            self.held.discard(place)
+            self._resumed.pop(place, None)
         self.tokens += self._weight(place) - fate.weight
         if fate.part is None:
             self._count(place.message, 1)
+        before = self._resumed.get(place)
+        members = [self.history.places[target] for target in targets_of(before.edit)] if before else []
+        for member in members if all(one in self._resumed for one in members) else ():
+            self._set(member, *self._resumed[member])
+            self.held.add(member)
 
     def alive(self, message: int) -> bool:
         """Whether anything is left of a message."""

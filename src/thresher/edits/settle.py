@@ -81,7 +81,7 @@ def _keep_step_whole(draft: Draft, index: int, is_open: bool) -> None:
     parts = draft.message(index).parts
     left = [j for j, part in enumerate(parts) if isinstance(part, ToolCall) and _stays(draft, Place(index, j))]
     for j, part in enumerate(parts) if left else ():
-        thinks = is_open and is_signed(part)
+        thinks = is_open and is_signed(part) and Place(index, j) not in draft.held
         speaks = _is_signed_call(part) and not _is_signed_call(parts[left[0]])
         if thinks or speaks:
             draft.withdraw(Place(index, j), "a signature stays with the calls it speaks for")

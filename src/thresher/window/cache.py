@@ -13,6 +13,8 @@ from thresher.window.ledger import Ledger
 from thresher.window.thread import Thread
 
 STATE = "state:"
+MOST = 8
+"""Conversations whose latest request is remembered."""
 
 
 class Sent(Struct, frozen=True):
@@ -41,6 +43,8 @@ class State(Struct):
     """Tokens below which it is not worth looking again."""
     vain: int = 0
     """How often in a row it was not."""
+    over: bool = False
+    """Whether nothing legal fits."""
 
 
 class Cache:
@@ -51,12 +55,17 @@ class Cache:
         self._name = ""
         self._is_other = False
         """Whether the cache is another one than before."""
-        self.last: Sent | None = None
+        self._lasts: dict[str, Sent] = {}
         self.state = State()
+
+    @property
+    def last(self) -> Sent | None:
+        """The latest request of this conversation."""
+        return self._lasts.get(self._name)
 
     def follow(self, thread: Thread) -> None:
         """Take up the state of a conversation, as whoever sent of it last has left it."""
-        name = _name(thread)
+        name = name_of(thread)
         if name != self._name or self._ledger.is_shared:
             told = None if self._is_other else self._ledger.fact(name)
             self.state = State(*told) if told else State()
@@ -64,7 +73,8 @@ class Cache:
 
     def forget(self) -> None:
         """Nothing is known of the cache of another model."""
-        self.last, self._name, self._is_other = None, "", True
+        self._lasts.clear()
+        self._name, self._is_other = "", True
 
     def is_repeated(self, thread: Thread, now: float, life: float) -> bool:
         """Whether this very request went out just now: it goes out again as it was."""
@@ -86,9 +96,15 @@ class Cache:
             return 0
         if last.thread is thread:
             return last.tokens
+        return thread.tokens_before(self._shared(last, thread))
+
+    @staticmethod
+    def _shared(last: Sent, thread: Thread) -> int:
+        """How many rows at the beginning are those of an earlier request."""
+        if last.thread is thread:
+            return last.rows
         pairs = enumerate(zip(last.thread.digests()[: last.rows], thread.digests(), strict=False))
-        same = next((row for row, (one, other) in pairs if one != other), min(last.rows, len(thread.slots)))
-        return thread.tokens_before(same)
+        return next((row for row, (one, other) in pairs if one != other), min(last.rows, len(thread.slots)))
 
     def _remembered(self, thread: Thread) -> int:
         """The same, by what another process wrote down."""
@@ -101,13 +117,17 @@ class Cache:
     def send(self, thread: Thread, now: float) -> int:
         """Take note of a request that goes out; says how many of its rows went out with the one before."""
         last, state = self.last, self.state
+        shared = self._shared(last, thread) if last is not None and last.thread.head == thread.head else 0
         expected, gap = self.serves(thread, state.at, inf), now - state.at
-        self.last = Sent(thread, len(thread.slots), thread.tokens, expected, gap)
-        state.at, state.chain, state.head = now, thread.chain[-1].hex(), thread.head.hex()
+        self._lasts[self._name] = Sent(thread, len(thread.slots), thread.tokens, expected, gap)
+        if len(self._lasts) > MOST:
+            del self._lasts[next(iter(self._lasts))]
+        state.at, state.chain, state.head = max(state.at, now), thread.chain[-1].hex(), thread.head.hex()
         self._ledger.note(self._name, astuple(state))
-        return last.rows if last is not None and last.thread is thread else 0
+        return shared
 
 
-def _name(thread: Thread) -> str:
-    """By its first row, a conversation is known with all its forks."""
-    return STATE + thread.chain[0].hex()
+def name_of(thread: Thread) -> str:
+    """By what came before its first answer, a conversation is known with all its forks."""
+    answer = next((n for n, message in enumerate(thread.raw) if message.role == "assistant"), len(thread.raw))
+    return STATE + thread.chain[max(0, answer - 1)].hex()

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from thresher.edits import Draft, settle
+from thresher.edits import Draft, Plan, ThinkingRule, settle, targets_of
+from thresher.model import Place
 from thresher.window.events import Trigger
 from thresher.window.pace import Pace
 from thresher.window.planning import Situation, arrivals, down_to, gentle, resumed
@@ -76,6 +77,26 @@ def may(
     if offer is None or not pays(offer[1], further, rent, pace):
         return None
     return Decision(trigger, WHY[trigger].format(saved=offer[1].saved), offer[0])
+
+
+def kept(thread: Thread, budget: int, pace: Pace) -> int:
+    """How many results stay whole: no more than fit below the low water mark."""
+    room, count = budget * pace.low, 0
+    for one in reversed(thread.results[-pace.keep :] if pace.keep else []):
+        room -= one.saving
+        if room < 0:
+            break
+        count += 1
+    return count if len(thread.results) > count else pace.keep
+
+
+def fillable(decision: Decision, plan: Plan, thread: Thread, thinking: ThinkingRule) -> Place:
+    """From where on summaries may be filled in: everywhere if nothing is bound to them, and all is paid for anew."""
+    if decision.trigger in ("cold", "ride", "high", "emergency") and thinking == "free":
+        return Place(0, 0)
+    history = decision.draft.history
+    new = (target for edit in plan.edits if edit.target not in thread.edits for target in targets_of(edit))
+    return min((history.places[target] for target in new), default=Place(len(history), 0))
 
 
 WHY = {

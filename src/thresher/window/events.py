@@ -36,7 +36,7 @@ class Event(Struct, frozen=True, kw_only=True):
     first_changed: int = 0
     """The message from which on the cache is of no use."""
     cost: float = 0.0
-    """What the change makes this request dearer by: dollars; where no price is known, as if a million tokens cost one."""
+    """What the change makes this request dearer by, in dollars; without a price, as if a million tokens cost one."""
     saving: float = 0.0
     """What it makes each later request cheaper by."""
     edits: dict[str, int] = {}

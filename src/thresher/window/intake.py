@@ -4,6 +4,7 @@ A row's digest is of its JSON without cache marks, so that moving a mark changes
 what came before it, so that equal chains mean equal beginnings. Rows may hold objects of a vendor's SDK.
 """
 
+from base64 import b64encode
 from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
@@ -20,6 +21,7 @@ from thresher.formats import WireFormat, find_format, sniff
 from thresher.formats.table import wire_formats
 from thresher.model import Message
 from thresher.model.jsontext import dump
+from thresher.tokens import model_named
 from thresher.window.marks import without_marks
 
 SIZE = 16
@@ -31,6 +33,8 @@ PROMPT = frozenset(
 )
 """Fields of a body that are part of the prompt, and stand before the messages."""
 ROWS = ("messages", "input", "contents")
+KEPT_ELSEWHERE = ("previous_response_id", "conversation")
+"""Fields of a body of the Responses API that name a history on the server."""
 LOOKED_AT = 6
 """Rows at the end that are looked at for signs of another format."""
 CERTAIN = 3
@@ -67,10 +71,12 @@ class Request(Struct, frozen=True):
 
 
 def is_empty(value: Any) -> bool:
-    """Whether there is nothing to be fitted: no rows yet, or a single text in their place."""
+    """Whether there is nothing to be fitted: no rows yet, words in their place, or a history that the server keeps."""
     if isinstance(value, dict):
-        return any(value[key] in ([], ()) or isinstance(value[key], str) for key in ROWS if key in value)
-    return isinstance(value, list | tuple) and not value
+        words = any(isinstance(value.get(key), str | dict) for key in ("input", "contents"))
+        elsewhere = any(value.get(key) for key in KEPT_ELSEWHERE)
+        return words or elsewhere or any(value.get(key) in ([], ()) for key in ROWS)
+    return isinstance(value, list | tuple) and all(isinstance(row, str) for row in value)
 
 
 def read_request(value: Any, format: str | None = None, last: "Request | None" = None) -> Request:
@@ -103,13 +109,33 @@ def _format_of(value: Any, name: str | None, last: Request | None) -> WireFormat
         certain = [one for one in wire_formats() if one.sniff(few) == CERTAIN]
         if last.format.sniff(few) and certain in ([], [last.format]):
             return last.format
-    chosen = sniff(_looked_at(value)) if isinstance(value, list | tuple | dict) else None
+    chosen = _sniffed(value) if isinstance(value, list | tuple | dict) else None
     if chosen is None:
         raise FormatError(
             f"a window takes a list of messages, or a request body, of an API that it knows; this "
             f"{type(value).__name__} is none: name its format (`format=`), or use `th.fit` for a history or a session"
         )
     return wire_format(chosen)
+
+
+def _sniffed(value: Any) -> str | None:
+    """What a request looks like; where it could be anyone's, the model that it names decides."""
+    seen = _looked_at(value)
+    chosen = sniff(seen)
+    known = model_named(str(value.get("model"))) if isinstance(value, dict) and value.get("model") else None
+    if chosen == "anthropic" and known is not None and known.vendor != "anthropic":
+        chat = wire_format("openai-chat")
+        return chat.name if wire_format(chosen).sniff(seen) < CERTAIN and chat.sniff(seen) else chosen
+    return chosen
+
+
+def is_claude(request: "Request") -> bool:
+    """Whether a request is surely for Anthropic's API: by its model, or by blocks that no other has."""
+    model = request.value.get("model") if request.is_body else None
+    if isinstance(model, str) and model:
+        known = model_named(model)
+        return known.vendor == "anthropic" if known is not None else "claude" in model.lower()
+    return request.format.sniff(_looked_at(request.value, few=True)) == CERTAIN
 
 
 def wire_format(name: str) -> WireFormat:
@@ -207,6 +233,10 @@ def _as_json(row: Any) -> Any:
     if type(row) is dict:
         changed = {key: value for key, old in row.items() if (value := _as_json(old)) is not old}
         return {**row, **changed} if changed else row
+    if isinstance(row, tuple):
+        return [_as_json(item) for item in row]
+    if isinstance(row, bytes):
+        return b64encode(row).decode()
     if type(row) is list:
         items = [_as_json(item) for item in row]
         return items if any(a is not b for a, b in zip(items, row, strict=True)) else row

@@ -1,15 +1,18 @@
 """Summaries that a model writes: asked for when folds are made, taken into the plan when they are there.
 
 Until then, or if none comes, what was written without a model stands, and the loop never waits unless it was told to.
-A text that comes later enters at the next re-plan, for the beginning changes then anyway.
+A text that comes later enters at the next re-plan that may change what stands where it goes.
 """
 
+from collections import deque
 from collections.abc import Callable
 from threading import Thread as Worker
 from typing import Literal
 
+from msgspec import structs
+
 from thresher.edits import Fold, Plan
-from thresher.model import History
+from thresher.model import History, Place
 from thresher.summarise import Summariser, SummaryRequest, answer, fill, open_requests
 from thresher.tokens import Scale
 from thresher.window.ledger import Ledger
@@ -29,28 +32,43 @@ class Later:
         self._ledger = ledger
         self._summariser = summariser
         self._when: Summaries = when if summariser is not None else "never"
-        self._workers: list[Worker] = []
+        self._worker: Worker | None = None
+        self._queue: deque[tuple[History, SummaryRequest]] = deque()
+        self._tried: set[str] = set()
         self.open: dict[str, SummaryRequest] = {}
         """Requests that nobody has answered yet, by id."""
 
-    def taken(self, history: History, plan: Plan, scale: Scale) -> Plan:
-        """The plan with the texts that are there; if the loop is to wait for them, with all that can be had."""
-        if not any(isinstance(edit, Fold) for edit in plan.edits):
+    def taken(self, history: History, plan: Plan, scale: Scale, start: Place) -> Plan:
+        """The plan with the texts that are there, in folds from a place on: what stands before it shall not change."""
+        behind = [edit for edit in plan.edits if isinstance(edit, Fold) and history.places[edit.target] >= start]
+        if not behind:
             return plan
         texts = self._ledger.facts(SUMMARY)
+        requests = open_requests(history, structs.replace(plan, edits=tuple(behind)))
         if self._when == "now":
-            self._ask(history, tuple(one for one in open_requests(history, plan) if one.id not in texts))
+            new = tuple(one for one in requests if one.id not in texts and one.id not in self._tried)
+            self._tried.update(one.id for one in new)
+            self._ask(history, new)
             texts = self._ledger.facts(SUMMARY)
-        return fill(plan, texts, scale) if texts else plan
+        wanted = {one.id: texts[one.id] for one in requests if one.id in texts}
+        return fill(plan, wanted, scale) if wanted else plan
 
     def decided(self, history: History, plan: Plan) -> None:
         """Take note of what is open now, and have it written."""
         known = self._ledger.facts(SUMMARY)
         self.open = {one.id: one for one in open_requests(history, plan) if one.id not in known}
-        if self._when == "background" and self.open:
-            worker = Worker(target=self._ask, args=(history, tuple(self.open.values())), daemon=True)
-            self._workers = [*(one for one in self._workers if one.is_alive()), worker]
-            worker.start()
+        new = [one for id_, one in self.open.items() if id_ not in self._tried]
+        if self._when == "background" and new:
+            self._tried.update(one.id for one in new)
+            self._queue.extend((history, one) for one in new)
+            if self._worker is None or not self._worker.is_alive():
+                self._worker = Worker(target=self._work, daemon=True)
+                self._worker.start()
+
+    def _work(self) -> None:
+        while self._queue:
+            history, request = self._queue.popleft()
+            self._ask(history, (request,))
 
     def fill(self, id: str, text: str) -> None:
         """Take a text for a request."""
@@ -59,8 +77,8 @@ class Later:
 
     def wait(self, seconds: float | None = None) -> None:
         """Wait until what is being written is written, or so long."""
-        for worker in self._workers:
-            worker.join(seconds)
+        if self._worker is not None:
+            self._worker.join(seconds)
 
     def _ask(self, history: History, requests: tuple[SummaryRequest, ...]) -> None:
         if self._summariser is not None:

@@ -133,9 +133,18 @@ class Ledger:
         self._load()
         return self._at(epoch.key)
 
-    def next_serial(self, chain: bytes) -> int:
-        """The number of the next decision at this point."""
-        return len(self._numbers.get(chain, ()))
+    def epoch(
+        self,
+        chain: Sequence[bytes],
+        before: Epoch | None,
+        trigger: str,
+        at: float,
+        added: tuple[Edit, ...],
+        removed: tuple[Occurrence, ...],
+    ) -> Epoch:
+        """A decision at the end of a conversation, not written down yet."""
+        serial = len(self._numbers.get(chain[-1], ()))
+        return Epoch(chain[-1], serial, len(chain), before.key if before else None, trigger, at, added, removed)
 
     # --- facts ---------------------------------------------------------------------------------------------------
 

@@ -225,11 +225,26 @@ def _mark(life: Life) -> dict[str, Any]:
     return {_KEY: {"type": "ephemeral"} if life == "5m" else {"type": "ephemeral", "ttl": life}}
 
 
-def dropping_blocks(value: Any) -> Any:
-    """A body that asks the API to drop thinking which no longer fits what stands before it; a bare list cannot ask."""
-    if not isinstance(value, dict) or not isinstance(value.get("messages"), list):
-        return value
-    thinking = value["thinking"] if isinstance(value.get("thinking"), dict) else {}
+def with_mark_of(row: Any, source: Any) -> Any:
+    """A row that was written anew, with the mark that its source has at its end."""
+    blocks = _blocks(source)
+    mark = blocks[-1].get(_KEY) if blocks and isinstance(blocks[-1], dict) else None
+    place = _last_carrier([row], 1)
+    if mark is None or place is None or _is_marked(row):
+        return row
+    own = list(_blocks(row))
+    own[place[1]] = own[place[1]] | {_KEY: mark}
+    return row | {"content": own}
+
+
+def can_drop_blocks(value: Any) -> bool:
+    """Whether a request can ask the API to drop thinking: a body that says how the model thinks."""
+    return isinstance(value, dict) and isinstance(value.get("thinking"), dict)
+
+
+def dropping_blocks(value: dict[str, Any]) -> dict[str, Any]:
+    """A body that asks the API to drop thinking which no longer fits what stands before it."""
+    thinking = value["thinking"]
     binding = thinking["block_binding"] if isinstance(thinking.get("block_binding"), dict) else {}
     asked = {**binding, "prefix_mismatch_behavior": "drop_block"}
     return {**value, "thinking": {**thinking, "block_binding": asked}}

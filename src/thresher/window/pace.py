@@ -1,5 +1,7 @@
 """How eager a window is: settings with defaults that `benchmarks/cost.py` chose on its tune half."""
 
+from typing import Any, get_args
+
 from msgspec import Struct
 
 from thresher.errors import OptionError
@@ -35,3 +37,24 @@ class Pace(Struct, frozen=True, kw_only=True):
     def further(self, calls: int) -> int:
         """How many calls will follow so many: what has lasted long will last."""
         return max(self.calls, calls)
+
+
+def check_choice(**options: tuple[Any, Any]) -> None:
+    """Refuse what is not among the words of a choice."""
+    for name, (value, known) in options.items():
+        if value not in get_args(known):
+            raise OptionError(f"`{name}` is one of {', '.join(get_args(known))}; not {value!r}")
+
+
+def check_kind(**options: tuple[Any, type]) -> None:
+    """Refuse what is not of its kind."""
+    for name, (value, kind) in options.items():
+        if value is not None and not isinstance(value, kind):
+            raise OptionError(f"`{name}` is a `thresher.window.{kind.__name__}`; not {value!r}")
+
+
+def check_callable(**options: Any) -> None:
+    """Refuse what cannot be called."""
+    for name, value in options.items():
+        if value is not None and not callable(value):
+            raise OptionError(f"`{name}` is called, so it cannot be {value!r}")

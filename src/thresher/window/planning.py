@@ -31,6 +31,8 @@ class Situation(Struct, frozen=True):
     """As its API takes it, with nothing left out."""
     edits: Edits
     """Those that hold."""
+    carried: Edits
+    """Those of before, for a past that has taken another turn."""
     setup: Setup
     policies: tuple[Policy, ...]
     prices: Prices
@@ -44,6 +46,7 @@ def resumed(now: Situation) -> Draft:
     """The edits that hold, and no others."""
     draft = Draft(now.history, now.setup.scale, believed=stand_ins(now.history, now.store))
     draft.resume(now.edits.values())
+    draft.resume(now.carried.values(), held=False)
     return draft
 
 
@@ -81,7 +84,9 @@ def down_to(now: Situation, target: int, limit: int, sieved: Sieved) -> Draft:
         roomy = descend(draft, ladder, int(limit * ROOM), rule, shape=hard)
         settled = roomy if roomy.tokens <= limit * ROOM else descend(draft, ladder, limit, rule, shape=hard)
     if settled.tokens > limit and rule == "strip_after_edit":
-        settled = descend(draft, ladder, limit, rule, force=True, shape=hard)
+        roomy = descend(draft, ladder, int(limit * ROOM), rule, force=True, shape=hard)
+        fits = roomy.tokens <= limit * ROOM
+        settled = roomy if fits else descend(draft, ladder, limit, rule, force=True, shape=hard)
     return settled
 
 
@@ -96,7 +101,8 @@ def _retold(now: Situation, edit: Edit) -> Edit | None:
     """A fold that takes in parts of an earlier one tells of the others alone."""
     if not isinstance(edit, Fold):
         return edit
-    return without(now.history, edit, {t for old in now.edits.values() if isinstance(old, Fold) for t in old.targets})
+    earlier = (old for old in (*now.edits.values(), *now.carried.values()) if isinstance(old, Fold))
+    return without(now.history, edit, {target for old in earlier for target in old.targets})
 
 
 def _with(draft: Draft, edits: Sequence[Edit]) -> Draft:

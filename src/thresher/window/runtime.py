@@ -5,48 +5,40 @@ byte for byte, so that the provider's cache still serves it; a new edit is made 
 it costs nothing. Every such change is an event, and a decision in the ledger before anything goes out.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from threading import RLock
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from thresher.budget.fitting import PolicyLike, default_budget, keep, set_up
 from thresher.budget.ladder import too_large
 from thresher.edits import ThinkingRule, finish
 from thresher.errors import OptionError
-from thresher.model import History, Message
+from thresher.model import History
 from thresher.model.turns import is_prompt
 from thresher.store import Store, StoreError, default_store
 from thresher.summarise import Judge, Summariser, SummaryRequest
 from thresher.window.asking import Asking
-from thresher.window.cache import Cache
-from thresher.window.deciding import Decision, carry, estimate, may, must, pays
+from thresher.window.cache import MOST, Cache, name_of
+from thresher.window.deciding import Decision, carry, estimate, fillable, kept, may, must, pays
 from thresher.window.events import OTHER, Change, Event, Trigger, event_of
-from thresher.window.intake import Request, chained, is_empty, read_request, seconds, wire_format
+from thresher.window.intake import Request, chained, is_claude, is_empty, read_request, seconds, wire_format
 from thresher.window.later import Later, Summaries
 from thresher.window.ledger import Edits, Epoch, Ledger, LedgerError, by_target, difference
-from thresher.window.marks import Life, Marks, dropping_blocks, marked
-from thresher.window.pace import Pace
+from thresher.window.marks import Life, Marks, can_drop_blocks, dropping_blocks, marked
+from thresher.window.pace import Pace, check_callable, check_choice, check_kind
 from thresher.window.planning import Situation, chaff, resumed
 from thresher.window.prices import Prices, prices_named
 from thresher.window.sieve import Sieve
-from thresher.window.telemetry import report
-from thresher.window.thread import Thread, mended, prompt_of
+from thresher.window.telling import Teller
+from thresher.window.thread import Came, Thread, mended, prompt_of
 from thresher.window.usage import Observed, usage_of
 
 M = TypeVar("M")
 OnOver = Literal["send", "raise"]
-
-
-class Came(Struct, frozen=True):
-    """What is new in a request."""
-
-    new: Sequence[Message] = ()
-    carried: Edits = {}
-    """Edits of before, where the conversation took another turn and its past may still have them."""
 
 
 class Window:
@@ -76,23 +68,20 @@ class Window:
     ) -> None:
         """Start with nothing seen, or where a ledger left off.
 
-        `policy`, `budget`, `model`, `thinking`, `counter` and other options are those of `plan`. `prices` are the
-        model's own unless given; `life` says which of Anthropic's caches is used. `ledger` is a file in which
-        decisions are kept, and which several processes may share; without one they last as long as the window.
-        `marks` says what happens to Anthropic's cache marks: "auto" places them in a request body that has none,
-        "place" moves the user's own, too, "leave" leaves all as it is. `summariser` writes what stands in for many
-        parts, in the background, or before the loop goes on (`summaries="now"`); `judge` may hold on to tool chains.
+        `policy`, `budget`, `model`, `thinking`, `counter` and other options are those of `plan`; `format` names the
+        API where it is not to be told from the messages. `prices` are the model's own unless given, `life` says which
+        of Anthropic's caches is used, `marks` what happens to its cache marks: "auto" places them in a request body
+        for Claude that has none, "place" moves the user's own, too, "leave" leaves all as it is. `pace` says how eager
+        it is, `on_over` what happens when nothing legal fits, `on_event` hears of every change. `store` keeps what is
+        left out, `ledger` is a file for decisions that processes may share. `summariser` writes what stands in for
+        many parts, in the background, or before the loop goes on (`summaries="now"`), or others do ("never"); `judge`
+        may hold on to tool chains, and the loop waits for it.
         """
-        chosen = (("on_over", on_over, OnOver), ("marks", marks, Marks), ("life", life, Life))
-        for name, value, known in (*chosen, ("summaries", summaries, Summaries)):
-            if value not in get_args(known):
-                raise OptionError(f"`{name}` is one of {', '.join(get_args(known))}; not {value!r}")
-        for name, thing, kind in (("pace", pace, Pace), ("prices", prices, Prices)):
-            if thing is not None and not isinstance(thing, kind):
-                raise OptionError(f"`{name}` is a `thresher.window.{kind.__name__}`; not {thing!r}")
-        for name, helper in (("summariser", summariser), ("judge", judge), ("on_event", on_event)):
-            if helper is not None and not callable(helper):
-                raise OptionError(f"`{name}` is called, so it cannot be {helper!r}")
+        check_choice(
+            on_over=(on_over, OnOver), marks=(marks, Marks), life=(life, Life), summaries=(summaries, Summaries)
+        )
+        check_kind(pace=(pace, Pace), prices=(prices, Prices))
+        check_callable(summariser=summariser, judge=judge, on_event=on_event)
         self._asked: dict[str, Any] = {"policy": policy, "budget": budget, "model": model, "thinking": thinking}
         self._asked |= {"counter": counter, **options}
         self._setup = set_up(History(), **self._asked)
@@ -103,20 +92,24 @@ class Window:
         self._on_over = on_over
         self._marks = marks
         self._life = life
-        self._on_event = on_event
         self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
-        self.events: list[Event] = []
+        self._teller = Teller(on_event)
         self._model = ""
-        self._failures: list[str] = []
-        """What a summariser or a judge failed at, perhaps in the background: told with the next call."""
-        self._thread: Thread | None = None
+        self._can_drop = False
+        self._threads: list[Thread] = []
+        """The latest conversations, the newest last."""
         self._request: Request | None = None
         self._cache = Cache(self.ledger)
         self._asking = Asking(self.ledger)
-        self._sieve = Sieve(self._asking, self.ledger, judge, self._failures.append)
-        self._later = Later(self.ledger, summariser, summaries, self._failures.append)
+        self._sieve = Sieve(self._asking, self.ledger, judge, self._teller.failures.append)
+        self._later = Later(self.ledger, summariser, summaries, self._teller.failures.append)
         self._observed = Observed()
         self._lock = RLock()
+
+    @property
+    def events(self) -> list[Event]:
+        """All that changed what is sent, or could not; the latest last."""
+        return self._teller.events
 
     # --- the verb ------------------------------------------------------------------------------------------------
 
@@ -128,40 +121,58 @@ class Window:
             now = seconds(at)
             request = read_request(messages, self._format, self._request)
             self._set_up(request)
+            self._can_drop = request.format.name == "anthropic" and can_drop_blocks(messages)
             thread, came = self._followed(request, now)
-            self._cache.follow(thread)
-            self._asking.notice(came.new)
+            with self._teller.safely(thread, self._setup.model, now):
+                self._asking.notice(came.new)
             if thread.tokens > self.budget or not self._cache.is_repeated(thread, now, self.prices.life):
                 thread = self._considered(request, thread, came, now)
-            self._tell_failures(thread, now)
+            self._teller.say_failures(thread, self._setup.model, now)
             return self._handed_out(request, thread, now)  # type: ignore[no-any-return]
 
     # --- what came in --------------------------------------------------------------------------------------------
 
     def _followed(self, request: Request, now: float) -> tuple[Thread, Came]:
         """The conversation that a request is of, and what is new in it."""
-        last, epoch = self._thread, self.ledger.newest(request.chain)
-        extends = last is not None and last.extends(request)
-        if last is not None and extends and _same(epoch, last.epoch) and last.scale == self._setup.scale:
+        last = next((one for one in reversed(self._threads) if one.extends(request)), None)
+        epoch = self._newest(request, last, now)
+        if last is not None and _same(epoch, last.epoch) and last.scale == self._setup.scale:
+            self._follow(last, last)
             return last, Came(last.grow(request))
         edits = self.ledger.edits(epoch)
-        thread = Thread(request, epoch, edits, self._setup.scale, last)
+        thread = Thread(
+            request, epoch, edits, self._setup.scale, last or (self._threads[-1] if self._threads else None)
+        )
         self._asking.learn(thread.original, edits.values())
+        before = last or next((one for one in reversed(self._threads) if name_of(one) == name_of(thread)), None)
+        self._follow(thread, before)
+        if last is not None and not _same(epoch, last.epoch):
+            cost = self.prices.request(thread.tokens, self._cached(thread, now))
+            cost -= self.prices.request(last.tokens, last.tokens)
+            self._teller.tell(event_of(OTHER, last, thread, cost, self.prices.read, self._setup.model, now))
         carried: Edits = {}
-        if last is not None and extends and not _same(epoch, last.epoch):
-            before = self.prices.request(last.tokens, last.tokens)
-            cost = self.prices.request(thread.tokens, self._cached(thread, now)) - before
-            self._tell(event_of(OTHER, last, thread, cost, self.prices.read, self._setup.model, now))
-        elif last is not None and not extends and not self._is_own_output(request):
-            carried = {target: edit for target, edit in last.edits.items() if target not in edits}
-        self._thread = thread
-        return thread, Came(thread.unlike(last), carried)
+        if last is None and before is not None and not self._is_own_output(before, request):
+            carried = {target: edit for target, edit in before.edits.items() if target not in edits}
+        # Who has not seen the conversation before looks at all that came since something was decided.
+        new = thread.unlike(before) if before is not None else thread.raw[epoch.rows :] if epoch is not None else []
+        return thread, Came(new, carried)
 
-    def _is_own_output(self, request: Request) -> bool:
+    def _newest(self, request: Request, last: Thread | None, now: float) -> Epoch | None:
+        found = [last.epoch if last is not None else None]
+        with self._teller.safely(last, self._setup.model, now):
+            found.append(self.ledger.newest(request.chain))
+        return found[-1]
+
+    def _follow(self, thread: Thread, instead_of: Thread | None) -> None:
+        """Go on with a thread, in the place of another one of the same conversation."""
+        others = [one for one in self._threads if one is not thread and one is not instead_of]
+        self._threads = [*others, thread][-MOST:]
+        self._cache.follow(thread)
+
+    @staticmethod
+    def _is_own_output(thread: Thread, request: Request) -> bool:
         """Whether what was handed out has come back as the history."""
-        if self._thread is None:
-            return False
-        output = chained(self._thread.digests())
+        output = chained(thread.digests())
         return len(output) <= len(request.chain) and output[-1:] == request.chain[len(output) - 1 : len(output)]
 
     def _set_up(self, request: Request) -> None:
@@ -209,9 +220,13 @@ class Window:
         def situation() -> Situation:
             return self._situation(thread, came, cached)
 
+        state = self._cache.state
         decision: Decision | None = None
+        tried = False
         if thread.tokens > limit * pace.high or not thread.is_legal:
-            if thread.tokens > limit or not thread.is_legal or thread.tokens >= self._cache.state.wait:
+            waits = thread.tokens < state.wait and (thread.tokens <= limit or state.over)
+            tried = not thread.is_legal or not waits
+            if tried:
                 decision = must(thread, situation(), pace, limit, self._sieve)
         elif came.carried:
             decision = carry(situation(), thread)
@@ -220,7 +235,8 @@ class Window:
         if decision is not None:
             thread = self._decided(request, thread, decision, cached, now)
         if thread.tokens > limit:
-            self._over(thread, limit, now)
+            self._over(thread, limit, now, tried=tried)
+        state.over = thread.tokens > limit
         return thread
 
     def _trigger(self, came: Came, cached: int, now: float) -> Trigger:
@@ -254,13 +270,20 @@ class Window:
         state.wait = thread.tokens + self._pace.worth * 2 ** min(state.vain, 10)
         state.vain += 1
 
+    @property
+    def _thinking(self) -> ThinkingRule:
+        """What an edit means for thinking behind it: who cannot ask the API to drop it must take it along."""
+        rule = self._setup.thinking
+        return "strip_after_edit" if rule == "drop_block" and not self._can_drop else rule
+
     def _situation(self, thread: Thread, came: Came, cached: int) -> Situation:
-        setup = self._setup
+        setup = structs.replace(self._setup, thinking=self._thinking)
         return Situation(
             history=mended(thread.prompt.history(thread.raw), thread.dialect),
-            edits=thread.edits | came.carried,
+            edits=thread.edits,
+            carried=came.carried,
             setup=setup,
-            policies=chaff(setup.label, setup.policies, self._pace.keep),
+            policies=chaff(setup.label, setup.policies, kept(thread, self.budget, self._pace)),
             prices=self.prices,
             cached=cached,
             further=self._pace.further(thread.calls),
@@ -270,78 +293,62 @@ class Window:
     def _decided(self, request: Request, thread: Thread, decision: Decision, cached: int, now: float) -> Thread:
         """Keep what goes, write the decision down, and only then act on it."""
         prices_now = self.prices
-        plan = structs.replace(finish(decision.draft, self._setup.thinking), budget=self.budget)
-        plan = self._later.taken(decision.draft.history, plan, thread.scale)
+        history = decision.draft.history
+        plan = structs.replace(finish(decision.draft, self._thinking), budget=self.budget)
+        plan = self._later.taken(history, plan, thread.scale, fillable(decision, plan, thread, self._thinking))
         edits = by_target(plan.edits)
         added, removed = difference(thread.edits, edits)
         if not added and not removed and thread.is_legal:
             self._back_off(thread)
             return thread
+        epoch = self.ledger.epoch(thread.chain, thread.epoch, decision.trigger, now, added, removed)
         try:
-            keep(decision.draft.history, structs.replace(plan, edits=added), self.store)
-        except StoreError as error:
-            self._tell(Event(trigger="store", why=f"nothing was left out: {error}", at=now, **self._facts(thread)))
+            keep(history, structs.replace(plan, edits=added), self.store)
+            held = self.ledger.decide(epoch)
+        except (StoreError, LedgerError) as error:
+            self._teller.say("store", f"nothing was left out: {error}", thread, self._setup.model, now)
             self._back_off(thread)
             return thread
-        chain = thread.chain[-1]
-        parent = None if thread.epoch is None else thread.epoch.key
-        epoch = Epoch(
-            chain, self.ledger.next_serial(chain), len(thread.chain), parent, decision.trigger, now, added, removed
-        )
-        held = self.ledger.decide(epoch)
         after = Thread(request, held, self.ledger.edits(held), thread.scale, thread)
         self._asking.learn(after.original, after.edits.values())
-        self._thread = after
+        self._follow(after, thread)
         state = self._cache.state
         state.rent, state.wait = 0.0, 0
         if thread.tokens - after.tokens < self._pace.worth:
             self._back_off(after)
         else:
             state.vain = 0
-        self._later.decided(decision.draft.history, structs.replace(plan, edits=tuple(after.edits.values())))
+        self._later.decided(history, structs.replace(plan, edits=tuple(after.edits.values())))
         change = Change(decision.trigger, decision.why, plan, added) if held == epoch else OTHER
         price = prices_now.request(after.tokens, self._cached(after, now)) - prices_now.request(thread.tokens, cached)
-        self._tell(event_of(change, thread, after, price, prices_now.read, self._setup.model, now))
+        self._teller.tell(event_of(change, thread, after, price, prices_now.read, self._setup.model, now))
         return after
 
-    def _facts(self, thread: Thread) -> dict[str, Any]:
-        tokens = {"tokens_before": thread.tokens, "tokens_after": thread.tokens}
-        return {"model": self._setup.model, "call": thread.calls, **tokens}
-
-    def _over(self, thread: Thread, limit: int, now: float) -> None:
+    def _over(self, thread: Thread, limit: int, now: float, *, tried: bool) -> None:
         """Nothing legal fits: say so, and go on or stop as the user wants it."""
         if self._on_over == "raise":
-            draft = resumed(self._situation(thread, Came([], {}), 0))
-            raise too_large(draft, limit)
+            raise too_large(resumed(self._situation(thread, Came(), 0)), limit)
+        if tried:
+            self._back_off(thread)
         why = f"nothing legal fits into {limit:,} tokens: the smallest request has {thread.tokens:,}"
-        self._tell(Event(trigger="over", why=why, at=now, **self._facts(thread)))
-
-    def _tell_failures(self, thread: Thread, now: float) -> None:
-        while self._failures:
-            self._tell(Event(trigger="helper", why=self._failures.pop(0), at=now, **self._facts(thread)))
-
-    def _tell(self, event: Event) -> None:
-        self.events.append(event)
-        report(event)
-        if self._on_event is not None:
-            self._on_event(event)
-
-    # --- what goes out -------------------------------------------------------------------------------------------
+        self._teller.say("over", why, thread, self._setup.model, now)
 
     def _handed_out(self, request: Request, thread: Thread, now: float) -> Any:
-        previous = self._cache.send(thread, now)
+        previous = 0
+        with self._teller.safely(thread, self._setup.model, now):
+            previous = self._cache.send(thread, now)
         # What it held is the user's, and may be large: only how it is known is kept.
         self._request = structs.replace(request, value=None, rows=())
         value = thread.request(request)
-        if self._setup.thinking == "drop_block" and thread.edits:
-            value = dropping_blocks(value)
         if request.format.name != "anthropic":
+            return value
+        if self._thinking == "drop_block" and thread.edits:
+            value = dropping_blocks(value)
+        if self._marks == "auto" and not is_claude(request):
             return value
         return marked(
             value, asked=self._marks, ttl=self._life, stable=thread.stable, previous=previous, own=request.is_marked
         )
-
-    # --- what comes back -----------------------------------------------------------------------------------------
 
     def observe(self, usage: Any) -> None:
         """Take the bill of the latest request: its tokens set the count right, its cache reads the cache's life.

@@ -18,6 +18,7 @@ from thresher.model.jsontext import canonical
 from thresher.tokens import Scale
 from thresher.window.intake import PROMPT, Request, digest, is_alone, parsed
 from thresher.window.ledger import Edits, Epoch
+from thresher.window.marks import with_mark_of
 
 POINTER = 45
 """About what a pointer weighs, in tokens: a result that weighs less is not worth one."""
@@ -41,6 +42,14 @@ class Result(Struct, frozen=True):
     message: int
     """Its place among the messages that are sent."""
     saving: int
+
+
+class Came(Struct, frozen=True):
+    """What is new in a request."""
+
+    new: Sequence[Message] = ()
+    carried: Edits = {}
+    """Edits of before, where the conversation took another turn and its past may still have them."""
 
 
 class Thread:
@@ -85,7 +94,7 @@ class Thread:
             self.fields = _changed_fields(request, written, self.prompt.messages != after.messages[:head])
             written = written[request.format.rows]
         self.slots = _slots(written, request.plain()[:rows] if rows else [])
-        self.stable = len(self.slots)
+        self.stable = max((n for n, one in enumerate(self.slots, 1) if type(one) is not int), default=len(self.slots))
         self.is_untouched = self.slots == list(range(rows)) and self.fields is None
         self.slots += range(rows, len(self.raw))
         self.calls = 0
@@ -136,6 +145,8 @@ class Thread:
         if self.is_untouched:
             return request.value
         rows = [request.rows[slot] if type(slot) is int else slot.row for slot in self.slots]
+        if request.is_marked and type(self.slots[-1]) is not int:
+            rows[-1] = with_mark_of(rows[-1], request.rows[-1])
         if not request.is_body:
             return rows
         fields = self.fields or {}

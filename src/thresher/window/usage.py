@@ -24,7 +24,8 @@ def usage_of(told: Any) -> Usage:
     if isinstance(told, Usage):
         return told
     fields = told if isinstance(told, dict) else _fields(told)
-    if "cache_read_input_tokens" in fields or "cache_creation_input_tokens" in fields:
+    counted_apart = "prompt_tokens" not in fields
+    if counted_apart and ("cache_read_input_tokens" in fields or "cache_creation_input_tokens" in fields):
         read, write = _number(fields, "cache_read_input_tokens"), _number(fields, "cache_creation_input_tokens")
         return Usage(_number(fields, "input_tokens"), _number(fields, "output_tokens"), read, write)
     for given, details, answered in (
@@ -33,6 +34,7 @@ def usage_of(told: Any) -> Usage:
     ):
         if given in fields:
             read = _number(_fields(fields.get(details) or {}), "cached_tokens")
+            read = read or _number(fields, "cache_read_input_tokens")
             return Usage(_number(fields, given) - read, _number(fields, answered), read)
     for given, cached, answered in (
         ("promptTokenCount", "cachedContentTokenCount", "candidatesTokenCount"),
