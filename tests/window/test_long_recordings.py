@@ -43,7 +43,10 @@ def test_what_was_sent_stays_as_it_was(file: str) -> None:
         sessions = th.read_all(DATA / file)
     except ThresherError as error:
         pytest.skip(str(error))
-    for history in (segment for one in sessions for segment in one.segments if len(segment.turns) >= CALLS):
+    long = [segment for one in sessions for segment in one.segments if len(segment.turns) >= CALLS]
+    if not long:
+        pytest.skip("no conversation in it has a hundred calls")
+    for history in long:
         budget = BUDGETS[len(history) % 2]
         window = Window(budget=budget, store=MemoryStore(), counter="estimate", format=wire)
         sent: list[Any] = []
@@ -54,5 +57,6 @@ def test_what_was_sent_stays_as_it_was(file: str) -> None:
                 assert sent[: len(before)] == before
             else:
                 assert th.check(th.parse(sent, wire), wire) == ()
+        assert len(window.events) < len(history.turns) / 5
         again = Window(budget=budget, store=window.store, counter="estimate", format=wire, ledger=window.ledger)
         assert again.fit(request, at=at) == sent

@@ -10,6 +10,7 @@ from thresher.errors import BudgetError, FormatError, OptionError
 from thresher.model.message import Usage
 from thresher.store import MemoryStore, SqliteStore, StoreError
 from thresher.window import Ledger, LedgerError, Pace, Prices, Window
+from thresher.window.marks import without_marks
 from thresher.window.usage import usage_of
 
 EAGER = Pace(keep=1, worth=50, patience=0, calls=50)
@@ -717,3 +718,157 @@ def test_saving_where_it_cannot_be_saved_leaves_nothing_behind(tmp_path: Path) -
     with pytest.raises(LedgerError, match="name another file"):
         window().save(tmp_path / "folder")
     assert list(tmp_path.iterdir()) == [tmp_path / "folder"]
+
+
+def test_thinking_that_was_left_out_never_comes_back() -> None:
+    for budget in (4_000, 8_000, 20_000):
+        loop, one = Loop("go"), window(model="claude-opus-5-5", budget=budget, prices=None)
+        gone: set[str] = set()
+        for call in range(40):
+            sent = one.fit(loop.messages, at=call)
+            signed = {
+                block["signature"]
+                for row in sent
+                for block in row["content"]
+                if isinstance(block, dict) and "signature" in block
+            }
+            assert not signed & gone
+            every = {f"sig-thought {n}" for n in range(call)}
+            gone |= every - signed
+            loop.step(thought=f"thought {call}", words=70 if call % 7 != 6 else 1_500)
+
+
+def test_on_a_fork_thinking_that_was_said_to_the_whole_stem_goes_when_the_stem_is_edited() -> None:
+    one = window(model="claude-opus-5-5", prices=None)
+    stem = Loop()
+    for _ in range(8):
+        stem.step(words=400)
+    left, right = Loop(), Loop()
+    left.messages, left.count = list(stem.messages), 100
+    right.messages, right.count = list(stem.messages), 200
+    right.step(thought="right")
+    one.fit(right.messages, at=0)
+    for call in range(12):
+        left.step(words=400)
+        one.fit(left.messages, at=call + 1)
+    left.say("Done.", "Go on.")
+    one.fit(left.messages, at=500)
+    sent = one.fit(right.messages, at=501)
+    changed = next((n for n, (a, b) in enumerate(zip(right.messages, sent, strict=False)) if a != b), None)
+    assert changed is None or has_thinking(sent[changed:]) == 0
+
+
+def test_only_requests_for_claude_get_cache_marks() -> None:
+    for model in ("gpt-4o", "deepseek-chat", ""):
+        body = {"model": model, "messages": [{"role": "user", "content": "hi"}]}
+        assert "cache_control" not in str(window().fit(body, at=0))
+    body = {"model": "claude-sonnet-5", "messages": [{"role": "user", "content": "hi"}]}
+    assert "cache_control" in str(window().fit(body, at=0))
+
+
+def test_a_history_that_the_server_keeps_is_left_alone() -> None:
+    output = {"type": "function_call_output", "call_id": "call_9", "output": "the result"}
+    body = {"model": "gpt-5", "previous_response_id": "resp_1", "input": [output]}
+    assert window().fit(body, at=0) is body
+
+
+def test_at_a_change_marks_stand_where_the_unchanged_beginning_ends() -> None:
+    loop, one = Loop(), window(prices=None, pace=Pace(keep=3, worth=50, patience=1))
+    before: list[Any] = []
+    for call in range(60):
+        loop.step(words=400)
+        events = len(one.events)
+        sent = one.fit({"model": "claude-sonnet-4-6", "messages": loop.messages}, at=call)["messages"]
+        bare = without_marks(sent)
+        if len(one.events) > events and before:
+            shared = next(n for n, (a, b) in enumerate(zip(before, bare, strict=False)) if a != b)
+            marked_rows = [n for n, row in enumerate(sent) if "cache_control" in str(row)]
+            assert not shared or any(shared - 20 <= row < shared for row in marked_rows)
+        before = bare
+    assert one.events
+
+
+def test_a_mark_of_the_users_stays_on_a_row_that_is_cut() -> None:
+    loop, one = Loop(), window(budget=3_000)
+    loop.step(words=6_000)
+    loop.messages[-1]["content"][0]["cache_control"] = {"type": "ephemeral"}
+    sent = one.fit(loop.messages, at=0)
+    assert triggers(one) == ["arrival"]
+    assert sent[-1]["content"][0]["cache_control"] == {"type": "ephemeral"}
+
+
+def test_one_window_follows_two_conversations() -> None:
+    one, other = Loop("One."), Loop("Other.")
+    both, alone = window(pace=PATIENT), window(pace=PATIENT)
+    for call in range(40):
+        one.step()
+        other.step()
+        alone.fit(one.messages, at=call)
+        both.fit(one.messages, at=call)
+        both.fit(other.messages, at=call)
+    assert len(both.events) == 2 * len(alone.events) > 0
+
+
+def test_a_clock_that_goes_back_makes_nothing_cold() -> None:
+    loop, one = Loop(), window(pace=Pace(keep=2, worth=50, patience=1_000))
+    for call, at in enumerate((10_000, 10_010, 6_000, 10_020, 10_030)):
+        loop.step()
+        one.fit(loop.messages, at=at)
+        assert triggers(one) == [], call
+    with pytest.raises(OptionError, match="`at`"):
+        one.fit(loop.messages, at=float("nan"))
+
+
+def test_each_summary_is_asked_for_once() -> None:
+    asked: list[int] = []
+
+    class Slow:
+        name = "slow"
+
+        def __call__(self, *_: Any, limit: int) -> str:
+            asked.append(limit)
+            return "I did things."
+
+    one = window(budget=3_000, pace=Pace(keep=1, worth=50, patience=1_000), summariser=Slow())
+    loop = Loop()
+    for call in range(60):
+        loop.step(words=40)
+        one.fit(loop.messages, at=call)
+        one.wait(5)
+    assert 0 < len(asked) <= len(one.ledger.facts("summary:"))
+
+
+def test_a_ledger_that_fails_on_the_way_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, one = Loop(), window()
+    loop.step()
+    one.fit(loop.messages, at=0)
+
+    def full(*_: Any) -> Any:
+        raise LedgerError("the disk is full")
+
+    monkeypatch.setattr(one.ledger, "_write", full)
+    for call in range(1, 8):
+        loop.step()
+        assert one.fit(loop.messages, at=call) == loop.messages
+    assert set(triggers(one)) == {"store"}
+
+
+def test_a_listener_that_fails_stops_nothing() -> None:
+    def listen(_: Any) -> None:
+        raise ValueError("deaf")
+
+    loop, one = Loop(), window(on_event=listen)
+    for _ in range(8):
+        loop.step()
+    with pytest.warns(UserWarning, match="deaf"):
+        sent = one.fit(loop.messages, at=0)
+    assert sent != loop.messages
+
+
+def test_what_never_fits_is_not_planned_anew_with_each_call() -> None:
+    loop, one = Loop("word " * 3_000), window(budget=2_000, pace=Pace())
+    for call in range(100):
+        loop.step(words=5)
+        one.fit(loop.messages, at=call)
+    assert triggers(one).count("over") == 100
+    assert triggers(one).count("emergency") < 40
