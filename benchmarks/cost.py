@@ -450,7 +450,7 @@ def main() -> None:
     parser.add_argument("--split", choices=("report", "tune", "all"), default="all")
     parser.add_argument("--limit", type=int, help="at most so many sessions, spread evenly")
     parser.add_argument("--budget", type=_tokens, default=60_000, help="where the others begin to act")
-    parser.add_argument("--settings", default="1,3,6,12,20,40,80", help="how many results Thresher keeps, with commas")
+    parser.add_argument("--settings", default="1,3,6,12,20,40", help="how many results Thresher keeps, with commas")
     parser.add_argument("--prices", default=",".join(PRICES), help="price lists, with commas")
     parser.add_argument("--only", default="", help="only ways with this in their name, beside the full history")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))

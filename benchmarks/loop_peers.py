@@ -638,6 +638,7 @@ def modes(budget: int, prices: Mapping[str, Prices]) -> list[LoopPeer]:
         )
         for rule in ("append_only", "strip_after_edit", "drop_block")
         for price, told in prices.items()
+        if price == "anthropic"
     ]
 
 

@@ -14,6 +14,9 @@ from thresher.window.sieve import Sieved, everything
 from thresher.window.thread import Thread
 from thresher.window.worth import Deal, best
 
+ENOUGH = 0.15
+"""The share of the budget that going down from the high water mark must save."""
+
 
 class Decision(Struct, frozen=True):
     """A change, and why it is made now."""
@@ -32,15 +35,17 @@ def must(thread: Thread, now: Situation, pace: Pace, limit: int, sieved: Sieved)
         settled = settle(cut, now.setup.thinking)
         if settled.tokens <= limit * pace.high and settled.fates:
             return Decision("arrival", "a result came that is larger than what is left", settled)
-        draft = down_to(now, target, limit, sieved)
+        draft = down_to(now, target, limit, sieved, fits=False)
         if draft.tokens > limit:
-            draft = down_to(now, target, limit, everything)
+            draft = down_to(now, target, limit, everything, fits=False)
         return Decision("emergency", f"{thread.tokens:,} tokens do not fit into {limit:,}", draft)
     if not thread.is_legal:
         return Decision("repair", "the history came in broken", settle(resumed(now), now.setup.thinking))
-    draft = down_to(now, target, limit, sieved)
+    draft = down_to(now, target, limit, sieved, fits=True)
     why = f"{thread.tokens:,} tokens are over the high water mark, {pace.high:.0%} of {limit:,}"
-    return Decision("high", why, draft) if thread.tokens - draft.tokens >= pace.worth else None
+    # Where little can go gently, each call would bring another re-plan: better to wait until it must be.
+    enough = thread.tokens - draft.tokens >= max(pace.worth, limit * ENOUGH)
+    return Decision("high", why, draft) if enough else None
 
 
 def carry(now: Situation, thread: Thread) -> Decision | None:

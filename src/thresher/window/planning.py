@@ -62,8 +62,8 @@ def gentle(now: Situation, sieved: Sieved) -> tuple[Draft, Deal] | None:
     return settle(_with(before, behind), now.setup.thinking), found
 
 
-def down_to(now: Situation, target: int, limit: int, sieved: Sieved) -> Draft:
-    """As small as `target` where that does not hurt; as `limit` whatever it takes; else as small as it gets."""
+def down_to(now: Situation, target: int, limit: int, sieved: Sieved, *, fits: bool) -> Draft:
+    """As small as `target` where that does not hurt; if it does not fit, below `limit` whatever it takes."""
     rule, ladder = now.setup.thinking, now.setup.settings.ladder()
     gentle_steps = now.setup.settings.ladder(presets.GENTLE)
     draft = _with(resumed(now), [*arrivals(now, target, limit), *_wanted(now, sieved)])
@@ -79,14 +79,12 @@ def down_to(now: Situation, target: int, limit: int, sieved: Sieved) -> Draft:
         return _retold(now, edit)
 
     settled = descend(draft, gentle_steps, target, rule, shape=gently)
-    if settled.tokens > limit:
+    if not fits and settled.tokens > limit * ROOM:
         # With room for some calls more: else each of them would need another plan.
         roomy = descend(draft, ladder, int(limit * ROOM), rule, shape=hard)
-        settled = roomy if roomy.tokens <= limit * ROOM else descend(draft, ladder, limit, rule, shape=hard)
+        settled = roomy if roomy.tokens <= limit * ROOM or settled.tokens > limit else settled
     if settled.tokens > limit and rule == "strip_after_edit":
-        roomy = descend(draft, ladder, int(limit * ROOM), rule, force=True, shape=hard)
-        fits = roomy.tokens <= limit * ROOM
-        settled = roomy if fits else descend(draft, ladder, limit, rule, force=True, shape=hard)
+        settled = descend(draft, ladder, int(limit * ROOM), rule, force=True, shape=hard)
     return settled
 
 
