@@ -44,6 +44,7 @@ FULL = "full history"
 OWN = "thresher"
 BOUND = 60_000
 """The same where the modes for bound thinking are compared: small enough for emergencies in an open loop."""
+EAGER = (2, 4)
 WIDE = 140_000
 """The tokens that Thresher may send: 70 % of a window of 200,000, as it would be by itself."""
 LOW = 5 / 12
@@ -525,13 +526,13 @@ def _headroom(script: Script, *, frozen: bool) -> Ask:
 # Thresher
 
 
-def _thresher(script: Script, *, budget: int, keep: int, prices: Prices, thinking: Any = None) -> Ask:
+def _thresher(script: Script, *, budget: int, pace: Pace, prices: Prices, thinking: Any = None) -> Ask:
     """By its own door: a request body in, the same shape out."""
     window = Window(
         budget=budget,
         model=script.model,
         prices=prices,
-        pace=Pace(keep=keep),
+        pace=pace,
         thinking=thinking,
         store=script.store,
         counter=script.scale.counter.name,
@@ -621,11 +622,13 @@ def libraries(budget: int) -> list[LoopPeer]:
     ]
 
 
-def windows(budget: int, kept: Iterable[int], prices: Mapping[str, Prices]) -> list[LoopPeer]:
-    """Thresher with so many results kept, at each price list."""
+def windows(budget: int, kept: Sequence[int], prices: Mapping[str, Prices]) -> list[LoopPeer]:
+    """Thresher with so many results kept, at each price list; and with the least patience that pays."""
+    paces = [(f"{OWN} keep {keep}", Pace(keep=keep)) for keep in kept]
+    paces += [(f"{OWN} keep {keep}, eager", Pace(keep=keep, patience=1)) for keep in EAGER if kept]
     return [
-        LoopPeer(f"{OWN} keep {keep}", "", partial(_thresher, budget=budget, keep=keep, prices=told), price)
-        for keep in kept
+        LoopPeer(name, "", partial(_thresher, budget=budget, pace=pace, prices=told), price)
+        for name, pace in paces
         for price, told in prices.items()
     ]
 
@@ -634,7 +637,7 @@ def modes(budget: int, prices: Mapping[str, Prices]) -> list[LoopPeer]:
     """Thresher as it is by itself, for a model whose thinking is bound to what stands before it, in each mode."""
     return [
         LoopPeer(
-            f"{OWN}, {rule}", "", partial(_thresher, budget=budget, keep=Pace().keep, prices=told, thinking=rule), price
+            f"{OWN}, {rule}", "", partial(_thresher, budget=budget, pace=Pace(), prices=told, thinking=rule), price
         )
         for rule in ("append_only", "strip_after_edit", "drop_block")
         for price, told in prices.items()
@@ -648,7 +651,7 @@ def settle_in(folder: str) -> None:
     os.environ["HEADROOM_WORKSPACE_DIR"] = str(Path(folder) / str(os.getpid()))
 
 
-def available(budget: int, settings: Iterable[int], prices: Mapping[str, Prices]) -> tuple[list[LoopPeer], list[str]]:
+def available(budget: int, settings: Sequence[int], prices: Mapping[str, Prices]) -> tuple[list[LoopPeer], list[str]]:
     """All that can run here, and the packages that cannot; their logs are turned off."""
     found = [*rules(budget), *libraries(budget), *windows(WIDE, settings, prices), *modes(BOUND, prices)]
     missing = sorted({one.package for one in found if one.package and not installed(one.package)})

@@ -307,31 +307,27 @@ class Draft:
         other._left = list(self._left)
         return other
 
-    def withdraw(self, place: Place, reason: str) -> None:
-        """Leave a part, and its partner, as they came in."""
+    def withdraw(self, place: Place, reason: str, *, wholly: bool = True) -> None:
+        """Leave a part, and its partner, as they came in; if not `wholly`, as an earlier plan left them."""
         fate = self.fates.get(place)
         if fate is None:
             return
-        # A new edit gives way to what an earlier plan made of the part; if a rule asks for that part, that goes, too.
-        forced = place in self.held
         members = [self.history.places[t] for t in fate.edit.targets] if isinstance(fate.edit, Fold) else [place]
         for member in members:
             for one in self._with_partner(member):
-                if one in self.fates and (forced or one not in self.held):
+                if one in self.fates and (wholly or one not in self.held):
                     self.refused[self.fates[one].edit.policy, reason] += 1
-                    self._clear(one)
+                    self._clear(one, wholly=wholly)
 
-    def _clear(self, place: Place) -> None:
+    def _clear(self, place: Place, *, wholly: bool) -> None:
         fate = self.fates.pop(place)
-        if place in self.held:
-            self.held.discard(place)
-            self._resumed.pop(place, None)
+        self.held.discard(place)
         self.tokens += self._weight(place) - fate.weight
         if fate.part is None:
             self._count(place.message, 1)
-        before = self._resumed.get(place)
+        before = self._resumed.pop(place, None) if wholly else self._resumed.get(place)
         members = [self.history.places[target] for target in targets_of(before.edit)] if before else []
-        for member in members if all(one in self._resumed for one in members) else ():
+        for member in members if all(one in self._resumed for one in members) and not wholly else ():
             self._set(member, *self._resumed[member])
             self.held.add(member)
 

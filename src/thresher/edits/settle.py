@@ -50,7 +50,7 @@ def _append_only(draft: Draft, messages: range) -> None:
     last = max((place for place, part in parts if is_signed(part)), default=None)
     for place in sorted(draft.fates.keys() - draft.held):
         if last is not None and place <= last and place in draft.fates:
-            draft.withdraw(place, "signed thinking behind it is bound to it")
+            draft.withdraw(place, "signed thinking behind it is bound to it", wholly=False)
 
 
 def _strip(draft: Draft) -> None:
@@ -84,7 +84,7 @@ def _keep_step_whole(draft: Draft, index: int, is_open: bool) -> None:
         thinks = is_open and is_signed(part) and Place(index, j) not in draft.held
         speaks = _is_signed_call(part) and not _is_signed_call(parts[left[0]])
         if thinks or speaks:
-            draft.withdraw(Place(index, j), "a signature stays with the calls it speaks for")
+            draft.withdraw(Place(index, j), "a signature stays with the calls it speaks for", wholly=speaks)
 
 
 def _stays(draft: Draft, place: Place) -> bool:
