@@ -51,6 +51,7 @@ bench: $(VENV)/.ready-bench
 peers: $(PEERS)/.ready
 	$(PEERS)/bin/python benchmarks/legality.py
 	$(PEERS)/bin/python benchmarks/cost.py --split report
+	$(PEERS)/bin/python benchmarks/replay.py --split report
 
 fuzz: $(VENV)/.ready-dev
 	$(BIN)/python benchmarks/fuzz.py --minutes 3

@@ -4,16 +4,17 @@
                               [--prices anthropic,gemini] [--only NAME] [--jobs 2] [--json FILE]
 
 Every recorded session with 100 model calls or more is sent again: each segment between two real compactions is a
-trace, repaired and put into the wire format of its vendor (what that cannot hold nobody sends), and request t is the
-messages before turn t, at the recorded time. Each way of keeping requests small sees the same requests, and is billed
-by the same rates for what it would send: reading what it shares with the beginning of its last request while that is
-kept, writing the rest. The requests of the others are the same at all price lists, and are made once; Thresher is told
-what tokens cost, so it is run at each.
+recording, repaired and put into the wire format of its vendor (what that cannot hold nobody sends), and request t is
+the messages before turn t, at the recorded time. Each way of keeping requests small is replayed as `thresher.replay`
+does it, with one referee for all: where a request lacks something that its call used, one more call fetches it, and
+the way finds it in its history from then on. All are billed by the same rates for what they would send: reading what a
+request shares with the beginning of the one before while that is kept, writing the rest. Every way is run at each price
+list; only Thresher is told what tokens cost.
 
 - tokens: sent with a call, on average. System prompts and tool definitions are in few recordings, so they count in few.
 - served: of the calls that used earlier text word for word, those whose request held all of it (`thresher.replay`).
 - lost: of what they used, what the request neither held nor said where to find.
-- cost: of all sessions together, against the full history; with refetches, where a call not served makes one more.
+- cost: of all sessions together, against the full history; with refetches, those calls included that fetch again.
 - re-plans: requests in a hundred that changed or dropped what the one before had sent; broken: those of them that came
   while the cache was warm, and so threw away what had been paid for.
 - dearer: sessions that cost more than their full history, refetches aside.
@@ -25,60 +26,38 @@ import argparse
 import json
 import os
 import sys
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter, process_time
+from time import perf_counter
 from typing import NamedTuple
 
 from conversations import DATA, recordings, spread
-from loop_peers import FULL, OWN, LoopPeer, Script, Sent, available, settle_in
-from msgspec import structs
+from loop_peers import FULL, OWN, LoopPeer, available, modes, settle_in, windows
+from msgspec import to_builtins
 from peers import installed
 
 import thresher
-from thresher import History, Session
-from thresher.edits import repair
+from thresher import Session
 from thresher.errors import ThresherError
-from thresher.replay import DEFINITION, Bill, Call, Rates, Referee, Trace, rates_of, trace_of
+from thresher.replay import DEFINITION, Referee
+from thresher.replay.recording import recorded
+from thresher.replay.run import Tally, replay
+from thresher.replay.ways import PRICES, rates_named
 from thresher.store import MemoryStore
-from thresher.tokens import scale_for
-from thresher.tokens.models import models
-from thresher.tokens.scale import model_in
-from thresher.window.prices import Prices, prices_of
 
-COUNTER = "estimate"
 SERVED = 0.95
 """The share of calls served at which the bill is told."""
 CALLS = 100
 """A session shorter than this needs no such care."""
-PRICES = {
-    "anthropic": ("claude-sonnet-4-6", False),
-    "anthropic-1h": ("claude-sonnet-4-6", True),
-    "openai": ("gpt-5.6-sol", False),
-    "gemini": ("gemini-3.1-pro", False),
-}
-"""Whose rates a price list has, and whether of the cache that lasts an hour."""
-WIRES = {"anthropic": "anthropic", "openai": "openai-responses", "gemini": "gemini"}
+BINDING = "anthropic"
+"""The price list of the models whose thinking is bound to what stands before it."""
 
 
-def rates(name: str) -> Rates:
-    """The rates of a price list."""
-    model, hour = PRICES[name]
-    return rates_of(models()[model], hour=hour)
-
-
-def window_prices(name: str) -> Prices:
-    """The same, as a window is told them."""
-    model, hour = PRICES[name]
-    return prices_of(models()[model], hour=hour)
-
-
-# Sessions, as they were sent
+# Sessions
 
 
 class Place(NamedTuple):
@@ -103,89 +82,7 @@ def _read(data: Path, file: str) -> list[Session]:
         return []
 
 
-def sent_trace(segment: History, name: str) -> tuple[Trace, str]:
-    """A segment as the trace of what its vendor's API was sent, and the wire format of that."""
-    whole = repair(segment).history
-    wire = WIRES.get(scale_for(whole, counter=COUNTER).vendor, "openai-chat")
-    body = thresher.emit(whole, wire, body=True)
-    history = thresher.parse(body, wire)
-    key = _rows_key(body)
-    beside = len(history) - len(body[key])
-    calls = []
-    for call in trace_of(whole, name).calls:
-        rows = thresher.emit(History(whole.messages[: call.stop], whole.tools), wire, body=True)[key]
-        # Where a format joins what came before a call with what came after it, that request is no beginning.
-        if rows == body[key][: len(rows)] and call.stop and whole[call.stop - 1].role != "assistant":
-            calls.append(Call(call.at, len(rows) + beside))
-    stops = [call.stop for call in calls]
-    blocks = trace_of(history, name).blocks
-    seen = tuple(structs.replace(one, visible=bisect_right(stops, one.place.message)) for one in blocks)
-    return Trace(name, history, tuple(calls), seen), wire
-
-
-def _rows_key(body: Mapping[str, object]) -> str:
-    return next(key for key in ("messages", "input", "contents") if key in body)
-
-
 # The bill
-
-
-@dataclass
-class Tally:
-    """What one way did with one session at one price list; sums, so that sessions add up."""
-
-    calls: int = 0
-    tokens: int = 0
-    bearing: int = 0
-    """Calls that used earlier text."""
-    served: int = 0
-    needles: int = 0
-    lost: int = 0
-    replans: int = 0
-    broken: int = 0
-    cost: float = 0.0
-    refetch: float = 0.0
-    seconds: float = 0.0
-
-    def add(self, other: "Tally") -> None:
-        """Take in another."""
-        for name, value in vars(other).items():
-            setattr(self, name, getattr(self, name) + value)
-
-
-class Account:
-    """The bills of one way in one trace."""
-
-    def __init__(self, script: Script, referee: Referee, prices: Iterable[str]) -> None:
-        self.script = script
-        self.referee = referee
-        self.tallies = {name: Tally() for name in prices}
-        self._bills = {name: Bill(rates(name)) for name in self.tallies}
-        self._at: float | None = None
-
-    def charge(self, number: int, at: float | None, sent: Sent, seconds: float) -> None:
-        """One request: what it weighs, what it held, what it costs."""
-        outcome = self.referee.judge(number, [piece.text for piece in sent if piece.text])
-        fetched = sum(self.script.weight(self.referee.trace.blocks[block].place) for block in outcome.faults)
-        keyed = [(piece, piece.tokens) for piece in sent]
-        for name, bill in self._bills.items():
-            line = bill.charge(at, keyed)
-            warm = at is None or self._at is None or at - self._at <= bill.rates.ttl
-            told = Tally(
-                calls=1,
-                tokens=line.tokens,
-                bearing=bool(outcome.needles),
-                served=bool(outcome.needles) and outcome.served,
-                needles=len(outcome.needles),
-                lost=len(outcome.lost),
-                replans=line.broken,
-                broken=line.broken and warm,
-                cost=line.cost,
-                refetch=bill.rates.refetch(line.tokens, fetched) if outcome.faults else 0.0,
-                seconds=seconds,
-            )
-            self.tallies[name].add(told)
-        self._at = at
 
 
 @dataclass(frozen=True)
@@ -198,10 +95,11 @@ class Options:
     prices: tuple[str, ...]
     only: str
 
-    def ways(self) -> list[LoopPeer]:
+    def ways(self, price: str) -> list[LoopPeer]:
         """Those asked for, and the full history, which all are measured against."""
-        prices = {name: window_prices(name) for name in self.prices}
-        found = available(self.budget, self.settings, prices)[0]
+        rates = rates_named(price)
+        found = [*available(self.budget)[0], *windows(self.settings, rates)]
+        found += modes(rates) if price == BINDING else []
         return [one for one in found if self.only in one.name or one.name == FULL]
 
 
@@ -213,10 +111,9 @@ class Told:
     tallies: dict[str, dict[str, Tally]] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
 
-    def add(self, way: str, found: Mapping[str, Tally]) -> None:
+    def add(self, way: str, price: str, found: Tally) -> None:
         """Take in what a way did with a segment."""
-        for price, tally in found.items():
-            self.tallies.setdefault(way, {}).setdefault(price, Tally()).add(tally)
+        self.tallies.setdefault(way, {}).setdefault(price, Tally()).add(found)
 
     def of(self, way: str, price: str) -> Tally | None:
         """What a way did; none where it could not take the whole session."""
@@ -224,33 +121,22 @@ class Told:
 
 
 def run_session(task: tuple[Place, Options]) -> Told:
-    """All segments of a session, in every way."""
+    """All segments of a session, in every way and at every price list."""
     place, options = task
     session = _read(options.data, place.file)[place.number]
     told = Told(place.file)
     for number, segment in enumerate(session.segments, 1):
-        trace, wire = sent_trace(segment, f"{place.file}#{session.id}/{number}")
+        recording = recorded(segment, f"{place.file}#{session.id}/{number}")
         store = MemoryStore()
-        scale = scale_for(segment, counter=COUNTER)
-        script = Script(trace.history, scale, wire=wire, model=model_in(segment), store=store)
-        referee = Referee(trace, store=store)
-        for way in options.ways() if trace.calls else ():
-            account = Account(script, referee, (way.price,) if way.price else options.prices)
-            try:
-                run_way(way, account)
-            except Exception as error:  # noqa: BLE001 - whatever a tool raises is told
-                told.errors.setdefault(way.name, f"{trace.name}: {error!r}"[:300])
-            told.add(way.name, account.tallies)
+        referee = Referee(recording.trace, store=store)
+        for price in options.prices if recording.trace.calls else ():
+            rates = rates_named(price)
+            for one in options.ways(price):
+                try:
+                    told.add(one.name, price, replay(recording, one.way, rates, referee=referee, store=store))
+                except Exception as error:  # noqa: BLE001 - whatever a tool raises is told
+                    told.errors.setdefault(one.name, f"{recording.trace.name}: {error!r}"[:300])
     return told
-
-
-def run_way(way: LoopPeer, account: Account) -> None:
-    """All requests of a trace in one way."""
-    ask = way.start(account.script)
-    for number, call in enumerate(account.referee.trace.calls):
-        start = process_time()
-        sent = ask(call.stop, call.at)
-        account.charge(number, call.at, sent, process_time() - start)
 
 
 # What is said
@@ -293,7 +179,7 @@ def line_of(results: Sequence[Told], name: str, price: str) -> Line | None:
         sessions=len(pairs),
         tokens=mine.tokens / mine.calls,
         served=mine.served / max(1, mine.bearing),
-        lost=mine.lost / max(1, mine.needles),
+        lost=mine.lost / max(1, sum(mine.needles.values())),
         cost=mine.cost / full.cost,
         with_refetch=(mine.cost + mine.refetch) / full.cost,
         replans=mine.replans / mine.calls,
@@ -365,7 +251,7 @@ def on_line(points: Iterable[tuple[float, float]], wanted: float) -> float | Non
 def show(results: Sequence[Told], prices: Sequence[str]) -> None:
     """One table for each price list."""
     for price in prices:
-        known, found = rates(price), lines(results, price)
+        known, found = rates_named(price), lines(results, price)
         print(
             f"\n{price} ({PRICES[price][0]}): read {known.read:.2f}, write {known.write:.2f}, "
             f"kept {known.ttl:.0f} s from {known.minimum} tokens on"
@@ -409,7 +295,7 @@ def _number(cost: float | None) -> str:
 
 def versions(options: Options) -> dict[str, str]:
     """The packages that were measured."""
-    names = dict.fromkeys(way.package for way in options.ways() if way.package)
+    names = dict.fromkeys(way.package for way in options.ways(options.prices[0]) if way.package)
     return {name: installed(name) for name in dict.fromkeys((OWN, *names))}
 
 
@@ -420,7 +306,7 @@ def as_json(results: Sequence[Told], options: Options, seconds: float) -> str:
         "definition": DEFINITION,
         "tables": {price: [line._asdict() for line in found] for price, found in tables.items()},
         "thresher_at": {price: [one._asdict() for one in curve(found)] for price, found in tables.items()},
-        "sessions": [asdict(told) for told in results],
+        "sessions": to_builtins(results),
         "budget": options.budget,
         "versions": versions(options),
         "seconds": seconds,
@@ -467,7 +353,7 @@ def main() -> None:
     seconds = perf_counter() - start
     show(results, prices)
     print("\nversions: " + ", ".join(f"{name} {number}" for name, number in versions(options).items()))
-    if missing := available(chosen.budget, (), {})[1]:
+    if missing := available(chosen.budget)[1]:
         print("not installed, left out: " + ", ".join(missing))
     print(f"{len(results)} sessions, {seconds:.0f} seconds")
     if chosen.json:

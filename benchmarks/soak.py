@@ -50,9 +50,7 @@ class Outcome(NamedTuple):
 
 def settings(random: Random) -> dict[str, Any]:
     """A window that plans often."""
-    pace = Pace(
-        keep=random.randrange(1, 4), worth=random.choice((10, 200)), calls=5, patience=random.choice((0.0, 1.0))
-    )
+    pace = Pace(age=random.randrange(1, 4), worth=random.choice((10, 200)), calls=5, patience=random.choice((0.0, 1.0)))
     policy = random.choice(("auto", "auto", *PRESETS, ("mask", "smart")))
     thinking = random.choice((None, None, "strip_after_edit", "append_only"))
     return {"policy": policy, "budget": random.choice((300, 1_000, 2_000, 4_000)), "pace": pace, "thinking": thinking}

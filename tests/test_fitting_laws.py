@@ -87,7 +87,7 @@ def judge(row: str, history: History, dialect: str | None, budget: int | None) -
     assert fitted(history, budget=done.plan.budget, **options).plan.edits == done.plan.edits, "deterministic"
 
 
-RECORDED = ("claude_code", "codex", "pi", "mini_swe", "openai_tools", "gemini_contents", "cline_roo")
+RECORDED = ("claude_code", "codex", "opencode", "pi", "mini_swe", "openai_tools", "gemini_contents", "cline_roo")
 
 
 @pytest.mark.parametrize("folder", RECORDED)

@@ -1,13 +1,15 @@
 """Where options come from, which one wins, and what the first design's names do."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
 from thresher.budget import PRESETS, settings, tokens
+from thresher.budget.settings import PACE
 from thresher.errors import OptionError
 from thresher.policies import POLICIES, make_policy
+from thresher.window import Pace
 
 NOTHING: dict[str, str] = {}
 
@@ -107,6 +109,8 @@ def test_a_file_adds_presets_and_options(tmp_path: Path) -> None:
         ({"THRESHER_READS_SPEED": "3"}, "THRESHER_READS_SPEED"),
         ({"CLAUDIST_EXCLUDE_THINKING": "perhaps"}, "CLAUDIST_EXCLUDE_THINKING"),
         ({"THRESHER_MAX_MESSAGE_LENGTH": "long"}, "THRESHER_MAX_MESSAGE_LENGTH"),
+        ({"THRESHER_PACE_HASTE": "3"}, "THRESHER_PACE_HASTE.*haste.*patience"),
+        ({"THRESHER_PACE_PATIENCE": "much"}, "THRESHER_PACE_PATIENCE"),
     ],
 )
 def test_what_makes_no_sense_is_named(environment: dict[str, str], said: str) -> None:
@@ -134,6 +138,10 @@ def test_a_preset_may_name_another(tmp_path: Path) -> None:
         "policies.output = 5",
         "[policies.output]\nlength = 5",
         '[policies.output]\nhead = "long"',
+        "pace = 5",
+        "[pace]\nhaste = 5",
+        "[pace]\ncalls = 5.5",
+        '[pace]\nlow = "deep"',
     ],
 )
 def test_a_file_that_makes_no_sense_is_named(tmp_path: Path, text: str) -> None:
@@ -141,6 +149,20 @@ def test_a_file_that_makes_no_sense_is_named(tmp_path: Path, text: str) -> None:
     file.write_text(text)
     with pytest.raises(OptionError, match=r"thresher\.toml"):
         settings(environment=NOTHING, file=file)
+
+
+def test_a_windows_pace_is_set_by_the_file_and_over_it_by_the_environment(tmp_path: Path) -> None:
+    file = tmp_path / "thresher.toml"
+    file.write_text("[pace]\npatience = 2\ncalls = 40\n")
+    assert settings(environment=NOTHING, file=file).pace == {"patience": 2.0, "calls": 40}
+    made = settings(environment={"THRESHER_PACE_CALLS": "30", "THRESHER_PACE_LOW": ""}, file=file)
+    assert made.pace == {"patience": 2.0, "calls": 30}
+    assert {name: type(value) for name, value in made.pace.items()} == {"patience": float, "calls": int}
+    assert settings(environment={"CLAUDIST_PACE_CALLS": "30"}).pace == {}
+
+
+def test_the_names_of_a_pace_are_those_that_a_window_has() -> None:
+    assert get_type_hints(Pace) == PACE
 
 
 def test_an_unknown_preset_is_told_what_there_is() -> None:

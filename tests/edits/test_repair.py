@@ -258,7 +258,7 @@ def test_a_missing_thought_signature_is_said_to_be_missing() -> None:
 
 # --- real conversations ---------------------------------------------------------------------------------------
 
-RECORDED = ("claude_code", "codex", "openai_tools", "gemini_contents", "mini_swe", "pi", "cline_roo")
+RECORDED = ("claude_code", "codex", "openai_tools", "gemini_contents", "mini_swe", "opencode", "pi", "cline_roo")
 MOST = 25
 """Files of one kind to try, the smallest first."""
 

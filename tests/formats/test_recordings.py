@@ -14,7 +14,7 @@ import pytest
 import thresher as th
 from thresher.render import SessionRow, session_row
 
-KINDS = ("claude_code", "codex", "mini_swe", "pi")
+KINDS = ("claude_code", "codex", "mini_swe", "opencode", "pi")
 GLUED = {"claude_code/entire-025.jsonl.gz"}
 SEARCHES = ("response_item:web_search_call", "response_item:tool_search_call", "response_item:tool_search_output")
 
@@ -36,6 +36,8 @@ def records(kind: str, row: SessionRow) -> int:
             items = {name: n for name, n in row.records.items() if not name.startswith(("event_msg", "turn_context"))}
             others = ("session_meta", "compacted", "state", "head", *SEARCHES)
             return sum(n for name, n in items.items() if name not in others)
+        case "opencode":
+            return row.records["user"] + row.records["assistant"]
         case "pi":
             return row.records["message"]
         case _:

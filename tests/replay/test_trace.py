@@ -71,6 +71,9 @@ def test_a_trace_for_each_segment_in_which_a_model_was_called_and_for_each_sub_a
         ("12\t3\ta.go\n7\t0\tb.go", "12\t3\ta.go\n7\t0\tb.go"),
         ("see 5→6 here", "see 5→6 here"),
         ("before\n8\tx\n9\ty\nafter", "before\nx\ny\nafter"),
+        ("1: import os\n2: \n3: os.walk()", "import os\n\nos.walk()"),
+        ("00007| one\n00008| two", "one\ntwo"),
+        ("4: found here\n19: and here", "4: found here\n19: and here"),
         ("99999999999999999999\ta", "99999999999999999999\ta"),
     ],
 )

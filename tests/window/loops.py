@@ -32,7 +32,7 @@ DIALECTS = ("anthropic", "openai-chat", "openai-responses", "gemini")
 KEYS = {"anthropic": "messages", "openai-chat": "messages", "openai-responses": "input", "gemini": "contents"}
 PROMPT = ("system", "tools", "instructions", "systemInstruction")
 SCALE = default_scale(counter="estimate")
-EAGER = Pace(keep=1, worth=10, calls=5, patience=0)
+EAGER = Pace(age=1, worth=10, calls=5, patience=0)
 """Plans anew whenever it may."""
 IDLE = Pace(high=1.0, low=1.0, worth=10**9)
 """Never plans of its own accord."""

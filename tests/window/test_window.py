@@ -10,11 +10,12 @@ from thresher.errors import BudgetError, FormatError, OptionError
 from thresher.model.message import Usage
 from thresher.store import MemoryStore, SqliteStore, StoreError
 from thresher.window import Ledger, LedgerError, Pace, Prices, Window
+from thresher.window.asking import HOLD
 from thresher.window.marks import without_marks
 from thresher.window.usage import usage_of
 
-EAGER = Pace(keep=1, worth=50, patience=0, calls=50)
-PATIENT = Pace(keep=5, worth=50, patience=1, calls=50)
+EAGER = Pace(age=1, worth=50, patience=0, calls=50)
+PATIENT = Pace(age=5, worth=50, patience=1, calls=50)
 
 
 class Loop:
@@ -83,7 +84,7 @@ def test_between_events_each_request_begins_as_the_one_before() -> None:
 
 def test_a_patient_window_changes_less_often_than_an_eager_one() -> None:
     counts = []
-    for pace in (EAGER, PATIENT, Pace(keep=5, worth=50, patience=4, calls=50)):
+    for pace in (EAGER, PATIENT, Pace(age=5, worth=50, patience=4, calls=50)):
         loop, one = Loop(), window(pace=pace)
         for call in range(60):
             loop.step()
@@ -93,7 +94,7 @@ def test_a_patient_window_changes_less_often_than_an_eager_one() -> None:
 
 
 def test_a_cold_cache_makes_any_edit_free() -> None:
-    loop, one = Loop(), window(pace=Pace(keep=1, worth=50, patience=1_000))
+    loop, one = Loop(), window(pace=Pace(age=1, worth=50, patience=1_000))
     for call in range(8):
         loop.step()
         one.fit(loop.messages, at=call)
@@ -105,7 +106,7 @@ def test_a_cold_cache_makes_any_edit_free() -> None:
 
 
 def test_a_changed_system_text_lets_edits_ride_along() -> None:
-    loop, one = Loop(), window(pace=Pace(keep=1, worth=50, patience=1_000))
+    loop, one = Loop(), window(pace=Pace(age=1, worth=50, patience=1_000))
     for call in range(8):
         loop.step()
         one.fit({"system": "Be brief.", "messages": loop.messages}, at=call)
@@ -116,7 +117,7 @@ def test_a_changed_system_text_lets_edits_ride_along() -> None:
 def test_a_new_human_message_is_a_boundary() -> None:
     triggered = []
     for speaks in (False, True):
-        loop, one = Loop(), window(pace=Pace(keep=2, worth=50, patience=5, boundary=0.01, calls=50))
+        loop, one = Loop(), window(pace=Pace(age=2, worth=50, patience=5, boundary=0.01, calls=50))
         for call in range(8):
             loop.step()
             one.fit(loop.messages, at=call)
@@ -131,7 +132,7 @@ def test_a_new_human_message_is_a_boundary() -> None:
 
 
 def test_the_high_water_mark_goes_down_to_the_low_one() -> None:
-    loop, one = Loop(), window(budget=4_000, pace=Pace(keep=2, worth=50, patience=1_000, low=0.5, high=0.9))
+    loop, one = Loop(), window(budget=4_000, pace=Pace(age=2, worth=50, patience=1_000, low=0.5, high=0.9))
     for call in range(40):
         loop.step(words=60)
         one.fit(loop.messages, at=call)
@@ -167,22 +168,25 @@ def test_what_cannot_fit_is_sent_small_with_an_event_or_raised() -> None:
         window(budget=500, on_over="raise").fit(loop.messages, at=0)
 
 
-def test_what_the_agent_asks_for_again_stays() -> None:
-    loop, one = Loop(), window(budget=6_000, pace=Pace(keep=1, worth=50, patience=0, calls=50))
+def test_what_the_agent_asks_for_again_stays_for_a_while() -> None:
+    loop, one = Loop(), window(budget=6_000, pace=Pace(age=1, worth=50, patience=0, calls=50))
     wanted = " ".join(f"needed{n}" for n in range(150))
     loop.step(wanted, name="Read", file_path="/a.py")
     for call in range(10):
         loop.step()
         sent = one.fit(loop.messages, at=call)
     assert wanted not in str(sent)
-    loop.step(wanted, name="Read", file_path="/a.py")
-    for call in range(10, 24):
-        loop.step()
-        sent = one.fit(loop.messages, at=call)
-    assert str(sent).count(wanted) == 1
+    for again, stays in ((1, HOLD), (2, 2 * HOLD)):
+        loop.step(wanted, name="Read", file_path="/a.py")
+        seen = []
+        for call in range(10 * again, 10 * again + 3 * HOLD):
+            seen.append(str(one.fit(loop.messages, at=call)).count(wanted))
+            loop.step()
+        assert seen[:stays] == [1] * stays
+        assert seen[-1] == 0
 
 
-def test_a_result_that_was_asked_for_by_its_id_stays() -> None:
+def test_a_result_that_was_asked_for_by_its_id_stays_for_a_while() -> None:
     loop, one = Loop(), window()
     wanted = " ".join(f"needed{n}" for n in range(150))
     loop.step(wanted)
@@ -190,7 +194,7 @@ def test_a_result_that_was_asked_for_by_its_id_stays() -> None:
         loop.step()
         one.fit(loop.messages, at=call)
     loop.step(wanted, name="restore", id=one.events[0].elided[0])
-    for call in range(10, 24):
+    for call in range(10, 10 + HOLD - 1):
         loop.step()
         sent = one.fit(loop.messages, at=call)
     assert str(sent).count(wanted) == 1
@@ -254,7 +258,7 @@ def test_a_saved_ledger_goes_on_where_it_was(tmp_path: Path) -> None:
 
 
 def test_a_new_process_knows_that_the_cache_is_warm(tmp_path: Path) -> None:
-    never = Pace(keep=1, worth=50, patience=1_000)
+    never = Pace(age=1, worth=50, patience=1_000)
     loop, one = Loop(), window(ledger=tmp_path / "ledger", pace=never)
     for _ in range(8):
         loop.step()
@@ -451,7 +455,7 @@ def test_options_that_make_no_sense_are_told(options: dict[str, Any]) -> None:
         window(**options).fit(Loop().messages, at=0)
 
 
-@pytest.mark.parametrize("pace", [{"low": 0.9, "high": 0.5}, {"keep": -1}, {"high": 2}])
+@pytest.mark.parametrize("pace", [{"low": 0.9, "high": 0.5}, {"age": -1}, {"high": 2}])
 def test_a_pace_that_makes_no_sense_is_told(pace: dict[str, Any]) -> None:
     with pytest.raises(OptionError):
         Pace(**pace)
@@ -461,7 +465,7 @@ def test_a_pace_that_makes_no_sense_is_told(pace: dict[str, Any]) -> None:
 
 
 def test_a_summary_that_comes_later_enters_at_the_next_change() -> None:
-    one = window(budget=3_000, policy="auto", pace=Pace(keep=1, worth=50, patience=1_000))
+    one = window(budget=3_000, policy="auto", pace=Pace(age=1, worth=50, patience=1_000))
     loop = Loop()
     for call in range(60):
         loop.step(words=40)
@@ -488,7 +492,7 @@ def test_a_summariser_writes_before_the_loop_goes_on_if_asked_to() -> None:
         def __call__(self, *_: Any, limit: int) -> str:
             return "I did things."[:limit]
 
-    one = window(budget=3_000, pace=Pace(keep=1, worth=50, patience=1_000), summariser=Writer(), summaries="now")
+    one = window(budget=3_000, pace=Pace(age=1, worth=50, patience=1_000), summariser=Writer(), summaries="now")
     loop = Loop()
     for call in range(60):
         loop.step(words=40)
@@ -550,7 +554,7 @@ def test_a_body_may_hold_objects_as_rows() -> None:
 
 
 def test_another_model_has_another_cache_and_another_budget() -> None:
-    loop, one = Loop(), window(budget=None, prices=None, pace=Pace(keep=4, worth=50, patience=1_000))
+    loop, one = Loop(), window(budget=None, prices=None, pace=Pace(age=4, worth=50, patience=1_000))
     for call in range(8):
         loop.step(words=600)
         one.fit({"model": "claude-sonnet-4-5", "messages": loop.messages}, at=call)
@@ -599,7 +603,7 @@ def test_a_helper_that_fails_is_heard_of_and_stops_nothing() -> None:
         raise ValueError("out of order")
 
     one = window(
-        budget=3_000, pace=Pace(keep=1, worth=50, patience=1_000), summariser=broken, summaries="now", judge=broken
+        budget=3_000, pace=Pace(age=1, worth=50, patience=1_000), summariser=broken, summaries="now", judge=broken
     )
     loop = Loop()
     for call in range(60):
@@ -619,7 +623,7 @@ def test_a_read_of_the_same_file_brings_it_back_to_stay() -> None:
         loop.step()
         one.fit(loop.messages, at=call)
     loop.step(wanted, name="Read", file_path="/a.py", limit=100)
-    for call in range(10, 30):
+    for call in range(10, 10 + HOLD - 1):
         loop.step()
         sent = one.fit(loop.messages, at=call)
     assert str(sent).count(wanted) == 1
@@ -640,7 +644,7 @@ def test_a_rewind_keeps_the_edits_that_its_past_can_have() -> None:
 
 
 def test_an_event_names_the_first_message_that_changed() -> None:
-    loop, one = Loop(), window(pace=Pace(keep=2, worth=50, patience=1_000))
+    loop, one = Loop(), window(pace=Pace(age=2, worth=50, patience=1_000))
     for _ in range(6):
         loop.step()
     one.fit(loop.messages, at=0)
@@ -665,7 +669,7 @@ def test_a_pin_gives_way_when_it_must_fit() -> None:
 
 def test_half_of_what_should_be_cached_is_enough_to_believe_in_it() -> None:
     for read, life in ((0.6, 1_000), (0.4, 300)):
-        loop, one = Loop(), window(prices=Prices(life=300, minimum=10), pace=Pace(patience=1_000, keep=50))
+        loop, one = Loop(), window(prices=Prices(life=300, minimum=10), pace=Pace(patience=1_000, age=50))
         before = 0
         for call in range(3):
             loop.step()
@@ -690,7 +694,7 @@ def test_a_forked_process_sees_what_was_decided_since(tmp_path: Path) -> None:
     if not hasattr(os, "fork"):
         pytest.skip("this system does not fork")
     store = SqliteStore(tmp_path / "store")
-    loop, one = Loop(), window(ledger=tmp_path / "ledger", store=store, pace=Pace(keep=1, worth=50, patience=1_000))
+    loop, one = Loop(), window(ledger=tmp_path / "ledger", store=store, pace=Pace(age=1, worth=50, patience=1_000))
     for _ in range(8):
         loop.step()
     one.ledger.newest([b"nothing"])
@@ -773,7 +777,7 @@ def test_a_history_that_the_server_keeps_is_left_alone() -> None:
 
 
 def test_at_a_change_marks_stand_where_the_unchanged_beginning_ends() -> None:
-    loop, one = Loop(), window(prices=None, pace=Pace(keep=3, worth=50, patience=1))
+    loop, one = Loop(), window(prices=None, pace=Pace(age=3, worth=50, patience=1))
     before: list[Any] = []
     for call in range(60):
         loop.step(words=400)
@@ -810,7 +814,7 @@ def test_one_window_follows_two_conversations() -> None:
 
 
 def test_a_clock_that_goes_back_makes_nothing_cold() -> None:
-    loop, one = Loop(), window(pace=Pace(keep=2, worth=50, patience=1_000))
+    loop, one = Loop(), window(pace=Pace(age=2, worth=50, patience=1_000))
     for call, at in enumerate((10_000, 10_010, 6_000, 10_020, 10_030)):
         loop.step()
         one.fit(loop.messages, at=at)
@@ -829,7 +833,7 @@ def test_each_summary_is_asked_for_once() -> None:
             asked.append(limit)
             return "I did things."
 
-    one = window(budget=3_000, pace=Pace(keep=1, worth=50, patience=1_000), summariser=Slow())
+    one = window(budget=3_000, pace=Pace(age=1, worth=50, patience=1_000), summariser=Slow())
     loop = Loop()
     for call in range(60):
         loop.step(words=40)

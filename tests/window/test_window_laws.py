@@ -31,7 +31,7 @@ any_dialect = st.sampled_from(DIALECTS)
 stories = st.builds(Story, st.integers(0, 10**6), st.integers(1, 15))
 paces = st.builds(
     Pace,
-    keep=st.integers(1, 3),
+    age=st.integers(1, 3),
     worth=st.sampled_from((10, 200)),
     calls=st.just(5),
     patience=st.sampled_from((0.0, 1.0)),
@@ -227,7 +227,7 @@ def test_one_message_is_never_touched(dialect: str, text: str) -> None:
 def test_old_results_go_in_few_steps_and_all_come_back(dialect: str, tmp_path: Path) -> None:
     """That the loop under watch does something: it plans, seldom, and what went is there to be had."""
     turns = [Turn("", False, (Step("Read", f"src/{n}.py", f"{n} " + working.LONG, False),)) for n in range(20)]
-    watched = Watched(dialect, budget=6_000, store=SqliteStore(tmp_path / "store"), pace=Pace(keep=2, worth=200))
+    watched = Watched(dialect, budget=6_000, store=SqliteStore(tmp_path / "store"), pace=Pace(age=2, worth=200))
     for request in requests(dialect, ["read them all", *turns]):
         sent = watched.call(request)
     assert 1 <= len(watched.window.events) <= 8

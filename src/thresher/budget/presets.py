@@ -81,17 +81,13 @@ PRESETS: dict[str, tuple[Step, ...]] = {
 }
 
 
-def chaff(keep: int) -> tuple[Step, ...]:
-    """What is seldom asked for again, as a window clears it: all but the newest so many results, calls and thoughts."""
+def chaff(age: int) -> tuple[Step, ...]:
+    """What is seldom asked for again, as a window clears it: what has worn off, and thinking before that."""
     return (
         ("superseded", {"edited": False}),
-        (
-            "batches",
-            {"age": 2 * keep + 1, "minimum": 10, "distance": 10**9, "at_most": 20, "limit": 600, "words": True},
-        ),
-        ("mask", {"keep": keep}),
-        ("tools", {"names": ("*",), "do": "cut_calls", "limit": 1_000, "keep_last": keep}),
-        ("thinking", {"keep_last": keep}),
+        ("batches", {"age": 2 * age + 1, "distance": 10**9, "at_most": 20, "limit": 600, "words": True, "names": 100}),
+        ("fading", {"age": age}),
+        ("thinking", {"keep_last": age // 3}),
     )
 
 
@@ -104,6 +100,8 @@ GENTLE: tuple[Step, ...] = (
     ("exchanges", {"pressure": 0.9, "at_most": 3}),
 )
 """The steps to a budget that seldom hurt: what they take is seldom asked for again."""
+FADING: tuple[Step, ...] = (("fading", {"age": 8}), ("fading", {"age": 3}), *GENTLE)
+"""The same for a window, where what has just been used is used again."""
 LADDER: tuple[Step, ...] = (
     *GENTLE,
     # From here on it hurts: what follows is for a budget that is far too small for what is kept.

@@ -1,8 +1,9 @@
 """Where options come from: the call, over `THRESHER_*`, over `CLAUDIST_*`, over `thresher.toml`.
 
 Every option here has an environment name: `exclude_tools` is `THRESHER_EXCLUDE_TOOLS=Edit,Write`, the option
-`max_file_reads` of the policy `reads` is `THRESHER_READS_MAX_FILE_READS=3`. The names of the first design,
-`CLAUDIST_*`, mean what its document says. An empty value counts as not set; a value that makes no sense is an error.
+`max_file_reads` of the policy `reads` is `THRESHER_READS_MAX_FILE_READS=3`, and `patience` in a window's pace is
+`THRESHER_PACE_PATIENCE=2`. The names of the first design, `CLAUDIST_*`, mean what its document says. An empty value
+counts as not set; a value that makes no sense is an error.
 """
 
 import os
@@ -25,6 +26,17 @@ UNUSED = frozenset({"PRESERVE_CONTEXT", "COMPACT_MODE"})
 OTHERS = frozenset({"HOME", "MODELS", "TEST_PROFILE", "UPDATE_GOLDEN"})
 """Names with our prefix that are no options of a fit."""
 FILE = "thresher.toml"
+TABLES = ("policies", "presets", "pace")
+PACE: dict[str, type] = {
+    "high": float,
+    "low": float,
+    "worth": int,
+    "patience": float,
+    "boundary": float,
+    "calls": int,
+    "age": int,
+}
+"""What `thresher.window.Pace` has. It lies above this package and cannot be asked, so a test holds the two together."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +64,8 @@ class Settings:
     """Options of single policies, by the policy's name."""
     presets: Mapping[str, tuple[Step, ...]] = field(default_factory=dict)
     """Presets of the user's own."""
+    pace: Mapping[str, Any] = field(default_factory=dict)
+    """How eager a window is, as far as that was set."""
 
     def steps(self, preset: str) -> tuple[Step, ...]:
         """The steps of a preset (or of one policy), with what was set on top."""
@@ -144,7 +158,7 @@ class Settings:
 
 
 _HINTS = get_type_hints(Settings)
-NAMES = tuple(one.name for one in fields(Settings) if one.name not in ("policies", "presets"))
+NAMES = tuple(one.name for one in fields(Settings) if one.name not in TABLES)
 
 
 def settings(*, environment: Mapping[str, str] | None = None, file: Path | None = None, **options: Any) -> Settings:
@@ -161,6 +175,7 @@ def settings(*, environment: Mapping[str, str] | None = None, file: Path | None 
 def _from_environment(made: Settings, environment: Mapping[str, str]) -> Settings:
     told: dict[str, Any] = {}
     policies = {name: dict(options) for name, options in made.policies.items()}
+    pace = dict(made.pace)
     for prefix in PREFIXES:
         for key, value in environment.items():
             if not key.startswith(prefix) or not value.strip():
@@ -169,10 +184,20 @@ def _from_environment(made: Settings, environment: Mapping[str, str]) -> Setting
             name = short.lower()
             if name in NAMES:
                 told[name] = _tidy(name, value, key)
+            elif name.startswith("pace_") and prefix == "THRESHER_":
+                pace |= pace_options({name.removeprefix("pace_"): value}, key)
             elif short not in UNUSED | OTHERS and prefix == "THRESHER_":
                 policy, option = _policy_option(short, key)
                 policies.setdefault(policy, {})[option] = _read(_option_type(policy, option), value, key)
-    return replace(made, **told, policies=policies)
+    return replace(made, **told, policies=policies, pace=pace)
+
+
+def pace_options(told: Mapping[str, Any], origin: str) -> dict[str, Any]:
+    """Options of `thresher.window.Pace`, each as it wants it; how large they may be it says itself."""
+    for name in told:
+        if name not in PACE:
+            raise OptionError(f"`{origin}`: a window's pace has no `{name}`; it has {', '.join(PACE)}")
+    return {name: _read(PACE[name], value, f"{origin}: {name}") for name, value in told.items()}
 
 
 def _policy_option(short: str, key: str) -> tuple[str, str]:
@@ -181,7 +206,7 @@ def _policy_option(short: str, key: str) -> tuple[str, str]:
         return policy, option
     raise OptionError(
         f"the environment sets `{key}`, which is no option: an option is THRESHER_ and one of {', '.join(NAMES)}, "
-        "or THRESHER_, a policy and one of its options"
+        "THRESHER_, a policy and one of its options, or THRESHER_PACE_ and one of a window's pace"
     )
 
 
@@ -235,14 +260,13 @@ def _from_file(path: Path, *, needed: bool) -> Settings:
     except (OSError, ValueError) as error:
         raise OptionError(f"`{path}` cannot be read: {error}") from error
     plain = {name: _tidy(name, value, f"{path}: {name}") for name, value in told.items() if name in NAMES}
-    unknown = sorted(set(told) - set(NAMES) - {"policies", "presets"})
+    unknown = sorted(set(told) - set(NAMES) - set(TABLES))
     if unknown:
-        raise OptionError(
-            f"`{path}`: there is no option `{unknown[0]}`; there are {', '.join((*NAMES, 'policies', 'presets'))}"
-        )
+        raise OptionError(f"`{path}`: there is no option `{unknown[0]}`; there are {', '.join((*NAMES, *TABLES))}")
     policies = {name: _options(path, name, options) for name, options in _table(path, told, "policies").items()}
     presets = {name: _steps(path, name, steps) for name, steps in _table(path, told, "presets").items()}
-    return Settings(**plain, policies=policies, presets=presets)
+    pace = pace_options(_table(path, told, "pace"), f"{path}: pace")
+    return Settings(**plain, policies=policies, presets=presets, pace=pace)
 
 
 def _table(path: Path, told: Mapping[str, Any], name: str) -> dict[str, Any]:

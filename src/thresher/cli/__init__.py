@@ -14,6 +14,8 @@ VERBS = {
     "sessions": "thresher.cli.sessions",
     "show": "thresher.cli.show",
     "fit": "thresher.cli.fit",
+    "replay": "thresher.cli.replay",
+    "tune": "thresher.cli.tune",
     "check": "thresher.cli.check",
     "restore": "thresher.cli.restore",
     "convert": "thresher.cli.convert",

@@ -17,11 +17,12 @@ ID = "t1:................"
 """Takes the place of the id in a note until it is known; of the same length, so that limits hold."""
 END = "[/thresher]"
 """Closes a summary, so that what stands behind it is nobody's but its author's."""
-_STAND_IN = re.compile(r"\[thresher (t1:[0-9a-f]{16}) · [^\n\[\]]{0,1000}\]")
+_STAND_IN = re.compile(r"\[thresher (t1:[0-9a-f]{16}) · [^\n\[\]]{0,2000}\]")
 _WHOLE = re.compile(rf"\s*{_STAND_IN.pattern}(?:\n(?:(?!\[/thresher\])[\s\S])*\[/thresher\])?\s*")
 LABEL = 80
 LONGEST_PATH = 300
 """A path is told whole: half of one opens nothing."""
+LONGEST_NOTE = 1_200
 ROLES = {"user": "user message", "assistant": "assistant message", "system": "system text", "tool": "tool message"}
 
 
@@ -56,7 +57,7 @@ def _claims(message: Message) -> tuple[tuple[int, str], ...]:
 def pointer(short: str, label: str, part: Part, turn: int, note: str = "") -> str:
     """The line that stands in for one part."""
     outcome = "failed" if isinstance(part, ToolResult) and part.is_error else ""
-    words = (label, size(part), outcome, f"turn {turn}" if turn else "", one_line(note, LONGEST_PATH))
+    words = (label, size(part), outcome, f"turn {turn}" if turn else "", one_line(note, LONGEST_NOTE))
     return f"[thresher {short} · {' · '.join(word for word in words if word)}]"
 
 

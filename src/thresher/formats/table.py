@@ -23,6 +23,7 @@ FORMATS: dict[str, tuple[Literal["wire", "transcript"], str]] = {
     "codex": ("transcript", "thresher.formats.codex"),
     "mini-swe-agent": ("transcript", "thresher.formats.mini_swe_agent"),
     "pi": ("transcript", "thresher.formats.pi"),
+    "opencode": ("transcript", "thresher.formats.opencode"),
 }
 
 

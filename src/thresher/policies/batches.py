@@ -18,6 +18,7 @@ from thresher.errors import OptionError
 from thresher.model import History, Message, Occurrence, Part, Place, Text, Thinking, ToolCall
 from thresher.model.memo import per_message
 from thresher.policies.base import check_count, check_words, matches
+from thresher.policies.names import Names, names_in
 from thresher.policies.xml_tools import XmlChain, xml_chains
 from thresher.summarise import extractive
 from thresher.summarise.lines import turns
@@ -75,6 +76,8 @@ class Batches:
     """Calls in one summary; 0: as many as stand together."""
     words: bool = False
     """Fold what the agent said beside the calls, too, where none of them stays."""
+    names: int = 0
+    """Names of things and files that a summary tells beside it."""
     xml: bool = True
     """Fold calls that are written as XML in text, too."""
     scale: Scale = field(default_factory=default_scale, repr=False, compare=False)
@@ -82,6 +85,7 @@ class Batches:
     def __post_init__(self) -> None:
         counts = {"age": self.age, "minimum": self.minimum, "distance": self.distance}
         check_count("batches", **counts, smaller_than=self.smaller_than, limit=self.limit, at_most=self.at_most)
+        check_count("batches", names=self.names)
         if self.never is not None:
             check_words("batches", never=self.never)
         if not isinstance(self.keep_marked, str):
@@ -95,6 +99,7 @@ class Batches:
             return
         borders = _borders(history, old)
         groups = groupby(old, key=lambda one: (bisect_right(borders, one.call.message), one.left, one.kind))
+        names = Names(history)
         for (_, left, kind), run in groups:
             if left:
                 continue
@@ -104,7 +109,7 @@ class Batches:
             calls = list(run)
             size = self.at_most or len(calls)
             for start in range(0, len(calls), size):
-                yield self._folded(history, calls[start : start + size])
+                yield self._folded(history, calls[start : start + size], names)
 
     def excluded(self, history: History) -> Counter[tuple[str, str]]:
         """What is old and left alone: how often, by name and reason."""
@@ -159,7 +164,7 @@ class Batches:
         weights = (self.scale.parts(history[one.message])[one.part] for one in members) if self.smaller_than else ()
         return "small" if self.smaller_than and sum(weights) < self.smaller_than else ""
 
-    def _folded(self, history: History, run: list[_Old]) -> Fold:
+    def _folded(self, history: History, run: list[_Old], names: Names) -> Fold:
         places = [place for one in run for place in one.members]
         spans = turns([history.turn(one.call.message) for one in run])
         label = f"{plural(len(run), 'call')} folded, {spans}"
@@ -167,7 +172,15 @@ class Batches:
             text = _listed([one.line for one in run], self.limit)
             return Fold(_at(history, places), "batches", "old tool calls, told in text", text, label, "injection")
         places = sorted(places + _beside(history, places, (Thinking, Text) if self.words else (Thinking,)))
-        return Fold(_at(history, places), "batches", "old tool calls", summary(history, places, self.limit), label)
+        text = summary(history, places, self.limit)
+        if told := names.tell(_names(history, places), self.names):
+            text = f"{text}\nnames: {told}"
+        return Fold(_at(history, places), "batches", "old tool calls", text, label)
+
+
+def _names(history: History, places: Sequence[Place]) -> Iterator[str]:
+    found = (name for place in places for name in names_in(history[place.message])[place.part])
+    return iter(dict.fromkeys(found))
 
 
 def prompts(history: History) -> list[int]:

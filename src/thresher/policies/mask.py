@@ -12,7 +12,7 @@ from thresher.policies.base import CATEGORIES, check_count, check_words, named
 from thresher.store import short_id
 from thresher.tokens import Scale, default_scale
 
-LONGEST_POINTER = 400
+LONGEST_POINTER = 2_000
 """A text that opens like a pointer and is longer than any is none."""
 
 

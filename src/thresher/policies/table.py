@@ -22,6 +22,7 @@ POLICIES: dict[str, str] = {
     "exchanges": "Exchanges",
     "batches": "Batches",
     "mask": "Mask",
+    "fading": "Fading",
     "newest": "Newest",
 }
 """Name (and module) of a policy, and its class there."""

@@ -74,7 +74,7 @@ class Bill:
         shared = _shared(self._before, texts)
         tokens = sum(weight for _, weight in texts)
         prefix = sum(weight for _, weight in texts[:shared])
-        cached = prefix if self._is_warm(at) and prefix >= self.rates.minimum else 0
+        cached = prefix if self.is_warm(at) and prefix >= self.rates.minimum else 0
         fresh = self.rates.write if tokens >= self.rates.minimum else self.rates.input
         charge = Charge(
             tokens, cached, self.rates.read * cached + fresh * (tokens - cached), shared < len(self._before)
@@ -82,8 +82,8 @@ class Bill:
         self._before, self._at = texts, at
         return charge
 
-    def _is_warm(self, at: float | None) -> bool:
-        """Whether the last request is still kept; if a time is not known, it is taken to be."""
+    def is_warm(self, at: float | None) -> bool:
+        """Whether the last request is still kept then; if a time is not known, it is taken to be."""
         return at is None or self._at is None or at - self._at <= self.rates.ttl
 
 

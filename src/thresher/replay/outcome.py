@@ -15,7 +15,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from thresher.edits.standin import ids_in
-from thresher.model import part_text
+from thresher.model import Part, content_id, part_text
 from thresher.replay.references import Index, Needle, references
 from thresher.replay.trace import Block, Trace, argument_values, unnumbered
 from thresher.store import Store, exact_id, short_id
@@ -87,6 +87,11 @@ class Referee:
             tuple([needle for needle in faulty if needle.sources.isdisjoint(told)]),
             tuple(self._fetched(faulty)),
         )
+
+    def adopt(self, part: Part, block: int) -> None:
+        """Know another part as a block: one that brings it again."""
+        for id_ in (exact_id(part), content_id(part)):
+            self._by_id.setdefault(short_id(id_), []).append(block)
 
     def _told(self, here: "_Present") -> set[int]:
         """The blocks that what was sent says how to get: by a stand-in, or by the call that they answer."""

@@ -68,8 +68,8 @@ def references(trace: Trace) -> tuple[tuple[Needle, ...], ...]:
 
 def _kept(trace: Trace, index: "Index", number: int, written: Sequence[Block]) -> Iterator[Needle]:
     limit = max(FEW, SHARE * len(index))
-    candidates = (candidate for block in written for candidate in _candidates(trace, block))
-    for kind, text in dict.fromkeys(candidates):
+    found = (candidate for block in written for candidate in candidates(trace, block))
+    for kind, text in dict.fromkeys(found):
         sources = index.holders(kind, text)
         if not sources or len(sources) > limit:
             continue
@@ -81,7 +81,8 @@ def _kept(trace: Trace, index: "Index", number: int, written: Sequence[Block]) -
 # What may be a needle
 
 
-def _candidates(trace: Trace, block: Block) -> Iterator[tuple[NeedleKind, str]]:
+def candidates(trace: Trace, block: Block) -> Iterator[tuple[NeedleKind, str]]:
+    """All that an agent wrote in a block which would be a needle if something before held it."""
     part = trace.history.part(block.place)
     if not isinstance(part, ToolCall):
         yield from (("G", window) for window in windows(block.text))

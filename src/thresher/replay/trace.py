@@ -137,20 +137,21 @@ def _leaves(value: Any) -> Iterator[str]:
 
 
 _ARROW = re.compile(r"^ *\d+→", re.MULTILINE)
-_TAB = re.compile(r" *(\d+)\t")
+_COUNT = re.compile(r" *(\d+)(?:\t|: |\| )")
+_COUNTED = re.compile(rf"^{_COUNT.pattern}", re.MULTILINE)
 
 
 def unnumbered(text: str) -> str:
-    """Without the line numbers of a reading tool: `12→` always, `12` and a tab where the lines beside it count on."""
+    """Without the line numbers of a reading tool: `12→` always, `12: ` and the like where the lines beside count on."""
     if "→" in text:
         text = _ARROW.sub("", text)
-    return _untabbed(text) if "\t" in text else text
+    return _uncounted(text) if _COUNTED.search(text) else text
 
 
-def _untabbed(text: str) -> str:
+def _uncounted(text: str) -> str:
     """A table may have a number in its first column, too: only a count that goes on is one of lines."""
     lines = text.split("\n")
-    found = [_TAB.match(line) for line in lines]
+    found = [_COUNT.match(line) for line in lines]
     counts = [None if match is None else _number(match[1]) for match in found]
     before, after = [None, *counts], [*counts[1:], None]
     for n, (match, count) in enumerate(zip(found, counts, strict=True)):

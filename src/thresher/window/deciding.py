@@ -57,7 +57,7 @@ def carry(now: Situation, thread: Thread) -> Decision | None:
 
 def estimate(thread: Thread, prices: Prices, pace: Pace, cached: int) -> tuple[Deal | None, int]:
     """What clearing old results may come to, at a glance: the best place to begin, and all that could go."""
-    old = thread.results[: max(0, len(thread.results) - pace.keep)]
+    old = [one for one in thread.results if thread.age(one) > pace.age]
     offers = [(one.message, thread.before[one.message], one.saving) for one in old]
     found = best(offers, prices, tokens=thread.tokens, cached=cached, further=pace.further(thread.calls))
     return found, sum(one.saving for one in old)
@@ -85,14 +85,13 @@ def may(
 
 
 def kept(thread: Thread, budget: int, pace: Pace) -> int:
-    """How many results stay whole: no more than fit below the low water mark."""
-    room, count = budget * pace.low, 0
-    for one in reversed(thread.results[-pace.keep :] if pace.keep else []):
+    """For how many calls results stay whole: what is younger shall fit below the low water mark."""
+    room = budget * pace.low
+    for one in reversed(thread.results):
         room -= one.saving
         if room < 0:
-            break
-        count += 1
-    return count if len(thread.results) > count else pace.keep
+            return min(pace.age, int(thread.age(one)))
+    return pace.age
 
 
 def fillable(decision: Decision, plan: Plan, thread: Thread, thinking: ThinkingRule) -> Place:

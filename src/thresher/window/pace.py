@@ -13,24 +13,24 @@ class Pace(Struct, frozen=True, kw_only=True):
     high: float = 0.9
     """The share of the budget from which on a window re-plans whatever it costs: the high water mark."""
     low: float = 0.5
-    """The share to which it then goes down, as far as that does not hurt: what `keep` holds may be more."""
+    """The share to which it then goes down, as far as that does not hurt: what `age` holds may be more."""
     worth: int = 1_000
     """Tokens that a re-plan must save at least."""
-    patience: float = 4.0
+    patience: float = 0.6
     """How often what could have gone is paid for before it goes: 1 waits until reading it has cost as much as going."""
     boundary: float = 0.5
     """The share of that patience which is left when the human speaks."""
     calls: int = 20
     """Further calls that are expected, at least: as many as there were so far, and no fewer than these."""
-    keep: int = 12
-    """The newest results that `auto` keeps whole however well clearing them would pay, but for an emergency."""
+    age: int = 20
+    """Calls for which `auto` keeps what was read whole, however well clearing it would pay: see the policy `fading`."""
 
     def __post_init__(self) -> None:
         if not 0 < self.boundary <= 1:
             raise OptionError(f"`boundary` is a share above 0, and at most 1; not {self.boundary}")
         if not 0 < self.low <= self.high <= 1:
             raise OptionError(f"`low` and `high` are shares of the budget, low first; not {self.low} and {self.high}")
-        for name in ("worth", "patience", "calls", "keep"):
+        for name in ("worth", "patience", "calls", "age"):
             if getattr(self, name) < 0:
                 raise OptionError(f"`{name}` is 0 or more; not {getattr(self, name)}")
 

@@ -16,6 +16,7 @@ from thresher.window.prices import Prices
 from thresher.window.sieve import Sieve, Sieved, without
 from thresher.window.worth import Deal, best
 
+AUTO = "auto"
 POLICY = "window"
 """The policy that is named for what only the window wanted."""
 ROOM = 0.8
@@ -65,14 +66,14 @@ def gentle(now: Situation, sieved: Sieved) -> tuple[Draft, Deal] | None:
 def down_to(now: Situation, target: int, limit: int, sieved: Sieved, *, fits: bool) -> Draft:
     """As small as `target` where that does not hurt; if it does not fit, below `limit` whatever it takes."""
     rule, ladder = now.setup.thinking, now.setup.settings.ladder()
-    gentle_steps = now.setup.settings.ladder(presets.GENTLE)
+    gentle_steps = now.setup.settings.ladder(presets.FADING if now.setup.label == AUTO else presets.GENTLE)
     draft = _with(resumed(now), [*arrivals(now, target, limit), *_wanted(now, sieved)])
 
     if isinstance(sieved, Sieve) and sieved.asks:
         sieved(now.history, list(proposals(now.history, steps_down(gentle_steps), now.setup.scale)))
 
     def gently(edit: Edit) -> Edit | None:
-        kept = sieved(now.history, [edit])
+        kept = sieved(now.history, [edit]) if _is_new(now, edit) else []
         return _retold(now, kept[0]) if kept else None
 
     def hard(edit: Edit) -> Edit | None:
@@ -90,9 +91,15 @@ def down_to(now: Situation, target: int, limit: int, sieved: Sieved, *, fits: bo
 
 def _wanted(now: Situation, sieved: Sieved) -> list[Edit]:
     """What the policies want, without what is held back."""
-    wanted = sieved(now.history, list(proposals(now.history, now.policies, now.setup.scale)))
+    proposed = proposals(now.history, now.policies, now.setup.scale)
+    wanted = sieved(now.history, [edit for edit in proposed if _is_new(now, edit)])
     told = (_retold(now, edit) for edit in wanted)
     return [edit for edit in told if edit is not None]
+
+
+def _is_new(now: Situation, edit: Edit) -> bool:
+    """Whether an edit does more than one that holds: a pointer to what has one says nothing new."""
+    return isinstance(edit, Fold) or type(now.edits.get(edit.target)) is not type(edit) or isinstance(edit, Cut)
 
 
 def _retold(now: Situation, edit: Edit) -> Edit | None:
@@ -151,8 +158,8 @@ def arrivals(now: Situation, target: int, limit: int) -> list[Edit]:
     return cuts
 
 
-def chaff(label: str, policies: tuple[Policy, ...], keep: int) -> tuple[Policy, ...]:
+def chaff(label: str, policies: tuple[Policy, ...], age: int) -> tuple[Policy, ...]:
     """What a window clears as soon as it pays: what its policies want; for `auto` what is rarely asked for again."""
-    if label != "auto":
+    if label != AUTO:
         return policies
-    return (*policies, *(make_policy(name, **options) for name, options in presets.chaff(keep)))
+    return (*policies, *(make_policy(name, **options) for name, options in presets.chaff(age)))

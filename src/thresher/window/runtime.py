@@ -88,7 +88,7 @@ class Window:
         self._format = None if format is None else wire_format(format).name
         self._store = store
         self._prices = prices
-        self._pace = pace or Pace()
+        self._pace = pace or Pace(**self._setup.settings.pace)
         self._on_over = on_over
         self._marks = marks
         self._life = life
@@ -124,7 +124,7 @@ class Window:
             self._can_drop = request.format.name == "anthropic" and can_drop_blocks(messages)
             thread, came = self._followed(request, now)
             with self._teller.safely(thread, self._setup.model, now):
-                self._asking.notice(came.new)
+                self._asking.notice(came.new, thread.calls)
             if thread.tokens > self.budget or not self._cache.is_repeated(thread, now, self.prices.life):
                 thread = self._considered(request, thread, came, now)
             self._teller.say_failures(thread, self._setup.model, now)

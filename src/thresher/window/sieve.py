@@ -7,7 +7,8 @@ from msgspec import structs
 from thresher.edits import Edit, Fold, targets_of
 from thresher.model import History, Occurrence, ToolCall
 from thresher.model.tools import Link
-from thresher.summarise import Judge, extractive
+from thresher.policies.batches import summary
+from thresher.summarise import Judge
 from thresher.summarise.lines import turns
 from thresher.summarise.words import plural
 from thresher.window.asking import Asking
@@ -33,6 +34,8 @@ class Sieve:
         self._asking = asking
         self._ledger = ledger
         self._judge = judge
+        self._last: tuple[History, set[str], set[Occurrence]] | None = None
+        """What stays of the history that was asked for last: many edits of one are sieved one by one."""
         self._stays: dict[str, bool] = dict(ledger.facts(VERDICT)) if judge is not None else {}
 
     @property
@@ -47,8 +50,12 @@ class Sieve:
         return [edit for edit in kept if edit is not None]
 
     def _asked(self, history: History) -> set[Occurrence]:
-        asked = self._asking.pinned
-        return {one for one in history.occurrences if one.content in asked} if asked else set()
+        asked = self._asking.pinned(len(history.turns))
+        if not asked:
+            return set()
+        if self._last is None or self._last[0] is not history or self._last[1] != asked:
+            self._last = history, asked, {one for one in history.occurrences if one.content in asked}
+        return self._last[2]
 
     def _judged(self, history: History, edits: Sequence[Edit]) -> set[Occurrence]:
         """What the judge holds on to."""
@@ -98,5 +105,5 @@ def without(history: History, edit: Edit, stays: set[Occurrence]) -> Edit | None
     if not calls:
         return None
     when = turns([history.turn(place.message) for place in places])
-    text = extractive(history, places, limit=max(len(edit.text), SHORTEST))
+    text = summary(history, places, max(len(edit.text), SHORTEST))
     return structs.replace(edit, targets=rest, text=text, label=f"{plural(calls, 'call')} folded, {when}")

@@ -24,6 +24,10 @@ POINTER = 45
 """About what a pointer weighs, in tokens: a result that weighs less is not worth one."""
 
 
+WEAR = 1.5
+"""How much a result wears with a call, on average: see the policy `fading`."""
+
+
 class Prompt(Struct, frozen=True):
     """What stands before the messages: system text, tools, and the rest of the body."""
 
@@ -41,6 +45,8 @@ class Result(Struct, frozen=True):
 
     message: int
     """Its place among the messages that are sent."""
+    call: int
+    """How many calls of the model stand before it."""
     saving: int
 
 
@@ -102,6 +108,7 @@ class Thread:
         self.before: list[int] = []
         """Tokens before each message that is sent."""
         self._speaks = False
+        self._spoken = 0
         for message in self.raw:
             self._hear(message)
         self.tokens = self.scale.tools(self.prompt.tools)
@@ -154,6 +161,10 @@ class Thread:
         kept = {key: value for key, value in around.items() if key not in fields or value is not None}
         return {**kept, request.format.rows: rows}
 
+    def age(self, result: Result) -> float:
+        """About how far a result has worn: by the calls since then, and on."""
+        return (self._spoken - result.call) * WEAR
+
     def digests(self) -> list[bytes]:
         """What the rows that are sent are known by."""
         return [self.came[slot] if type(slot) is int else slot.digest for slot in self.slots]
@@ -191,11 +202,12 @@ class Thread:
         self._speaks = speaks
 
     def _count(self, index: int, message: Message) -> None:
+        self._spoken += message.role == "assistant" and not (index and self.sent[index - 1].role == "assistant")
         self.before.append(self.tokens)
         self.tokens += self.scale.message(message)
         for part, weight in zip(message.parts, self.scale.parts(message), strict=True):
             if isinstance(part, ToolResult) and weight > 2 * POINTER and not is_pointer(part):
-                self.results.append(Result(index, weight - POINTER))
+                self.results.append(Result(index, self._spoken, weight - POINTER))
 
 
 class Written(Struct, frozen=True):

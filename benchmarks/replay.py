@@ -1,0 +1,225 @@
+"""The published figures of counterfactual replay (`docs/replay.md`): what each policy needs, serves and costs.
+
+    python benchmarks/replay.py [--split report|tune|all] [--kinds claude_code,codex,opencode,pi,mini_swe]
+                                [--policies all] [--budgets 8k,12k,…] [--at 60k] [--prices anthropic] [--jobs 2]
+                                [--limit N] [--markdown FILE] [--plot FILE] [--json FILE] [--again FILE]
+
+All sessions of one half of the shared recordings are sent again by `thresher.replay.sweep`, in every way that can run
+here (LangChain's want `.venv-bench`). A run that was stopped goes on when it is started again; `--json` keeps all that
+was measured, and `--again` makes the tables from that. What is printed is Markdown:
+
+- all sessions: T95, C95, what is lost there, the gap closed, and what is sent and served at one budget. T95 of quotes
+  counts those calls alone that used lines or long runs of words, for no list of names can serve them;
+- the same for each format apart;
+- each project of five sessions or more: `auto` against the plain window, at the tokens that `auto` sends where it
+  serves 95 %. Between two budgets the other's curve is a straight line, and it ends at the full history;
+- the controls at those tokens, over all sessions. Chance is the mean of three seeds.
+
+In brackets is the middle 95 % of 400 draws of the sessions; differences are drawn in pairs. It ends with 1 if a way
+that keeps whole blocks serves more than the bound allows, for then the measure is wrong.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from conversations import DATA, recordings
+from msgspec import Struct, structs
+from replay_tables import Tables, markdown
+
+from thresher.budget import tokens
+from thresher.cli.replay import BUDGETS
+from thresher.render.replay import Report, failure_text, report_chart, report_of, report_value
+from thresher.replay.bound import Floor
+from thresher.replay.run import Tally
+from thresher.replay.scores import FULL, ORACLE, WINDOW, Setting, Tallies, above_bound, total
+from thresher.replay.sweep import Facts, Failure, Results, sweep
+from thresher.replay.ways import CONTROLS, PRICES, chosen, rates_named, takes_budget
+from thresher.store import home
+
+KINDS = "claude_code,codex,opencode,pi,mini_swe"
+CHANCE = "random"
+SEEDS = (CHANCE, f"{CHANCE}-1", f"{CHANCE}-2")
+DRAWN = f"{FULL},auto,smart,{CHANCE},recency,{WINDOW},{ORACLE},clear-tool-uses,openhands,opencode,langchain-trim"
+"""As many curves as an eye can tell apart."""
+
+
+# What is measured
+
+
+def files_of(data: Path, split: str, kinds: Sequence[str], limit: int | None) -> list[Path]:
+    """The files of some folders; with a limit so many of each, the smallest."""
+    named = [data / file for file in recordings(data, split) if file.partition("/")[0] in kinds]
+    if limit is None:
+        return named
+    sized = sorted(named, key=lambda path: path.stat().st_size)
+    return [path for kind in kinds for path in [one for one in sized if one.parent.name == kind][:limit]]
+
+
+def measured(files: Sequence[Path], names: Sequence[str], budgets: Sequence[int], prices: str, jobs: int) -> Results:
+    """All of them in all ways, and what goes beside the policies asked for: chance with more seeds."""
+    more = [name for name in SEEDS if CHANCE in names and name not in names]
+    every = dict.fromkeys((FULL, *names, *more))
+    ways = [(name, budget) for name in every for budget in (budgets if takes_budget(name) else (None,))]
+
+    def progress(done: int, of: int) -> None:
+        if sys.stderr.isatty() or done % 100 == 0 or done == of:
+            print(f"\r{done}/{of} units", end="", file=sys.stderr, flush=True)
+
+    found = sweep(files, ways, rates_named(prices), jobs=jobs, progress=progress, resume=home() / "replay")
+    print(file=sys.stderr)
+    return found
+
+
+def averaged(tallies: Tallies) -> dict[Setting, dict[str, Tally]]:
+    """Chance as the mean of its seeds; sums of calls stay sums, for all that is told of them are shares."""
+    found = {setting: dict(by) for setting, by in tallies.items() if setting.name not in SEEDS[1:]}
+    for setting, by in found.items():
+        if setting.name == CHANCE:
+            of = [one for seed in SEEDS if (one := tallies.get(Setting(seed, setting.budget))) is not None]
+            found[setting] = {key: _mean([one[key] for one in of]) for key in by if all(key in one for one in of)}
+    return found
+
+
+def _mean(of: Sequence[Tally]) -> Tally:
+    """Costs are told against those of the full history, which is there once."""
+    added = total(of)
+    return structs.replace(added, cost=added.cost / len(of), refetch=added.refetch / len(of))
+
+
+def projects_of(data: Path, sessions: Mapping[str, Facts]) -> dict[str, list[str]]:
+    """The sessions by the repository that they come from."""
+    rows = map(json.loads, (data / "index.jsonl").read_text(encoding="utf-8").splitlines())
+    repositories = {row["file"]: row["repo"] for row in rows}
+    found: dict[str, list[str]] = {}
+    for key, facts in sessions.items():
+        file = "/".join(Path(facts.file).parts[-2:])
+        found.setdefault(repositories.get(file, facts.project or file), []).append(key)
+    return found
+
+
+def report_on(results: Results, prices: str, only: Sequence[str] = ()) -> Report:
+    """What is said of all policies, or of some."""
+    taken = {setting: by for setting, by in averaged(results.tallies).items() if not only or setting.name in only}
+    return report_of(structs.replace(results, tallies=taken), prices)
+
+
+# What is kept
+
+
+class Measured(Struct, frozen=True):
+    """One way at one budget with one session."""
+
+    way: str
+    budget: int | None
+    session: str
+    tally: Tally
+
+
+class Kept(Struct, frozen=True):
+    """All that was measured."""
+
+    prices: str
+    files: int
+    short: int
+    sessions: dict[str, Facts]
+    floors: dict[str, list[Floor]]
+    failures: list[Failure]
+    tallies: list[Measured]
+    report: dict[str, Any] = {}
+    """What `thresher replay --json` says of it."""
+
+
+def kept(results: Results, prices: str) -> Kept:
+    """Results as they are written."""
+    rows = [Measured(*setting, key, tally) for setting, by in results.tallies.items() for key, tally in by.items()]
+    said = report_value(report_on(results, prices))
+    facts = results.sessions, results.floors, results.failures
+    return Kept(prices, results.files, results.short, *facts, rows, said)
+
+
+def results_of(one: Kept) -> Results:
+    """And as they are read."""
+    tallies: dict[Setting, dict[str, Tally]] = {}
+    for row in one.tallies:
+        tallies.setdefault(Setting(row.way, row.budget), {})[row.session] = row.tally
+    return Results(
+        sessions=one.sessions,
+        tallies=tallies,
+        floors=one.floors,
+        failures=one.failures,
+        files=one.files,
+        short=one.short,
+    )
+
+
+# The command line
+
+
+def broken(results: Results) -> list[str]:
+    """Where a way serves more than can be."""
+    found = above_bound(results.tallies, results.floors, {*CONTROLS, *SEEDS})
+    return [
+        f"{one.setting.name} at {one.setting.budget} serves {one.served:.2%} of {one.session}; {one.most:.2%} can be"
+        for one in found
+    ]
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
+    parser.add_argument("--data", type=Path, default=DATA, help="the folder of recordings, with its index.jsonl")
+    parser.add_argument("--split", choices=("report", "tune", "all"), default="report")
+    parser.add_argument("--kinds", default=KINDS, help="folders of recordings, with commas")
+    parser.add_argument("--limit", type=int, help="at most so many files of each, the smallest: to try it")
+    parser.add_argument("--policies", default="all", help="policies and groups of them, with commas")
+    parser.add_argument("--budgets", default=",".join(BUDGETS), help="tokens, with commas")
+    parser.add_argument("--at", type=tokens, default=60_000, help="the budget of which tokens and service are told")
+    parser.add_argument("--prices", choices=tuple(PRICES), default="anthropic")
+    parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
+    parser.add_argument("--markdown", type=Path, help="write what is printed to this file, too")
+    parser.add_argument("--plot", type=Path, help="draw the curves: an SVG")
+    parser.add_argument("--drawn", default=DRAWN, help="whose, with commas")
+    parser.add_argument("--json", type=Path, help="write all that was measured to this file")
+    parser.add_argument("--again", type=Path, help="measure nothing; make the tables from such a file")
+    return parser.parse_args()
+
+
+def _results(asked: argparse.Namespace) -> tuple[Results, str]:
+    if asked.again:
+        found = msgspec.json.decode(asked.again.read_bytes(), type=Kept)
+        return results_of(found), found.prices
+    names, missing = chosen(asked.policies.split(","))
+    if missing:
+        print(f"not installed, left out: {', '.join(missing)}", file=sys.stderr)
+    files = files_of(asked.data, asked.split, asked.kinds.split(","), asked.limit)
+    budgets = sorted({tokens(one) for one in asked.budgets.split(",")})
+    return measured(files, names, budgets, asked.prices, asked.jobs), asked.prices
+
+
+def main() -> None:
+    """Measure, print, write."""
+    asked = _arguments()
+    results, prices = _results(asked)
+    if asked.json:
+        asked.json.write_bytes(msgspec.json.encode(kept(results, prices)))
+    told = [failure for failure in results.failures if failure.kind != "format"]
+    for text in dict.fromkeys(map(failure_text, told)):
+        print(text, file=sys.stderr)
+    said = "\n".join(markdown(Tables(report_on(results, prices), asked.at, projects_of(asked.data, results.sessions))))
+    print(said)
+    if asked.markdown:
+        asked.markdown.write_text(said + "\n", encoding="utf-8")
+    if asked.plot:
+        drawn = report_on(results, prices, only=asked.drawn.split(","))
+        asked.plot.write_text(report_chart(drawn), encoding="utf-8")
+    if wrong := broken(results):
+        sys.exit("above the bound, so the measure is wrong:\n" + "\n".join(wrong))
+
+
+if __name__ == "__main__":
+    main()

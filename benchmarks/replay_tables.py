@@ -1,0 +1,281 @@
+"""The tables of `benchmarks/replay.py`, as Markdown; and our own policy beside others that send as much as it does.
+
+Ours is taken where it serves 95 %, or where it serves most. What another serves with the same tokens is read off its
+curve: straight lines between its budgets, and from the largest of them to the full history. Below its smallest budget
+it is taken to serve as much as there, which flatters it.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from random import Random
+from typing import Any, NamedTuple
+
+from msgspec import structs
+
+from thresher.render.replay import Report, notes
+from thresher.render.words import plural
+from thresher.replay import DEFINITION
+from thresher.replay.run import Tally
+from thresher.replay.scores import (
+    DRAWS,
+    FULL,
+    ORACLE,
+    SEED,
+    SERVED,
+    WINDOW,
+    Figure,
+    Group,
+    Scores,
+    Setting,
+    Tallies,
+    group,
+)
+from thresher.replay.sweep import Results
+
+OURS = "auto"
+BESIDE = ("random", "recency", WINDOW, ORACLE)
+"""What ours is compared with at equal tokens."""
+FEW = 5
+"""A project of fewer sessions is not told apart."""
+
+
+# At equal tokens
+
+
+class Point(NamedTuple):
+    """A place on a curve."""
+
+    tokens: float
+    served: float
+
+
+class Beside(NamedTuple):
+    """A policy beside ours: what it serves with the same tokens, and by how much ours serves more."""
+
+    served: float
+    more: Figure
+
+
+class Equal(NamedTuple):
+    """Ours where it serves enough, and the others there."""
+
+    ours: Point
+    reached: bool
+    others: dict[str, Beside]
+
+
+class Curves:
+    """Policies over the sessions that all of them could take, which may be drawn anew."""
+
+    def __init__(self, tallies: Tallies, sessions: Sequence[str], names: Sequence[str]) -> None:
+        """The full history ends every curve but ours: with such a budget nobody drops anything."""
+        asked = {name: [by for setting, by in tallies.items() if setting.name == name] for name in (*names, FULL)}
+        self.sessions = [key for key in sessions if all(key in by for of in asked.values() for by in of)]
+        rows = {name: [[by[key] for key in self.sessions] for by in of] for name, of in asked.items()}
+        self._rows = {name: of + (rows[FULL] if name != OURS else []) for name, of in rows.items()}
+
+    def points(self, name: str, weights: Sequence[int]) -> list[Point]:
+        """A policy's curve, in the order of tokens, each session counted so often."""
+        found = []
+        for row in self._rows[name]:
+            both = [(one, weight) for one, weight in zip(row, weights, strict=True) if weight]
+            calls = sum(weight * one.calls for one, weight in both)
+            sent = sum(weight * one.tokens for one, weight in both)
+            bearing = sum(weight * one.bearing for one, weight in both)
+            served = sum(weight * one.served for one, weight in both)
+            found.append(Point(sent / calls, served / bearing if bearing else 1.0))
+        return sorted(found)
+
+    def equal(self, others: Sequence[str]) -> Equal | None:
+        """Ours against others where it serves enough; drawn anew, too."""
+        if not self.sessions:
+            return None
+        once = [1] * len(self.sessions)
+        point, reached, beside = self._at(others, once)
+        drawn = [self._at(others, weights) for weights in self._draws()] if len(self.sessions) > 1 else []
+        found = {}
+        for name in others:
+            apart = sorted(ours.served - there[name] for ours, _, there in drawn)
+            cut = int(0.025 * len(apart))
+            interval = (apart[cut], apart[-1 - cut]) if apart else None
+            found[name] = Beside(beside[name], Figure(point.served - beside[name], interval))
+        return Equal(point, reached, found)
+
+    def _at(self, others: Sequence[str], weights: Sequence[int]) -> tuple[Point, bool, dict[str, float]]:
+        own = self.points(OURS, weights)
+        found = reach(own)
+        point = found or max(own, key=lambda one: one.served)
+        return point, found is not None, {name: height(self.points(name, weights), point.tokens) for name in others}
+
+    def _draws(self) -> Iterator[list[int]]:
+        random, numbers = Random(SEED), range(len(self.sessions))
+        for _ in range(DRAWS):
+            counts = Counter(random.choices(numbers, k=len(numbers)))
+            yield [counts[number] for number in numbers]
+
+
+def reach(points: Sequence[Point]) -> Point | None:
+    """Where a curve first serves enough, as `thresher.replay.scores` reads it."""
+    if points and points[0].served >= SERVED:
+        return points[0]
+    for one, other in pairwise(points):
+        if other.served >= SERVED:
+            share = (SERVED - one.served) / (other.served - one.served)
+            return Point(one.tokens + share * (other.tokens - one.tokens), SERVED)
+    return None
+
+
+def height(points: Sequence[Point], place: float) -> float:
+    """What a curve serves at so many tokens; beyond its ends what it serves there."""
+    if place <= points[0].tokens:
+        return points[0].served
+    for one, other in pairwise(points):
+        if place <= other.tokens:
+            share = (place - one.tokens) / ((other.tokens - one.tokens) or 1)
+            return one.served + share * (other.served - one.served)
+    return points[-1].served
+
+
+# What is said
+
+
+class Tables(NamedTuple):
+    """All that tables are made of."""
+
+    report: Report
+    at: int
+    projects: dict[str, list[str]]
+
+    @property
+    def results(self) -> Results:
+        """What was measured; chance is one."""
+        return self.report.results
+
+    @property
+    def tallies(self) -> Tallies:
+        """The same, by way and budget."""
+        return self.results.tallies
+
+
+def markdown(of: Tables) -> Iterator[str]:
+    """The whole, line by line."""
+    report = of.report
+    whole = report.whole
+    yield (
+        f"{plural(whole.sessions, 'session')} of {plural(len(of.projects), 'project')}; {plural(whole.calls, 'turn')}, "
+        f"{whole.bearing:,} of them with references, {whole.needles:,} in all. Definition {DEFINITION}, prices: "
+        f"{report.prices}. No way that keeps whole blocks can serve {_percent(SERVED, 0)} with less than "
+        f"{_k(report.bound or 0)} tokens a turn."
+    )
+    yield from _group_table("All sessions", whole, _quoted(of, list(of.results.sessions)), of.at)
+    for one in report.formats:
+        keys = [key for key, facts in of.results.sessions.items() if facts.agent == one.name]
+        title = f"{one.name}: {plural(one.sessions, 'session')}, {plural(one.calls, 'turn')}"
+        yield from _group_table(title, one, _quoted(of, keys), of.at)
+    yield from _project_table(of)
+    yield from _control_table(of)
+    yield from ("", *(f"{note[:1].upper()}{note[1:]}." for note in notes(report)))
+
+
+def quotes_only(tallies: Tallies) -> dict[Setting, dict[str, Tally]]:
+    """As if only lines and long runs of words had been used."""
+    return {
+        setting: {key: structs.replace(one, bearing=one.quoting, served=one.quoted) for key, one in by.items()}
+        for setting, by in tallies.items()
+    }
+
+
+def _quoted(of: Tables, sessions: Sequence[str]) -> dict[str, Figure]:
+    found = group("", quotes_only(of.tallies), sessions)
+    return {line.curve.name: line.curve.t95 for line in found.lines}
+
+
+def _group_table(title: str, one: Group, quoted: Mapping[str, Figure], at: int) -> Iterator[str]:
+    yield from ("", f"### {title}", "")
+    heads = ("T95", "C95", "lost", "gap closed", "T95 of quotes", f"at {_k(at, 0)}: tokens", "served", "cost")
+    yield from _head("policy", heads)
+    for curve, gap in ((line.curve, line.gap) for line in one.lines):
+        score = next((score for score in curve.scores if score.budget in (at, None)), None)
+        cells = (
+            _said(curve.t95, _k),
+            _said(curve.c95, _number),
+            "" if curve.lost95.value is None else _percent(curve.lost95.value),
+            "" if gap is None or gap.value is None else _said(gap, lambda value: _percent(value, 0)),
+            _said(structs.replace(quoted[curve.name], interval=None), _k),
+            *(() if score is None else (_k(score.tokens_per_turn), _percent(score.served))),
+            *(() if score is None else (_number(score.cost_with_refetch),)),
+        )
+        yield _row(f"`{curve.name}`", *cells)
+
+
+def _project_table(of: Tables) -> Iterator[str]:
+    names = (OURS, WINDOW)
+    large = {project: keys for project, keys in of.projects.items() if len(keys) >= FEW}
+    if not large or not {*names} <= {setting.name for setting in of.tallies}:
+        return
+    yield from ("", f"### `{OURS}` against `{WINDOW}`, project by project", "")
+    heads = ("sessions", "turns", f"T95 `{OURS}`", f"T95 `{WINDOW}`", "at tokens", "served", "the window", "more", "")
+    yield from _head("project", heads)
+    for project, keys in sorted(large.items(), key=lambda item: -len(item[1])):
+        equal = Curves(of.tallies, keys, names).equal((WINDOW,))
+        if equal is not None:
+            scores = Scores(of.tallies, keys)
+            t95 = (_said(scores.curve(name).t95, _k) for name in names)
+            calls = sum(of.results.sessions[key].calls for key in keys)
+            yield _row(project, f"{len(keys)}", f"{calls:,}", *t95, *_equal_cells(equal, WINDOW))
+
+
+def _control_table(of: Tables) -> Iterator[str]:
+    there = {setting.name for setting in of.tallies}
+    names = [name for name in BESIDE if name in there]
+    equal = Curves(of.tallies, list(of.results.sessions), (OURS, *names)).equal(names) if OURS in there else None
+    if equal is None:
+        return
+    yield from ("", f"### Controls with the tokens of `{OURS}`", "")
+    yield from _head("policy", ("tokens", f"served by `{OURS}`", "by this", f"`{OURS}` serves more", ""))
+    for name in names:
+        yield _row(f"`{name}`", *_equal_cells(equal, name))
+
+
+def _equal_cells(equal: Equal, name: str) -> tuple[str, ...]:
+    """Tokens, what ours serves, what the other does, the difference, and what that means."""
+    served, more = equal.others[name]
+    low, high = more.interval or (None, None)
+    verdict = "**worse**" if high is not None and high < 0 else "better" if low is not None and low > 0 else "equal"
+    verdict = "knows the future" if name == ORACLE else verdict
+    own = _percent(equal.ours.served) + ("" if equal.reached else f" ({_percent(SERVED, 0)} not reached)")
+    return _k(equal.ours.tokens), own, _percent(served), _said(more, _points), verdict
+
+
+def _head(first: str, rest: Sequence[str]) -> Iterator[str]:
+    yield _row(first, *rest)
+    yield "|---|" + "---:|" * len(rest)
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _said(figure: Figure, say: Any) -> str:
+    value = "not reached" if figure.value is None else say(figure.value)
+    if figure.interval is None or figure.interval == (None, None):
+        return str(value)
+    low, high = figure.interval
+    return f"{value} ({'−∞' if low is None else say(low)} to {'∞' if high is None else say(high)})"
+
+
+def _k(value: float, places: int = 1) -> str:
+    return f"{value / 1000:.{places}f}k"
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def _percent(value: float, places: int = 1) -> str:
+    return f"{round(100 * value, places) + 0.0:.{places}f} %".replace("-", "−")
+
+
+def _points(value: float) -> str:
+    return f"{round(100 * value, 1) + 0.0:+.1f}".replace("-", "−")

@@ -1,0 +1,182 @@
+"""`thresher replay`: recorded sessions sent again by other policies; what was kept, lost, and what it cost."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from thresher.cli.common import console, json_option, place_options, print_json, session_files, warn, write
+from thresher.errors import OptionError, ReadError
+
+if TYPE_CHECKING:
+    from thresher.render.replay import Report
+    from thresher.replay.sweep import Failure, Results
+
+POLICIES = ("auto", "newest-batched", "oracle-batched")
+BUDGETS = ("8k,12k,18k,27k,40k,60k,90k,135k",)
+PRICES = ("anthropic", "anthropic-1h", "openai", "gemini")
+
+
+@click.command("replay")
+@click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path))
+@click.option(
+    "--policy",
+    "-p",
+    "policies",
+    multiple=True,
+    default=POLICIES,
+    help="A preset, a policy, a rule of others, a control, a group of them (presets, peers, controls, all), or "
+    f"path/to/policy.py:name; may be given several times. Default: {', '.join(POLICIES)}.",
+)
+@click.option(
+    "--budget",
+    "-b",
+    "budgets",
+    multiple=True,
+    default=BUDGETS,
+    help=f"Tokens that a request may have; several with commas. Default: {BUDGETS[0]}.",
+)
+@click.option("--prices", type=click.Choice(PRICES), default=PRICES[0], show_default=True, help="What tokens cost.")
+@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw the curves: an SVG.")
+@click.option("--jobs", "-j", type=click.IntRange(min=1), help="Processes. Default: one a processor.")
+@place_options
+@json_option
+def command(
+    paths: tuple[Path, ...],
+    policies: tuple[str, ...],
+    budgets: tuple[str, ...],
+    prices: str,
+    plot: Path | None,
+    jobs: int | None,
+    sources: tuple[Path, ...],
+    no_discover: bool,
+    as_json: bool,
+) -> None:
+    """Send recorded sessions again, by other policies: those in PATHS, or those on this machine.
+
+    No model is asked. Each call is checked for the earlier text that it used: was it still in the request? What was
+    not is fetched and paid for. A run that was stopped goes on where it was when it is started again.
+
+    \b
+    Examples:
+      thresher replay
+      thresher replay ~/.claude/projects --policy auto --policy smart --plot curves.svg
+      thresher replay session.jsonl --policy presets --budget 20k,40k,80k
+      thresher replay runs/ --policy my_policy.py:keep_errors --policy newest-batched
+      thresher replay --policy all --prices openai --jobs 4 --json
+    """
+    from thresher.render.replay import report_of
+
+    files = session_files(paths, sources, no_discover=no_discover)
+    results, missing = _swept(files, policies, _tokens(budgets), prices, jobs or os.cpu_count() or 1)
+    wrong = told_failures(results.failures, [*paths, *sources])
+    report = report_of(results, prices)
+    if not report.whole.bearing:
+        raise ReadError(_nothing(results))
+    wrong = _told_breaches(results) or wrong
+    if plot is not None:
+        from thresher.render.replay import report_chart
+
+        write(plot, report_chart(report))
+    if as_json:
+        from thresher.render.replay import report_value
+
+        print_json(report_value(report) | {"not_installed": missing})
+    else:
+        _show(report, missing, plot)
+    if wrong:
+        sys.exit(1)
+
+
+def _tokens(budgets: Sequence[str]) -> list[int]:
+    """The budgets, each once, the smallest first."""
+    from thresher.budget import tokens
+
+    found = sorted({tokens(one) for text in budgets for one in text.split(",") if one.strip()})
+    if not found or not found[0]:
+        raise OptionError("a budget is a number of tokens above 0, several with commas: --budget 20k,40k,80k")
+    return found
+
+
+def _swept(
+    files: Sequence[Path], policies: Sequence[str], budgets: Sequence[int], prices: str, jobs: int
+) -> tuple["Results", list[str]]:
+    """What was found, and the names of what a group would have had if it were installed."""
+    from thresher.replay.sweep import sweep
+    from thresher.replay.ways import chosen, rates_named, takes_budget
+    from thresher.store import home
+
+    names, missing = chosen(policies)
+    ways = [(name, budget) for name in names for budget in (budgets if takes_budget(name) else (None,))]
+    rates = rates_named(prices)
+    with progress_bar() as progress:
+        results = sweep(files, ways, rates, jobs=jobs, progress=progress, resume=home() / "replay")
+    return results, missing
+
+
+@contextmanager
+def progress_bar() -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on standard error where a person is watching."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def told_failures(failures: "Sequence[Failure]", named: Sequence[Path]) -> bool:
+    """Say what could not be done; a file in no known format was perhaps only met in a folder."""
+    from thresher.render.replay import failure_text
+
+    told = [failure for failure in failures if failure.kind != "format" or Path(failure.file) in named]
+    for text in dict.fromkeys(map(failure_text, told)):
+        warn(f"thresher: {text}")
+    return bool(told)
+
+
+def _told_breaches(results: "Results") -> bool:
+    """Say where somebody serves more than can be: then the measure is wrong, and no figure of it is to be trusted."""
+    from thresher.render import clean
+    from thresher.replay.scores import above_bound
+    from thresher.replay.ways import CONTROLS
+
+    found = above_bound(results.tallies, results.floors, CONTROLS)
+    for one in found:
+        warn(
+            f"thresher: {one.setting.name} at {one.setting.budget} serves {one.served:.2%} of {clean(one.session)}, "
+            f"and the bound is {one.most:.2%}: the measure is wrong; please report it"
+        )
+    return bool(found)
+
+
+def _nothing(results: "Results") -> str:
+    from thresher.replay.sweep import CALLS
+
+    return (
+        f"nothing to measure in {results.files:,} files: no recording of {CALLS} model calls or more used earlier text "
+        f"({results.short:,} are shorter); name others: `thresher replay PATH…`"
+    )
+
+
+def _show(report: "Report", missing: Sequence[str], plot: Path | None) -> None:
+    from thresher.render.replay import report_tables
+
+    out = console()
+    for piece in report_tables(report, out.width):
+        out.print(piece)
+    if missing:
+        out.print(f"not installed, left out: {', '.join(missing)}", style="dim", markup=False)
+    if plot is not None:
+        out.print(f"drawn in {plot}", style="dim", markup=False)
+    else:
+        out.print("`--plot curves.svg` draws it; `--policy presets --policy peers` compares more", style="dim")
+    out.print("`thresher fit SESSION --policy P --budget B` shows what a policy does to one of them", style="dim")

@@ -1,0 +1,108 @@
+"""What tools brought fades: the longer ago, the less of it is asked for again, and then names are most of it.
+
+How fast is what recordings show (`thresher replay`), in as few words as will do: a part wears by one with each call,
+by half as much again with each prompt of the human's since then, twice as fast where it is neither a file nor what a
+sub-agent found, faster where its file was edited since or the same text came again, and half as fast where it is what
+the agent itself wrote into a call. What has worn off becomes a pointer that tells the names which stood in it.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from thresher.edits import Edit, Stub
+from thresher.model import History, Place
+from thresher.model.tools import Link
+from thresher.policies.base import check_count
+from thresher.policies.files import files_of
+from thresher.policies.mask import stands_in
+from thresher.policies.names import Names, names_in
+from thresher.tokens import Scale, default_scale
+
+NAME = "fading"
+PROMPT = 0.5
+"""What a prompt since then adds to how fast a part wears; three of them at most."""
+PROMPTS = 3
+EDITED = 0.15
+"""What an edit of the file since then adds; five of them at most."""
+EDITS = 5
+REPEATED = 3.0
+SLOW = frozenset({"file_read", "subagent"})
+"""Kinds of work whose results are asked for longest."""
+OTHERS = 2.0
+CALLS = 0.5
+SHORT_CALL = 150
+"""Tokens of a call that is left as it is."""
+
+
+class _Part(NamedTuple):
+    place: Place
+    wear: float
+    names: int
+    """How many its pointer may tell."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fading:
+    """Point to results, and to what was written into long calls, when they have worn off; the most worn first."""
+
+    age: int = 24
+    """The wear that is too much: calls since then, for a file that was read in this exchange and not edited."""
+    names: int = 40
+    """Names that a pointer tells at most; half as many for a call."""
+    scale: Scale = field(default_factory=default_scale, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_count(NAME, age=self.age, names=self.names)
+
+    def __call__(self, history: History) -> Iterator[Edit]:
+        """Propose, the most worn first."""
+        worn = [part for part in self._parts(history) if part.wear > self.age]
+        names = Names(history) if worn else None
+        notes: dict[Place, str] = {}
+        for place, _, most in sorted(worn):
+            found = names_in(history[place.message])[place.part]
+            notes[place] = names.tell(found, most) if names is not None and most else ""
+        for place, wear, _ in sorted(worn, key=lambda part: -part.wear):
+            yield Stub(history.occurrence(place), NAME, f"worn off ({wear:.0f} calls)", note=notes[place])
+
+    def _parts(self, history: History) -> Iterator[_Part]:
+        """All that may fade."""
+        rate = _Rate(history)
+        for link in history.links:
+            if link.chain.active or link.use.category == "question":
+                continue
+            call, result = link.chain.call, link.chain.result
+            if result is not None and not stands_in(link.result):
+                yield _Part(result, rate.of(link, result), self.names)
+            if self.scale.parts(history[call.message])[call.part] > SHORT_CALL:
+                yield _Part(call, rate.since(call) * CALLS, self.names // 2)
+
+
+class _Rate:
+    """How far the parts of a history have worn."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._calls = len(history.turns)
+        self._prompts = [exchange.start for exchange in history.exchanges]
+        files = files_of(history)
+        self._reads = {read.place: read for read in files.reads}
+        self._edits = {path: [edit.order for edit in edits] for path, edits in files.edits.items()}
+        self._last = {one.content: one.ordinal for one in history.occurrences}
+
+    def since(self, place: Place) -> float:
+        """The calls since then, and more where the human has spoken."""
+        prompts = len(self._prompts) - bisect_right(self._prompts, place.message)
+        return (self._calls - self._history.turn(place.message)) * (1 + PROMPT * min(PROMPTS, prompts))
+
+    def of(self, link: Link, place: Place) -> float:
+        """How far a result has worn."""
+        one = self._history.occurrence(place)
+        wear = self.since(place) * (REPEATED if self._last[one.content] > one.ordinal else 1)
+        read = self._reads.get(place)
+        if read is not None:
+            edits = self._edits.get(read.path, [])
+            wear *= 1 + EDITED * min(EDITS, len(edits) - bisect_right(edits, read.order))
+        return wear if link.use.category in SLOW else wear * OTHERS

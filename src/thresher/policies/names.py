@@ -1,0 +1,53 @@
+"""Names that a text holds: of things in code, and of files. Few words say them, and nothing but themselves will do.
+
+A name is a word with an underscore or a capital inside, or a path whose last part has an extension: what nobody writes
+right from memory of the gist.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from thresher.model import History, Message, Text, part_text
+from thresher.model.memo import per_message
+
+_NAME = re.compile(
+    r"(?<![\w.])(?:[\w.@+-]+/)+[\w.@+-]*\w\.[A-Za-z]\w{0,9}(?![\w/])"
+    r"|\b(?=\w*[a-z])(?:[A-Za-z]\w*_\w+|[a-z]+\d*[A-Z]\w*|[A-Z]+[a-z0-9]+[A-Z]\w*)\b"
+)
+LONGEST = 60
+"""Characters of a name; what is longer is data."""
+MOST_PATHS = 3
+"""A listing of files is soon had again."""
+
+
+@per_message
+def names_in(message: Message) -> tuple[tuple[str, ...], ...]:
+    """The names in each part of a message, each once, in the order of their first use."""
+    return tuple([_names(part_text(part)) for part in message.parts])
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple([name for name in dict.fromkeys(_NAME.findall(text)) if len(name) <= LONGEST])
+
+
+class Names:
+    """What is told of names in one history: each is told once, the ones that come up most first."""
+
+    def __init__(self, history: History) -> None:
+        """Count in how many parts each stands; those in people's and agents' own words are told already."""
+        self._count = Counter(name for message in history for names in names_in(message) for name in names)
+        self._told: set[str] = set()
+        for message in history:
+            for part, names in zip(message.parts, names_in(message), strict=True):
+                if isinstance(part, Text):
+                    self._told.update(names)
+
+    def tell(self, names: Iterable[str], most: int) -> str:
+        """At most so many of the names, of those that were not told yet."""
+        new = [name for name in names if name not in self._told]
+        paths = [name for name in new if "/" in name][:MOST_PATHS]
+        words = sorted((name for name in new if "/" not in name), key=lambda name: -self._count[name])
+        told = [*paths, *words][:most]
+        self._told.update(told)
+        return " ".join(told)

@@ -1,0 +1,132 @@
+"""Ways that others ship as a library, run as they come: LangChain's two that need no model.
+
+LangChain is no dependency: it is imported when a conversation starts, and whoever asks for one of these ways without
+it is told what to install. A library gets the rows of a feed as its own messages, and the feed's weights through its
+option for a counter; both edit a copy on every call and keep none of it. A message that comes out as it went in is
+sent as the row that it was.
+"""
+
+import json
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import chain
+from typing import Any
+
+from thresher.errors import OptionError
+from thresher.model import Text, ToolCall, ToolResult, part_text
+from thresher.replay.feed import Ask, Feed, Piece, Row
+from thresher.replay.outcome import Referee
+from thresher.replay.run import Way
+
+MODULES = {"langchain": "langchain", "langchain-core": "langchain_core"}
+"""What must be there, by the name that it is installed by."""
+
+
+def missing() -> list[str]:
+    """The packages that these ways need and that are not installed."""
+    return [package for package, module in MODULES.items() if find_spec(module) is None]
+
+
+def langchain_clear(budget: int) -> Way:
+    """`ClearToolUsesEdit`: over its trigger (100,000; the budget) all results but the newest 3 are cleared."""
+    _need("langchain")
+
+    def start(feed: Feed, _: Referee) -> Ask:
+        edit = import_module("langchain.agents.middleware.context_editing").ClearToolUsesEdit(trigger=budget)
+        chat = _Chat(feed)
+
+        def ask(_: float | None) -> list[Piece]:
+            shown = chat.grown()
+            edit.apply(shown, count_tokens=chat.weight)
+            return chat.pieces(shown)
+
+        return ask
+
+    return Way("langchain-clear", start, budget)
+
+
+def langchain_trim(budget: int) -> Way:
+    """`trim_messages`, as its page says: the last messages that fit (the budget), from a human's on, and the system's.
+
+    Where no human's message is among the last ones that fit, as in a long run after one prompt, it returns nothing but
+    the system's: then that is what is sent.
+    """
+    _need("langchain-core")
+
+    def start(feed: Feed, _: Referee) -> Ask:
+        trim = import_module("langchain_core.messages.utils").trim_messages
+        chat = _Chat(feed)
+
+        def ask(_: float | None) -> list[Piece]:
+            kept = trim(
+                chat.grown(),
+                max_tokens=budget,
+                token_counter=chat.weight,
+                strategy="last",
+                start_on="human",
+                include_system=True,
+            )
+            return chat.pieces(kept)
+
+        return ask
+
+    return Way("langchain-trim", start, budget)
+
+
+def chat_row(row: Row) -> dict[str, Any]:
+    """A row as OpenAI's chat message, which most libraries read; thinking and pictures are no part of it."""
+    words = "\n".join(part_text(part) for part in row.parts if isinstance(part, Text | ToolResult))
+    message: dict[str, Any] = {"role": row.role, "content": words}
+    if row.role == "tool" and isinstance(row.parts[0], ToolResult):
+        return message | {"tool_call_id": row.parts[0].call_id}
+    calls = [
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": _fields(call.arguments)}}
+        for call in row.parts
+        if isinstance(call, ToolCall)
+    ]
+    return message | ({"tool_calls": calls} if calls else {})
+
+
+def _fields(arguments: str) -> str:
+    """Arguments as the JSON object that most insist on: free text is its only field."""
+    try:
+        named = isinstance(json.loads(arguments), dict)
+    except (ValueError, RecursionError):
+        named = False
+    return arguments if named else json.dumps({"input": arguments})
+
+
+def _need(package: str) -> None:
+    if package in missing():
+        raise OptionError(f"this way runs {package}, which is not installed: pip install {package}")
+
+
+class _Chat:
+    """The rows of a feed as LangChain's messages; each knows its row by its id."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+        self._convert = import_module("langchain_core.messages.utils").convert_to_messages
+        self._messages: list[Any] = []
+
+    def grown(self) -> list[Any]:
+        """All that has come, in a list of its own."""
+        known = len(self._messages)
+        self._messages += self._convert([chat_row(row) for row in self._feed.rows[known:]])
+        for number, message in enumerate(self._messages[known:], known):
+            message.id = str(number)
+        return list(self._messages)
+
+    def weight(self, messages: Sequence[Any]) -> int:
+        """What some messages weigh, as the library asks for it."""
+        return sum(piece.tokens for message in messages for piece in self._shown(message))
+
+    def pieces(self, messages: Sequence[Any]) -> list[Piece]:
+        """What is sent where the library sends these."""
+        return [*self._feed.tools, *chain.from_iterable(map(self._shown, messages))]
+
+    def _shown(self, message: Any) -> tuple[Piece, ...]:
+        number = int(message.id)
+        row = self._feed.rows[number]
+        return row.pieces if message is self._messages[number] else self._feed.rewritten(row, message.content)

@@ -1,0 +1,362 @@
+"""From what each way did with each session to figures that can be compared, and how far to trust them.
+
+A curve is one policy at several budgets. Its T95 is the fewest tokens a call at which it serves 95 % of the calls that
+used earlier text: between two neighbours, in the order of their tokens, the curve is a straight line. C95 and what is
+lost are read at the same point of it. Where even the smallest budget serves more, T95 is what that one sends; where no
+budget serves enough, there is none, and nothing is made up beyond the last point.
+
+How much chance is in a figure is told by drawing the sessions anew, with putting back, and taking the middle 95 % of
+what comes out. The draws are the same for all policies, so a difference is one between the same sessions. A draw in
+which 95 % is not reached needs infinitely many tokens. The draws are of sessions, not of projects: they say nothing of
+a project that is not among them.
+
+A session that a policy could not take counts neither for it nor for what it is compared with.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import pairwise
+from math import inf, isfinite
+from operator import mul
+from random import Random
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from thresher.replay.bound import Floor, most_served
+from thresher.replay.run import Tally
+
+SERVED = 0.95
+"""The share of calls that is to be served."""
+DRAWS = 400
+SEED = 5
+ROUNDING = 1e-6
+FULL = "full"
+"""The way that all costs are told against."""
+WINDOW = "newest-batched"
+ORACLE = "oracle-batched"
+"""The two ends of the gap: what anybody can do without a thought, and what nobody can without knowing the future."""
+
+
+class Setting(NamedTuple):
+    """A way by its name, at one budget; none where it takes none."""
+
+    name: str
+    budget: int | None
+
+
+Tallies = Mapping[Setting, Mapping[str, Tally]]
+"""What each way did at each budget, by session."""
+
+
+class Score(Struct, frozen=True, kw_only=True):
+    """One policy at one budget, over all its sessions."""
+
+    budget: int | None
+    sessions: int
+    calls: int
+    tokens_per_turn: float
+    served: float
+    """Of the calls that used earlier text, the share whose request held all of it."""
+    survival: float
+    """The share of what such a call used that its request held, on average."""
+    resident: dict[str, float]
+    """The same over all that was used, by its kind."""
+    lost: float
+    """Of what was used, the share that was neither there nor said where to find."""
+    fetched: float
+    """The share of calls that had to fetch something again."""
+    cost: float
+    cost_with_refetch: float
+    """Both against the full history of the same sessions."""
+    replans: float
+    broken: float
+    """Shares of calls."""
+    milliseconds: float
+    """What a call took to decide."""
+
+
+class Figure(Struct, frozen=True):
+    """A figure, and where it lies in 95 of 100 draws; None is not reached, for the figure and for either end."""
+
+    value: float | None
+    interval: tuple[float | None, float | None] | None = None
+    """None: too few sessions to tell."""
+
+
+class Curve(Struct, frozen=True):
+    """One policy at all its budgets, in the order of tokens."""
+
+    name: str
+    scores: tuple[Score, ...]
+    t95: Figure
+    c95: Figure
+    lost95: Figure
+    left_out: int = 0
+    """Sessions that it could not take."""
+
+    @property
+    def best(self) -> Score | None:
+        """The smallest budget that serves enough, else the one that serves most."""
+        enough = [score for score in self.scores if score.served >= SERVED]
+        if enough:
+            return min(enough, key=lambda score: (score.budget or inf, score.tokens_per_turn))
+        return max(self.scores, key=lambda score: score.served, default=None)
+
+
+Weights = Sequence[int]
+"""How often each session counts."""
+
+
+class _Columns(NamedTuple):
+    """One setting: what is added up, by session; nothing where a session is left out."""
+
+    calls: Sequence[float]
+    tokens: Sequence[float]
+    bearing: Sequence[float]
+    served: Sequence[float]
+    needles: Sequence[float]
+    lost: Sequence[float]
+    paid: Sequence[float]
+    full: Sequence[float]
+    """What the full history of these sessions costs."""
+
+
+class _Reached(NamedTuple):
+    """A curve where it serves enough."""
+
+    tokens: float
+    cost: float
+    lost: float
+
+
+class Scores:
+    """The figures of all policies over some sessions."""
+
+    def __init__(self, tallies: Tallies, sessions: Iterable[str], *, draws: int = DRAWS, seed: int = SEED) -> None:
+        """Which sessions count, and in which order they are drawn."""
+        self.sessions = tuple(sessions)
+        self._tallies = tallies
+        self._count = draws
+        self._seed = seed
+        self._known: dict[tuple[str, frozenset[str]], tuple[_Reached | None, list[_Reached | None]]] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """The policies, in the order in which they were asked for."""
+        return list(dict.fromkeys(setting.name for setting in self._tallies))
+
+    def curve(self, name: str) -> Curve:
+        """One policy."""
+        taken = self.taken(name)
+        here, found = self._drawn(name, taken)
+
+        def figure(read: Callable[[_Reached], float]) -> Figure:
+            value = None if here is None else read(here)
+            return Figure(value, middle([inf if one is None else read(one) for one in found]))
+
+        return Curve(
+            name,
+            self._scores(name, taken),
+            figure(lambda one: one.tokens),
+            figure(lambda one: one.cost),
+            figure(lambda one: one.lost),
+            sum(session in self._of(FULL, None) for session in self.sessions) - len(taken),
+        )
+
+    def gap_closed(self, name: str, *, window: str = WINDOW, oracle: str = ORACLE) -> Figure | None:
+        """How much of the way from a plain window to the oracle a policy goes, by T95; none if one end is missing."""
+        if not {name, window, oracle} <= set(self.names):
+            return None
+        taken = self.taken(name) & self.taken(window) & self.taken(oracle)
+        here, found = zip(*(self._drawn(one, taken) for one in (name, window, oracle)), strict=True)
+        value = _gap(*here)
+        if value is None:
+            return None
+        gaps = [_gap(*three) for three in zip(*found, strict=True)]
+        told = [one for one in gaps if one is not None]
+        # A draw in which the two ends do not lie apart says nothing; where that is common, so does the rest.
+        return Figure(_finite(value), middle(told) if len(told) > 0.9 * len(gaps) else None)
+
+    def taken(self, name: str) -> frozenset[str]:
+        """The sessions that a policy could take at all its budgets."""
+        every = [self._of(*setting) for setting in self._tallies if setting.name == name]
+        return frozenset(one for one in self.sessions if all(one in by for by in (*every, self._of(FULL, None))))
+
+    def _drawn(self, name: str, taken: frozenset[str]) -> tuple[_Reached | None, list[_Reached | None]]:
+        """Where a policy serves enough of these sessions, and where it does in each draw of them."""
+        if (name, taken) not in self._known:
+            points = self._points(name, taken)
+            found = [_reach(points, weights) for weights in self._weights] if len(taken) > 1 else []
+            self._known[name, taken] = _reach(points, [1] * len(self.sessions)), found
+        return self._known[name, taken]
+
+    def _scores(self, name: str, taken: frozenset[str]) -> tuple[Score, ...]:
+        full = total(self._of(FULL, None)[one] for one in taken)
+        found = [
+            score_of(setting.budget, total(by[one] for one in taken), full, len(taken))
+            for setting, by in self._tallies.items()
+            if setting.name == name and full.calls
+        ]
+        return tuple(sorted(found, key=lambda score: (score.tokens_per_turn, score.budget or 0)))
+
+    def _points(self, name: str, taken: frozenset[str]) -> list[_Columns]:
+        full = self._of(FULL, None)
+        return [
+            _columns([(by[one], full[one]) if one in taken else None for one in self.sessions])
+            for setting, by in self._tallies.items()
+            if setting.name == name
+        ]
+
+    def _of(self, name: str, budget: int | None) -> Mapping[str, Tally]:
+        return self._tallies.get(Setting(name, budget), {})
+
+    @cached_property
+    def _weights(self) -> list[Weights]:
+        """How often each session is drawn, draw by draw."""
+        random, numbers = Random(self._seed), range(len(self.sessions))
+        drawn = (Counter(random.choices(numbers, k=len(numbers))) for _ in range(self._count if numbers else 0))
+        return [[counts[number] for number in numbers] for counts in drawn]
+
+
+class Line(Struct, frozen=True):
+    """One policy in a group of sessions."""
+
+    curve: Curve
+    gap: Figure | None
+    """The share of the gap that it closes."""
+
+
+class Group(Struct, frozen=True):
+    """Sessions that are told together, and all policies on them."""
+
+    name: str
+    sessions: int
+    calls: int
+    bearing: int
+    """Calls that used earlier text."""
+    needles: int
+    lines: tuple[Line, ...]
+
+
+def group(name: str, tallies: Tallies, sessions: Iterable[str]) -> Group:
+    """All policies over some sessions."""
+    scores = Scores(tallies, sessions)
+    full = tallies.get(Setting(FULL, None), {})
+    whole = total(full[one] for one in scores.sessions if one in full)
+    lines = tuple(Line(scores.curve(one), scores.gap_closed(one) if one != FULL else None) for one in scores.names)
+    return Group(name, len(scores.sessions), whole.calls, whole.bearing, sum(whole.needles.values()), lines)
+
+
+class Above(NamedTuple):
+    """A way that serves more than anybody can: an error in the measure, for it cannot be one in the world."""
+
+    setting: Setting
+    session: str
+    served: float
+    most: float
+
+
+def above_bound(tallies: Tallies, floors: Mapping[str, Sequence[Floor]], covered: Iterable[str]) -> list[Above]:
+    """Where a way that the bound holds for lies above it, session by session."""
+    names = set(covered)
+    found = [
+        Above(setting, session, tally.served / tally.bearing, most_served(floors[session], tally.tokens / tally.calls))
+        for setting, by in tallies.items()
+        for session, tally in by.items()
+        if setting.name in names and tally.bearing and session in floors
+    ]
+    return [one for one in found if one.served > one.most + ROUNDING]
+
+
+def total(tallies: Iterable[Tally]) -> Tally:
+    """All of them as one."""
+    found = Tally()
+    for one in tallies:
+        found.add(one)
+    return found
+
+
+def score_of(budget: int | None, mine: Tally, full: Tally, sessions: int) -> Score:
+    """What a tally says, against that of the full history of the same sessions."""
+    needles = sum(mine.needles.values())
+    return Score(
+        budget=budget,
+        sessions=sessions,
+        calls=mine.calls,
+        tokens_per_turn=_share(mine.tokens, mine.calls),
+        served=_share(mine.served, mine.bearing, 1.0),
+        survival=_share(mine.survived, mine.bearing, 1.0),
+        resident={kind: mine.resident.get(kind, 0) / count for kind, count in sorted(mine.needles.items()) if count},
+        lost=_share(mine.lost, needles),
+        fetched=_share(mine.fetched, mine.calls),
+        cost=_share(mine.cost, full.cost),
+        cost_with_refetch=_share(mine.cost + mine.refetch, full.cost),
+        replans=_share(mine.replans, mine.calls),
+        broken=_share(mine.broken, mine.calls),
+        milliseconds=1000 * _share(mine.seconds, mine.calls),
+    )
+
+
+def _columns(pairs: Sequence[tuple[Tally, Tally] | None]) -> _Columns:
+    empty = (0.0,) * len(_Columns._fields)
+    rows = [empty if pair is None else _row(*pair) for pair in pairs]
+    return _Columns(*zip(*rows, strict=True)) if rows else _Columns(*([()] * len(empty)))
+
+
+def _row(mine: Tally, full: Tally) -> tuple[float, ...]:
+    needles = sum(mine.needles.values())
+    paid = mine.cost + mine.refetch
+    return mine.calls, mine.tokens, mine.bearing, mine.served, needles, mine.lost, paid, full.cost
+
+
+def _reach(points: Sequence[_Columns], weights: Weights) -> _Reached | None:
+    """Where the curve of these points first serves enough; none where it does not."""
+
+    def added(column: Sequence[float]) -> float:
+        return float(sum(map(mul, weights, column)))
+
+    def at(point: _Columns, tokens: float) -> _Reached:
+        return _Reached(
+            tokens, _share(added(point.paid), added(point.full)), _share(added(point.lost), added(point.needles))
+        )
+
+    row = [
+        (added(point.tokens) / calls, _share(added(point.served), added(point.bearing), 1.0), number)
+        for number, point in enumerate(points)
+        if (calls := added(point.calls))
+    ]
+    row.sort()
+    if row and row[0][1] >= SERVED:
+        return at(points[row[0][2]], row[0][0])
+    for (less, low, before), (more, high, after) in pairwise(row):
+        if high >= SERVED:
+            share = (SERVED - low) / (high - low)
+            ends = zip(at(points[before], less), at(points[after], more), strict=True)
+            return _Reached(*[one + share * (other - one) for one, other in ends])
+    return None
+
+
+def _gap(*reached: _Reached | None) -> float | None:
+    """The gap that the first closes between the second and the third; none where these two do not lie apart."""
+    mine, window, oracle = (inf if one is None else one.tokens for one in reached)
+    if not isfinite(window) or not oracle < window:
+        return None
+    return (window - mine) / (window - oracle)
+
+
+def middle(values: Sequence[float]) -> tuple[float | None, float | None] | None:
+    """The ends of the middle 95 %."""
+    if not values:
+        return None
+    row, aside = sorted(values), int(0.025 * len(values))
+    return _finite(row[aside]), _finite(row[-1 - aside])
+
+
+def _finite(value: float) -> float | None:
+    return value if isfinite(value) else None
+
+
+def _share(part: float, whole: float, empty: float = 0.0) -> float:
+    return part / whole if whole else empty

@@ -1,0 +1,172 @@
+"""The ways of keeping requests small, by name: one row each. And the price lists, by theirs.
+
+A name means a preset or a policy of this package, one of the user's own presets, a rule that others follow, or a
+control (`random-1` is chance with another seed). `path/to/policy.py:name` is a policy in a file: anything that takes a
+history and gives edits. Behind one of ours a window's pace may stand, as JSON: `auto{"patience": 2}`; the rest of it is
+as by default, whatever is set. All that is needed to make a way again is its name, so a name is what goes to another
+process.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from thresher.budget import PRESETS, settings
+from thresher.budget.settings import pace_options
+from thresher.errors import OptionError
+from thresher.policies import POLICIES, Policy
+from thresher.replay import controls, libraries, oracle, rules
+from thresher.replay.bill import Rates, rates_of
+from thresher.replay.own import own_way
+from thresher.replay.run import Way
+from thresher.replay.scores import FULL, ORACLE, WINDOW
+from thresher.tokens.models import models
+from thresher.window import Pace
+
+Maker = Callable[[int, Rates], Way]
+"""A budget and what tokens cost, to a way."""
+PRICES = {
+    "anthropic": ("claude-sonnet-4-6", False),
+    "anthropic-1h": ("claude-sonnet-4-6", True),
+    "openai": ("gpt-5.6-sol", False),
+    "gemini": ("gemini-3.1-pro", False),
+}
+"""Whose rates a price list has, and whether of the cache that lasts an hour."""
+SEED = 0
+
+
+def rates_named(name: str) -> Rates:
+    """The rates of a price list."""
+    if name not in PRICES:
+        raise OptionError(f"no price list is called `{name}`; there are {', '.join(PRICES)}")
+    model, hour = PRICES[name]
+    return rates_of(models()[model], hour=hour)
+
+
+def _own(name: str) -> Maker:
+    return lambda budget, rates: own_way(name, budget, rates)
+
+
+CONTROLS: dict[str, Maker] = {
+    FULL: lambda _, __: controls.full(),
+    "random": lambda budget, _: controls.random_window(budget, SEED),
+    "recency": lambda budget, _: controls.recency(budget),
+    WINDOW: lambda budget, _: controls.newest(budget),
+    "oracle": lambda budget, _: oracle.oracle(budget),
+    ORACLE: lambda budget, _: oracle.batched_oracle(budget),
+}
+"""They keep whole blocks, and what is gone comes back only where it is fetched: the bound holds for all of them."""
+PEERS: dict[str, Maker] = {
+    "clear-tool-uses": lambda budget, _: rules.clear_tool_uses(budget),
+    "clear-tool-uses-sticky": lambda budget, _: rules.clear_tool_uses_sticky(budget),
+    "swe-agent": lambda budget, _: rules.swe_agent(budget),
+    "openhands": lambda budget, _: rules.openhands(budget),
+    "cline": lambda budget, _: rules.cline(budget),
+    "opencode": lambda budget, _: rules.opencode(budget),
+    "langchain-clear": lambda budget, _: libraries.langchain_clear(budget),
+    "langchain-trim": lambda budget, _: libraries.langchain_trim(budget),
+}
+WAYS: dict[str, Maker] = {**{name: _own(name) for name in (*PRESETS, *POLICIES)}, **CONTROLS, **PEERS}
+GROUPS = ("presets", "peers", "controls", "all")
+
+
+def known() -> Mapping[str, Maker]:
+    """Every way that has a name here, the user's own presets too; a control keeps its name."""
+    return {**{name: _own(name) for name in settings().presets}, **WAYS}
+
+
+def chosen(names: Iterable[str]) -> tuple[list[str], list[str]]:
+    """The ways that names and groups mean, each once; and those that a group leaves out, for they are not installed."""
+    found: dict[str, None] = {}
+    missing: dict[str, None] = {}
+    for name in names:
+        if name in GROUPS:
+            for one in _group(name):
+                (found if _is_there(one) else missing)[one] = None
+        else:
+            make_way(name, 1, Rates())  # says now what is wrong with it, not in each process
+            found[name] = None
+    return list(found), list(missing)
+
+
+def make_way(name: str, budget: int | None, rates: Rates) -> Way:
+    """A way by its name; a budget of None is for those that take none."""
+    return _maker(name)(budget or 0, rates)
+
+
+def takes_budget(name: str) -> bool:
+    """Whether a budget means anything to a way."""
+    return name != FULL
+
+
+def policy_file(name: str) -> Path | None:
+    """The file that a policy is in, where the name says one."""
+    path, colon, inside = name.rpartition(":")
+    return Path(path) if colon and inside and path.endswith(".py") else None
+
+
+def _is_there(name: str) -> bool:
+    try:
+        make_way(name, 1, Rates())
+    except OptionError:
+        return False
+    return True
+
+
+def _group(name: str) -> list[str]:
+    presets = [*PRESETS, *(one for one in settings().presets if one not in PRESETS)]
+    every = {"presets": presets, "peers": [*PEERS], "controls": [*CONTROLS]}
+    return [*presets, *CONTROLS, *PEERS] if name == "all" else every[name]
+
+
+def _maker(name: str) -> Maker:
+    if name.endswith("}"):
+        return _paced(name)
+    if (path := policy_file(name)) is not None:
+        policy = _loaded(path, name.rpartition(":")[2])
+        return lambda budget, rates: own_way(policy, budget, rates, name=name)
+    ways = known()
+    seed = name.removeprefix("random-")
+    if name not in ways and seed != name and seed.isdecimal():
+        return lambda budget, _: controls.random_window(budget, int(seed))
+    if name not in ways:
+        groups, own = ", ".join(GROUPS), "path/to/policy.py:name"
+        raise OptionError(
+            f"no policy is called `{name}`; there are {', '.join(ways)}, the groups {groups}, and `{own}`"
+        )
+    return ways[name]
+
+
+def _paced(name: str) -> Maker:
+    """A policy in a window with a pace of its own."""
+    policy, _, told = name.partition("{")
+    if policy in {*CONTROLS, *PEERS} or policy not in known():
+        raise OptionError(f"no policy with a window is called `{policy}`: `{name}` cannot be made")
+    try:
+        options = msgspec.json.decode("{" + told, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise OptionError(f"`{name}`: behind the policy stands a window's pace as JSON; {error}") from error
+    pace = Pace(**pace_options(options, name))
+    return lambda budget, rates: own_way(policy, budget, rates, name=name, pace=pace)
+
+
+def _loaded(path: Path, name: str) -> Policy:
+    """A policy from a file of the user's; a class is one with its options as they are."""
+    spec = spec_from_file_location(f"thresher_policy_{path.stem}", path)
+    if not path.is_file() or spec is None or spec.loader is None:
+        raise OptionError(f"there is no file `{path}` with a policy; name one as path/to/policy.py:name")
+    module = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+        found: Any = getattr(module, name, None)
+        policy = found() if isinstance(found, type) else found
+    except Exception as error:
+        raise OptionError(f"`{path}` cannot be run: {type(error).__name__}: {error}") from error
+    if not callable(policy):
+        names = sorted(one for one, value in vars(module).items() if callable(value) and not one.startswith("_"))
+        raise OptionError(f"`{path}` has no policy `{name}`; it has {', '.join(names) or 'nothing that can be called'}")
+    made: Policy = policy
+    return made

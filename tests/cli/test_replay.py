@@ -1,0 +1,241 @@
+"""`thresher replay`, as a person and as a program would use it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner, Result
+
+from thresher.cli import cli
+from thresher.cli.replay import PRICES as CHOICES
+from thresher.errors import OptionError, ReadError, ThresherError
+from thresher.replay import bound, scores
+from thresher.replay.ways import PRICES
+
+FIGURES = {
+    "name",
+    "tokens_per_turn",
+    "served",
+    "lost",
+    "cost",
+    "cost_with_refetch",
+    "t95",
+    "c95",
+    "points",
+    "gap_closed",
+}
+FEW = ("--budget", "800,2400,6000", "--jobs", "1")
+
+
+def conversation(calls: int, seed: int) -> list[dict[str, Any]]:
+    """An agent that reads modules, and now and then edits a line of one that it read long before."""
+    rows: list[dict[str, Any]] = [{"role": "user", "content": "Please tidy these modules."}]
+    for n in range(calls):
+        arguments = {"file_path": f"/p/file_{n}.py"}
+        name, told = "Read", "\n".join([f"# part {n} of {seed}: " + "filler words " * 30, _line(seed, n)])
+        if n % 3 == 2:
+            name, told = "Edit", "done"
+            arguments |= {"old_string": _line(seed, n // 3), "new_string": "pass"}
+        call = {"type": "tool_use", "id": f"t{n}", "name": name, "input": arguments}
+        rows.append({"role": "assistant", "content": [call]})
+        rows.append({"role": "user", "content": [{"type": "tool_result", "tool_use_id": f"t{n}", "content": told}]})
+    return rows
+
+
+def chat(calls: int) -> list[dict[str, Any]]:
+    """The same kind of work in another API's words."""
+    rows: list[dict[str, Any]] = [{"role": "user", "content": "Please tidy these modules."}]
+    for n in range(calls):
+        arguments = {"path": f"/p/file_{n // 2}.py", "wanted": f"handler_{n // 2}_x"}
+        call = {"id": f"c{n}", "type": "function", "function": {"name": "look", "arguments": json.dumps(arguments)}}
+        rows.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        rows.append({"role": "tool", "tool_call_id": f"c{n}", "content": f"handler_{n}_x " + "and more words " * 20})
+    return rows
+
+
+def _line(seed: int, n: int) -> str:
+    return f"value_{seed}_{n} = compute_total(order_{n}, discount_{n})"
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    for seed, calls in enumerate((20, 26, 32, 6)):
+        (folder / f"run-{seed}.json").write_text(json.dumps(conversation(calls, seed)))
+    return folder
+
+
+def run(*arguments: str) -> Result:
+    result = CliRunner().invoke(cli, ("replay", *arguments))
+    if isinstance(result.exception, Exception) and not isinstance(result.exception, ThresherError):
+        raise result.exception
+    return result
+
+
+def data(*arguments: str) -> Any:
+    result = run(*arguments, "--json")
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_data_has_the_figures_of_each_policy(runs: Path) -> None:
+    value = data(str(runs), *FEW)
+    assert value["definition"] == "v1"
+    assert [one["name"] for one in value["policies"]] == ["auto", "newest-batched", "oracle-batched", "full"]
+    assert all(one.keys() >= FIGURES for one in value["policies"])
+    by_name = {one["name"]: one for one in value["policies"]}
+    assert [point["budget"] for point in by_name["newest-batched"]["points"]] == [800, 2400, 6000]
+    assert (by_name["full"]["served"], by_name["full"]["cost"], by_name["full"]["budget"]) == (1.0, 1.0, None)
+    assert by_name["oracle-batched"]["t95"] < by_name["newest-batched"]["t95"] < by_name["full"]["t95"]
+    assert (by_name["oracle-batched"]["gap_closed"], by_name["newest-batched"]["gap_closed"]) == (1.0, 0.0)
+    assert value["bound"]["t95"] <= by_name["oracle-batched"]["t95"]
+    assert [(Path(one["file"]).name, one["agent"], one["calls"]) for one in value["sessions"]] == [
+        ("run-2.json", "anthropic", 32), ("run-1.json", "anthropic", 26), ("run-0.json", "anthropic", 20)
+    ]  # fmt: skip
+    assert (value["calls"], value["short"], value["failures"], value["formats"]) == (78, 1, [], [])
+    assert value["references"] == sum(one["references"] for one in value["sessions"]) > 0
+
+
+def test_the_figures_on_top_are_those_of_the_smallest_budget_that_serves_enough(runs: Path) -> None:
+    for one in data(str(runs), *FEW)["policies"]:
+        enough = [point for point in one["points"] if point["served"] >= 0.95]
+        expected = (
+            min(enough, key=lambda point: point["budget"] or 0)
+            if enough
+            else max(one["points"], key=lambda point: point["served"])
+        )
+        assert expected.items() <= one.items()
+
+
+def test_a_person_is_told_what_was_measured_what_was_left_out_and_what_to_do_next(runs: Path) -> None:
+    (runs / "shopping.txt").write_text("milk")
+    result = run(str(runs), *FEW)
+    assert result.exit_code == 0
+    output = " ".join(result.output.split())
+    for expected in (
+        "definition v1", "3 sessions, 78 calls", "references", "prices: anthropic", "T95", "C95", "gap closed",
+        "newest-batched", "1 recording of fewer than 15 calls", "1 file in no known format", "--plot", "thresher fit",
+        "No way that keeps whole blocks",
+    ):  # fmt: skip
+        assert expected in output
+    assert "shopping" not in output
+
+
+def test_several_formats_have_a_table_each(runs: Path) -> None:
+    (runs / "chat.json").write_text(json.dumps(chat(24)))
+    value = data(str(runs), *FEW, "--policy", "recency")
+    assert [(one["name"], one["sessions"], one["calls"]) for one in value["formats"]] == [
+        ("anthropic", 3, 78),
+        ("openai-chat", 1, 24),
+    ]
+    assert all([one["name"] for one in part["policies"]] == ["recency", "full"] for part in value["formats"])
+    assert "openai-chat 1 session, 24 calls" in " ".join(run(str(runs), *FEW, "--policy", "recency").output.split())
+
+
+def test_the_plot_draws_every_policy_and_the_bound(runs: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "curves.svg"
+    result = run(str(runs), *FEW, "--plot", str(picture))
+    assert "drawn in" in result.output
+    text = picture.read_text(encoding="utf-8")
+    ElementTree.fromstring(text)
+    for name in ("auto", "newest-batched", "oracle-batched", "full", "bound"):
+        assert f">{name}<" in text
+
+
+def test_a_policy_of_the_users_own_is_measured_beside_the_others(runs: Path, tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("def keep_all(history):\n    return ()\n")
+    value = data(str(runs), *FEW, "--policy", f"{path}:keep_all", "--policy", "recency")
+    assert [one["name"] for one in value["policies"]] == [f"{path}:keep_all", "recency", "full"]
+    assert value["policies"][0]["sessions"] == 3
+
+
+def test_a_policy_that_raises_is_told_and_the_others_are_measured(runs: Path, tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("def never(history):\n    raise ValueError('no \\x1b[31m way')\n")
+    arguments = (str(runs), *FEW, "--policy", f"{path}:never", "--policy", "recency")
+    result = run(*arguments, "--json")
+    assert result.exit_code == 1
+    value = json.loads(result.stdout)
+    by_name = {one["name"]: one for one in value["policies"]}
+    assert (by_name[f"{path}:never"]["left_out"], by_name[f"{path}:never"]["served"]) == (3, None)
+    assert by_name["recency"]["sessions"] == 3
+    assert len(value["failures"]) == 3
+    assert "ValueError: no  way" in result.stderr
+    shown = run(*arguments)
+    assert shown.exit_code == 1
+    assert "could not take 3 sessions" in shown.output
+
+
+def test_a_named_file_that_cannot_be_read_is_told(runs: Path, tmp_path: Path) -> None:
+    strange = tmp_path / "shopping.txt"
+    strange.write_text("milk")
+    result = run(str(runs), str(strange), *FEW, "--policy", "recency", "--json")
+    assert result.exit_code == 1
+    assert "shopping.txt" in result.stderr
+    assert len(json.loads(result.stdout)["sessions"]) == 3
+
+
+def test_nothing_to_measure_is_said_clearly(tmp_path: Path) -> None:
+    (tmp_path / "short.json").write_text(json.dumps(conversation(6, 0)))
+    result = run(str(tmp_path), *FEW)
+    assert isinstance(result.exception, ReadError)
+    assert "15 model calls" in str(result.exception)
+    assert "(1 are shorter)" in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--policy", "newset"), "newest-batched"),
+        (("--budget", "much"), "60k"),
+        (("--budget", "0"), "above 0"),
+        (("--budget", ","), "above 0"),
+    ],
+)
+def test_wrong_use_is_refused_before_any_work(arguments: tuple[str, ...], told: str, runs: Path) -> None:
+    result = run(str(runs), *arguments)
+    assert isinstance(result.exception, OptionError)
+    assert told in str(result.exception)
+
+
+def test_a_way_above_the_bound_fails_the_run(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(str(runs), *FEW, "--policy", "controls").exit_code == 0
+
+    def stingy(floors: list[bound.Floor], tokens: float) -> float:
+        return bound.most_served(floors, tokens) / 2
+
+    monkeypatch.setattr(scores, "most_served", stingy)
+    result = run(str(runs), *FEW, "--policy", "recency")
+    assert result.exit_code == 1
+    assert "recency at 6000 serves" in result.stderr
+    assert "the measure is wrong" in result.stderr
+
+
+def test_price_lists_are_those_that_the_measure_has(runs: Path) -> None:
+    assert tuple(PRICES) == CHOICES
+    found = [data(str(runs), *FEW, "--policy", "recency", "--prices", prices) for prices in PRICES]
+    assert [value["prices"] for value in found] == list(PRICES)
+    assert len({value["policies"][0]["points"][0]["cost"] for value in found}) > 1
+
+
+def test_places_are_chosen_as_with_other_verbs(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "home", lambda: tmp_path / "empty")
+    value = data("--no-discover", "--source", str(runs), *FEW, "--policy", "recency")
+    assert len(value["sessions"]) == 3
+
+
+def test_help_loads_nothing_of_the_measure() -> None:
+    script = (
+        "import sys\nfrom thresher.cli import cli\n"
+        "try:\n    cli(['replay', '--help'], standalone_mode=False)\nexcept SystemExit:\n    pass\n"
+        "print('MODULES', *sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    loaded = done.stdout.split("MODULES")[1].split()
+    assert [name for name in loaded if name == "rich" or name.startswith("thresher.replay")] == []

@@ -1,0 +1,191 @@
+"""How much of what counts as a reference is chance: what one session writes is looked for in another one.
+
+The candidates of all calls of a session are looked for where the definition looks, in what each call could see; and in
+all the text of another session, by the same guards. The null rate of a kind is what is found there for each that is
+found at home. In another project that is next to nothing. In the same project it is more, and not by chance alone: both
+sessions read the same files, which counts here though it is no chance; and a session that began later reads what this
+one wrote, which is the same text and no coincidence at all. So one looks in sessions that had begun before.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from itertools import permutations
+from pathlib import Path
+from typing import NamedTuple
+
+from small_traces import agent, call, did, trace, user
+
+import thresher as th
+from thresher.model import History, Message
+from thresher.replay import Index, Trace, references, trace_of, traces
+from thresher.replay.references import FEW, SHARE, NeedleKind, candidates
+
+LIMIT = 0.10
+KINDS = ("E", "G")
+"""Names and paths are known to all who work on one project: they are no test of it."""
+CALLS = 15
+PROJECTS = {
+    "entireio/cli": ("claude_code", 24),
+    "EntityProcess/agentv": ("codex", 12),
+    "SWE-agent/mini-swe-agent": ("mini_swe", 12),
+    "badlogic/pi-mono": ("pi", 1),
+}
+"""The folder of a project's sessions, and how many of them are taken."""
+Found = tuple[NeedleKind, str]
+
+
+class Searched(NamedTuple):
+    """A session: its text, what its calls wrote (each once a call), and what of that was a reference."""
+
+    of: Trace
+    blocks: Index
+    written: Counter[Found]
+    home: Counter[Found]
+
+    def holds(self, kind: NeedleKind, text: str) -> bool:
+        """Whether it would be a reference after all of this session: it is there, not everywhere, and not coined."""
+        held = self.blocks.holders(kind, text)
+        if not held or len(held) > max(FEW, SHARE * len(self.blocks)):
+            return False
+        return kind == "E" or self.of.blocks[min(held)].kind in "UR"
+
+
+def searched(of: Trace) -> Searched:
+    index = Index()
+    once: dict[tuple[int, Found], None] = {}
+    for block in of.blocks:
+        index.add(block.text)
+        if block.kind in "AC" and block.visible:
+            once.update(((block.visible, one), None) for one in candidates(of, block))
+    home = Counter((needle.kind, needle.text) for needles in references(of) for needle in needles)
+    return Searched(of, index, Counter(one for _, one in once), home)
+
+
+class Rate(NamedTuple):
+    """What was found, over many pairs."""
+
+    home: int
+    """References in the first session of each."""
+    abroad: int
+    """Of all that it wrote, what the second holds."""
+    both: int
+    """Of its references alone."""
+
+    @property
+    def null(self) -> float:
+        return self.abroad / self.home
+
+    def __str__(self) -> str:
+        return f"{self.null:.1%} of {self.home:,} ({self.both / self.home:.1%} references)"
+
+
+def rates(pairs: Iterable[tuple[Searched, Searched]]) -> dict[str, Rate]:
+    home, abroad, both = Counter[str](), Counter[str](), Counter[str]()
+    for one, other in pairs:
+        for (kind, _), count in one.home.items():
+            home[kind] += count
+        for (kind, text), count in one.written.items():
+            if kind in KINDS and other.holds(kind, text):
+                abroad[kind] += count
+                both[kind] += one.home[kind, text]
+    return {kind: Rate(home[kind], abroad[kind], both[kind]) for kind in KINDS if home[kind]}
+
+
+def exceeding(found: dict[str, Rate]) -> list[str]:
+    return [kind for kind, rate in found.items() if rate.null > LIMIT]
+
+
+def told(found: dict[str, Rate]) -> str:
+    return "; ".join(f"{kind} {rate}" for kind, rate in found.items())
+
+
+# Two small sessions, and controls
+
+
+SPEC = "Shipping is added once for every order and never once for each of its items"
+CART = "def total(cart):\n    return items_sum(cart) + shipping_for(cart) * len(cart.items)\n"
+RULE = "A ticket that nobody has answered after three days goes back to the first of the queue"
+QUEUE = "def next_ticket(queue):\n    return min(queue, key=lambda ticket: ticket.opened_at)\n"
+
+
+def session(told_: str, file: str) -> list[list[Message]]:
+    """One that reads a file, edits it, and quotes what it was told."""
+    change = call("Edit", "9", file_path="/a", old_string=file, new_string="pass")
+    return [user(f"Mend it. {told_}."), did("1", "Read", file, file_path="/a"), agent(change, f"{told_}: done.")]
+
+
+def test_a_session_refers_to_its_own_text_and_not_to_that_of_another() -> None:
+    cart, queue = (searched(trace(*session(*one))) for one in ((SPEC, CART), (RULE, QUEUE)))
+    assert rates([(cart, queue), (queue, cart)]) == {"E": Rate(4, 0, 0), "G": Rate(2, 0, 0)}
+
+
+def test_what_is_in_another_session_is_found_there() -> None:
+    """Without this, nothing found would say nothing."""
+    cart = searched(trace(*session(SPEC, CART)))
+    same = searched(trace(user(RULE), did("1", "Bash", f"{SPEC}\n{CART}", command="cat *"), agent("end")))
+    assert rates([(cart, same)]) == {"E": Rate(2, 2, 2), "G": Rate(1, 1, 1)}
+    assert exceeding(rates([(cart, same)])) == ["E", "G"]
+
+
+def test_the_guards_hold_abroad_too() -> None:
+    cart = searched(trace(*session(SPEC, CART)))
+    everywhere = searched(trace(*(did(str(n), "Bash", f"{n} {SPEC}\n{CART}", command="cat") for n in range(FEW + 1))))
+    assert rates([(cart, everywhere)]) == {"E": Rate(2, 0, 0), "G": Rate(1, 0, 0)}
+    coined = searched(trace(user("go"), agent(f"{SPEC}\n{CART}"), user(f"{SPEC}\n{CART}"), agent("end")))
+    assert rates([(cart, coined)]) == {"E": Rate(2, 2, 2), "G": Rate(1, 0, 0)}
+
+
+# Recordings
+
+
+def sample(data: Path, project: str, wanted: int) -> list[Searched]:
+    """Sessions of a project, at even distances in the index; those that are long enough."""
+    folder, _ = PROJECTS[project]
+    rows = [json.loads(line) for line in (data / "index.jsonl").read_text("utf-8").splitlines()]
+    files = [row["file"] for row in rows if row["repo"] == project and row["split"] == "tune"]
+    files = [file for file in files if file.startswith(f"{folder}/")]
+    chosen = [files[n * len(files) // wanted] for n in range(wanted)]
+    return [searched(one) for file in chosen if len((one := longest(data / file)).calls) >= CALLS]
+
+
+def longest(path: Path) -> Trace:
+    return max((one for session in th.read_all(path) for one in traces(session)), key=lambda one: len(one.calls))
+
+
+def began(one: Searched) -> float:
+    return next((call.at for call in one.of.calls if call.at is not None), 0.0)
+
+
+def test_sessions_of_other_projects_hold_next_to_nothing(shared_data: Path) -> None:
+    some = {project: sample(shared_data, project, min(4, wanted)) for project, (_, wanted) in PROJECTS.items()}
+    found = rates((a, b) for one, other in permutations(some, 2) for a in some[one] for b in some[other])
+    assert set(found) == set(KINDS)
+    assert all(rate.null <= LIMIT / 5 for rate in found.values()), told(found)
+
+
+def test_earlier_sessions_of_the_same_project_hold_little(shared_data: Path) -> None:
+    every = []
+    for project, (_, wanted) in PROJECTS.items():
+        pairs = list(permutations(sample(shared_data, project, wanted), 2))
+        earlier = [(one, other) for one, other in pairs if began(other) <= began(one)]
+        every += earlier
+        found = rates(earlier)
+        assert not exceeding(found), f"{project}: {told(found)}; later ones, too: {told(rates(pairs))}"
+    found = rates(every)
+    assert set(found) == set(KINDS)
+    assert not exceeding(found), f"all projects: {told(found)}"
+
+
+def test_what_is_found_abroad_is_what_the_definition_finds(shared_data: Path) -> None:
+    """A message of one session behind all of another is a call that sees that one: the guards here are the same."""
+    alike = 0
+    for one, other in permutations(sample(shared_data, "entireio/cli", 4), 2):
+        for said in [m for m in one.of.history.messages if any(c.name == "Edit" for c in m.calls)][::20]:
+            joined = trace_of(History((*other.of.history.messages, *user("go"), said)))
+            needles = {(needle.kind, needle.text) for needle in references(joined)[-1]}
+            written = [block for block in joined.blocks if block.visible == len(joined.calls) and block.kind in "AC"]
+            sought = {found for block in written for found in candidates(joined, block)}
+            assert {found for found in sought if other.holds(*found)} == needles
+            alike += len(needles)
+    assert alike > 20

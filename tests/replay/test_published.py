@@ -1,0 +1,116 @@
+"""The published tables: what they read off curves, and that what was measured comes back from its file."""
+
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from thresher.replay.bound import Floor
+from thresher.replay.run import Tally
+from thresher.replay.scores import Scores, Setting
+from thresher.replay.sweep import Facts, Failure, Results
+from thresher.replay.ways import make_way, rates_named
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+from replay_tables import Curves, Point, Tables, height, markdown, quotes_only, reach
+
+from replay import SEEDS, Kept, averaged, broken, kept, report_on, results_of
+
+
+def tally(tokens: int, served: int, *, cost: float = 1.0, quoted: int = 0) -> Tally:
+    """Ten calls that used something; half of them quotes."""
+    used = {"E": 100}
+    of = Tally(calls=10, tokens=10 * tokens, bearing=100, served=served, needles=used, cost=cost)
+    return msgspec.structs.replace(of, quoting=50, quoted=quoted)
+
+
+SESSIONS = ("a.jsonl#1", "b.jsonl#2", "c.jsonl#3", "d.jsonl#4", "e.jsonl#5")
+CURVES = {
+    ("full", None): (1000, 100),
+    ("auto", 100): (200, 90),
+    ("auto", 200): (400, 100),
+    ("newest-batched", 100): (100, 40),
+    ("newest-batched", 200): (500, 80),
+    ("random", 100): (250, 50),
+    ("oracle-batched", 100): (150, 99),
+}
+TALLIES = {Setting(*one): dict.fromkeys(SESSIONS, tally(*told)) for one, told in CURVES.items()}
+
+
+def results() -> Results:
+    return Results(
+        sessions={key: Facts(key.partition("#")[0], key[-1], "claude-code", "shop", 1, 10) for key in SESSIONS},
+        tallies=TALLIES,
+        floors={key: [Floor(10, 100, (1,) * 100)] for key in SESSIONS},
+        failures=[Failure("x.txt", "", "no format", "format")],
+        files=6,
+        short=2,
+    )
+
+
+def test_a_curve_is_read_between_its_points_and_no_further() -> None:
+    points = [Point(100, 0.4), Point(500, 0.8), Point(1000, 1.0)]
+    assert height(points, 300) == pytest.approx(0.6)
+    assert (height(points, 50), height(points, 5000)) == (0.4, 1.0)
+    assert reach(points) == pytest.approx((875, 0.95))
+    assert reach(points[:2]) is None
+    assert reach([Point(7, 0.99), Point(9, 1.0)]) == Point(7, 0.99)
+
+
+def test_others_are_compared_at_the_tokens_of_ours() -> None:
+    found = Curves(TALLIES, SESSIONS, ("auto", "newest-batched")).equal(("newest-batched",))
+    assert found is not None
+    assert found.reached
+    assert found.ours == pytest.approx((300, 0.95))
+    served, more = found.others["newest-batched"]
+    assert served == pytest.approx(0.6)
+    assert more.value == pytest.approx(0.35)
+    assert more.interval == pytest.approx((0.35, 0.35))
+    assert Scores(TALLIES, SESSIONS).curve("auto").t95.value == pytest.approx(found.ours.tokens)
+
+
+def test_a_session_that_one_of_them_could_not_take_counts_for_none() -> None:
+    less = {**TALLIES, Setting("newest-batched", 100): dict.fromkeys(SESSIONS[1:], tally(100, 40))}
+    assert Curves(less, SESSIONS, ("auto", "newest-batched")).sessions == [*SESSIONS[1:]]
+
+
+def test_chance_is_the_mean_of_its_seeds() -> None:
+    made = {Setting(seed, 100): {"a": tally(100 * n, 10 * n, cost=n)} for n, seed in enumerate(SEEDS, 1)}
+    one = averaged({Setting("full", None): {"a": tally(1000, 100)}, **made})[Setting("random", 100)]["a"]
+    assert (one.tokens / one.calls, one.served / one.bearing, one.cost) == (200, 0.2, 2)
+    assert make_way("random-7", 100, rates_named("anthropic")).budget == 100
+
+
+def test_quotes_are_counted_by_themselves() -> None:
+    made = {Setting("auto", 100): {"a": tally(100, 90, quoted=20)}}
+    assert (
+        Scores({**made, Setting("full", None): made[Setting("auto", 100)]}, ["a"]).curve("auto").scores[0].served == 0.9
+    )
+    quotes = quotes_only(made)[Setting("auto", 100)]["a"]
+    assert (quotes.bearing, quotes.served) == (50, 20)
+
+
+def test_what_was_measured_comes_back_and_says_the_same() -> None:
+    again = results_of(msgspec.json.decode(msgspec.json.encode(kept(results(), "anthropic")), type=Kept))
+    assert again == results()
+
+
+def test_the_tables_say_who_is_better_and_what_was_left_out() -> None:
+    projects = {"owner/shop": [*SESSIONS], "owner/small": ["a.jsonl#1"]}
+    lines = list(markdown(Tables(report_on(results(), "anthropic"), 100, projects)))
+    shop = (
+        "| owner/shop | 5 | 50 | 0.3k (0.3k to 0.3k) | not reached | 0.3k | 95.0 % | 60.0 % | +35.0 (+35.0 to +35.0) |"
+    )
+    assert f"{shop} better |" in lines
+    assert not any("owner/small" in line for line in lines)
+    assert sum("knows the future" in line for line in lines) == 1
+    assert lines[-1].startswith("These figures are of 5 sessions")
+    assert any(line.startswith("Left out: 2 recordings") for line in lines)
+
+
+def test_whoever_is_above_the_bound_is_told() -> None:
+    assert broken(results()) == []
+    dear = msgspec.structs.replace(results(), floors={key: [Floor(10, 100, (10**6,) * 100)] for key in SESSIONS})
+    assert any(text.startswith("newest-batched at 200 serves 80.00%") for text in broken(dear))
+    assert not any(text.startswith("auto") for text in broken(dear))

@@ -1,0 +1,201 @@
+"""Figures by hand, and that intervals say what chance does."""
+
+from collections.abc import Mapping, Sequence
+from math import isclose
+
+import pytest
+
+from thresher.replay.bound import Floor
+from thresher.replay.run import Tally
+from thresher.replay.scores import FULL, ORACLE, WINDOW, Curve, Figure, Scores, Setting, above_bound, group, total
+
+
+def tally(
+    tokens: int,
+    served: int,
+    *,
+    calls: int = 10,
+    bearing: int = 100,
+    cost: float = 1.0,
+    lost: int = 0,
+    refetch: float = 0,
+) -> Tally:
+    return Tally(
+        calls=calls,
+        tokens=tokens * calls,
+        bearing=bearing,
+        served=served,
+        survived=float(served),
+        needles={"E": bearing, "G": bearing},
+        resident={"E": served, "G": bearing},
+        lost=lost,
+        fetched=1,
+        cost=cost,
+        refetch=refetch,
+    )
+
+
+def table(**ways: Mapping[int, Sequence[Tally | None]]) -> dict[Setting, dict[str, Tally]]:
+    """Tallies by way, budget and session (`s0`, `s1`, …), and a full history of cost 10 a session."""
+    found: dict[Setting, dict[str, Tally]] = {}
+    longest = 0
+    for name, budgets in ways.items():
+        for budget, row in budgets.items():
+            by = {f"s{n}": one for n, one in enumerate(row) if one is not None}
+            found[Setting(name.replace("_", "-"), budget)] = by
+            longest = max(longest, len(row))
+    found[Setting(FULL, None)] = {f"s{n}": tally(1000, 100, cost=10.0) for n in range(longest)}
+    return found
+
+
+def scores(**ways: Mapping[int, Sequence[Tally | None]]) -> Scores:
+    tallies = table(**ways)
+    return Scores(tallies, tallies[Setting(FULL, None)])
+
+
+def test_a_score_says_shares_and_what_the_full_history_costs() -> None:
+    one = tally(200, 90, cost=4.0, lost=5, refetch=2.0)
+    score = scores(way={8: [one, one]}).curve("way").scores[0]
+    assert (score.budget, score.sessions, score.calls, score.tokens_per_turn) == (8, 2, 20, 200)
+    assert (score.served, score.survival, score.resident) == (0.9, 0.9, {"E": 0.9, "G": 1.0})
+    assert (score.lost, score.fetched, score.cost, score.cost_with_refetch) == (0.025, 0.1, 0.4, 0.6)
+
+
+def test_t95_lies_on_the_line_between_two_budgets_in_order_of_tokens() -> None:
+    rows = {
+        8: [tally(100, 90, cost=2.0, lost=20)],
+        16: [tally(300, 100, cost=4.0)],
+        4: [tally(50, 40, cost=1.0)],
+    }
+    curve = scores(way=rows).curve("way")
+    assert [score.tokens_per_turn for score in curve.scores] == [50, 100, 300]
+    assert curve.t95.value == pytest.approx(200)
+    assert curve.c95.value == pytest.approx(0.3)
+    assert curve.lost95.value == pytest.approx(0.05)
+
+
+def test_the_first_crossing_counts_where_more_tokens_serve_less() -> None:
+    rows = {1: [tally(100, 90)], 2: [tally(200, 100)], 3: [tally(300, 80)], 4: [tally(400, 99)]}
+    assert scores(way=rows).curve("way").t95.value == pytest.approx(150)
+
+
+def test_a_smallest_budget_that_serves_enough_is_the_figure_and_one_that_never_does_has_none() -> None:
+    assert scores(way={8: [tally(70, 97)], 9: [tally(90, 99)]}).curve("way").t95.value == 70
+    curve = scores(way={8: [tally(70, 60)], 9: [tally(90, 94)]}).curve("way")
+    assert (curve.t95.value, curve.c95.value, curve.lost95.value) == (None, None, None)
+
+
+def test_the_best_score_is_the_smallest_budget_that_serves_enough_else_the_one_that_serves_most() -> None:
+    def best(curve: Curve) -> int | None:
+        assert curve.best is not None
+        return curve.best.budget
+
+    assert best(scores(way={1: [tally(9, 90)], 2: [tally(20, 96)], 3: [tally(10, 99)]}).curve("way")) == 2
+    assert best(scores(way={1: [tally(9, 90)], 2: [tally(20, 80)]}).curve("way")) == 1
+
+
+def test_a_session_that_a_policy_cannot_take_counts_neither_for_it_nor_against_it() -> None:
+    cheap, dear = tally(100, 99, cost=1.0), tally(900, 99, cost=9.0)
+    found = scores(whole={8: [cheap, dear]}, part={8: [cheap, None], 9: [cheap, cheap]})
+    assert found.taken("part") == {"s0"}
+    part = found.curve("part")
+    assert (part.scores[0].sessions, part.scores[0].cost, part.left_out) == (1, 0.1, 1)
+    assert found.curve("whole").scores[0].cost == 0.5
+
+
+def test_an_interval_holds_the_figure_is_the_same_every_time_and_shrinks_with_more_sessions() -> None:
+    def curve(times: int) -> Figure:
+        low, high = tally(100, 96), tally(300, 96)
+        return scores(way={8: [low, high] * times}).curve("way").t95
+
+    few, many = curve(3), curve(40)
+    assert few == curve(3)
+    assert few.value == many.value == 200
+    assert few.interval is not None
+    assert many.interval is not None
+    wide = [end for end in few.interval if end is not None]
+    narrow = [end for end in many.interval if end is not None]
+    assert wide[0] <= narrow[0] < 200 < narrow[1] <= wide[1]
+
+
+def test_equal_sessions_leave_nothing_to_chance_and_one_alone_says_nothing_of_it() -> None:
+    row = [tally(100, 96)] * 4
+    assert scores(way={8: row}).curve("way").t95 == Figure(100.0, (100.0, 100.0))
+    assert scores(way={8: row[:1]}).curve("way").t95 == Figure(100.0, None)
+
+
+def test_an_end_that_draws_do_not_reach_is_not_reached() -> None:
+    """Of four sessions one is served badly: whether 95 % is reached hangs on how often it is drawn."""
+    row = [tally(100, 100), tally(100, 100), tally(100, 100), tally(100, 84)]
+    figure = scores(way={8: row}).curve("way").t95
+    assert figure == Figure(100.0, (100.0, None))
+
+
+def test_the_gap_closed_is_paired() -> None:
+    """Each session needs its own number of tokens, but the policy is half way in each: chance takes nothing."""
+    sizes = [100, 200, 400, 800, 1600]
+    found = scores(
+        half={8: [tally(3 * size, 96) for size in sizes]},
+        newest_batched={8: [tally(4 * size, 96) for size in sizes]},
+        oracle_batched={8: [tally(2 * size, 96) for size in sizes]},
+    )
+    gap = found.gap_closed("half")
+    assert gap is not None
+    assert gap.value == pytest.approx(0.5)
+    assert gap.interval is not None
+    assert all(end is not None and isclose(end, 0.5) for end in gap.interval)
+    assert found.gap_closed(WINDOW) == Figure(0.0, (0.0, 0.0))
+    assert found.gap_closed(ORACLE) == Figure(1.0, (1.0, 1.0))
+
+
+def test_the_gap_is_measured_on_the_sessions_that_all_three_took() -> None:
+    found = scores(
+        policy={8: [tally(300, 96), None]},
+        newest_batched={8: [tally(400, 96), tally(9000, 96)]},
+        oracle_batched={8: [tally(200, 96), tally(100, 96)]},
+    )
+    assert found.gap_closed("policy") == Figure(0.5, None)
+
+
+def test_no_gap_is_told_without_both_ends_or_where_they_do_not_lie_apart() -> None:
+    assert scores(policy={8: [tally(300, 96)]}).gap_closed("policy") is None
+    row = {8: [tally(300, 96)]}
+    assert scores(policy=row, newest_batched=row, oracle_batched=row).gap_closed("policy") is None
+    unreached = {8: [tally(300, 50)]}
+    assert scores(policy=row, newest_batched=unreached, oracle_batched=row).gap_closed("policy") is None
+
+
+def test_a_policy_that_never_serves_enough_closes_no_gap_that_could_be_told() -> None:
+    found = scores(
+        policy={8: [tally(300, 50)]}, newest_batched={8: [tally(400, 96)]}, oracle_batched={8: [tally(200, 96)]}
+    )
+    assert found.gap_closed("policy") == Figure(None, None)
+
+
+def test_calls_that_used_nothing_are_all_served() -> None:
+    score = scores(way={8: [tally(100, 0, bearing=0)]}).curve("way").scores[0]
+    assert (score.served, score.lost, score.resident) == (1.0, 0.0, {})
+
+
+def test_a_group_tells_every_policy_over_its_own_sessions() -> None:
+    tallies = table(way={8: [tally(100, 96), tally(300, 96)]})
+    found = group("some", tallies, ["s1"])
+    assert (found.name, found.sessions, found.calls, found.bearing, found.needles) == ("some", 1, 10, 100, 200)
+    assert {line.curve.name: line.curve.t95.value for line in found.lines} == {"way": 300, FULL: 1000}
+    assert group("none", tallies, []).calls == 0
+
+
+def test_who_serves_more_than_can_be_is_named_and_who_is_not_covered_is_not() -> None:
+    floors = {"s0": [Floor(10, 500, tuple([10] * 100))]}
+    tallies = table(recency={8: [tally(100, 51)]}, smart={8: [tally(100, 90)]}, random={8: [tally(100, 50)]})
+    found = above_bound(tallies, floors, ["recency", "random"])
+    assert [(one.setting, one.session, one.served, one.most) for one in found] == [
+        (Setting("recency", 8), "s0", 0.51, 0.5)
+    ]
+
+
+def test_a_total_adds_up_and_leaves_its_parts_alone() -> None:
+    one, other = tally(100, 90), tally(300, 70)
+    found = total([one, other])
+    assert (found.calls, found.tokens, found.served, found.needles) == (20, 4000, 160, {"E": 200, "G": 200})
+    assert one == tally(100, 90)

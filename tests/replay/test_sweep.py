@@ -1,0 +1,303 @@
+"""Many sessions in many ways: the same figures in any number of processes, and after any interruption."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from thresher.errors import OptionError
+from thresher.formats import read_all
+from thresher.model import Session
+from thresher.replay import Rates
+from thresher.replay import sweep as sweeping
+from thresher.replay.recording import recordings
+from thresher.replay.run import Tally, replay
+from thresher.replay.scores import FULL, Setting
+from thresher.replay.sweep import Done, Results, Unit, run_unit, sweep
+from thresher.replay.ways import CONTROLS, PEERS, WAYS, chosen, make_way, policy_file, rates_named
+
+WAYS_TRIED: list[tuple[str, int | None]] = [("recency", 300), ("recency", 900), ("oracle-batched", 600)]
+
+
+def conversation(calls: int, seed: int = 0) -> list[dict[str, Any]]:
+    """An agent that reads files and edits, now and then, a line of one that it read long before."""
+    rows: list[dict[str, Any]] = [{"role": "user", "content": "Please tidy these modules."}]
+    for n in range(calls):
+        if n % 4 == 3:
+            old = line(seed, n // 2)
+            used = {"name": "Edit", "input": {"file_path": f"/p/file_{n}.py", "old_string": old, "new_string": "pass"}}
+            told = "done"
+        else:
+            used = {"name": "Read", "input": {"file_path": f"/p/file_{n}.py"}}
+            told = "\n".join([f"# part {n} of {seed}: " + "filler words " * 30, line(seed, n)])
+        rows.append({"role": "assistant", "content": [{"type": "tool_use", "id": f"t{n}", **used}]})
+        rows.append({"role": "user", "content": [{"type": "tool_result", "tool_use_id": f"t{n}", "content": told}]})
+    return rows
+
+
+def line(seed: int, n: int) -> str:
+    return f"value_{seed}_{n} = compute_total(order_{n}, discount_{n})"
+
+
+def write_conversation(path: Path, calls: int, seed: int = 0) -> Path:
+    path.write_text(json.dumps(conversation(calls, seed)))
+    return path
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    return [
+        write_conversation(tmp_path / f"{name}.json", calls, seed)
+        for seed, (name, calls) in enumerate((("small", 18), ("large", 30), ("short", 5)))
+    ]
+
+
+def comparable(results: Results) -> dict[Setting, dict[str, Any]]:
+    """All but the time that it took."""
+    return {
+        setting: {key: {**msgspec.to_builtins(one), "seconds": 0} for key, one in by.items()}
+        for setting, by in results.tallies.items()
+    }
+
+
+def sessions_of(files: Iterable[Path]) -> list[Session]:
+    return [session for path in files for session in read_all(path)]
+
+
+def test_a_sweep_tells_what_replaying_by_hand_does(files: list[Path]) -> None:
+    results = sweep(files, WAYS_TRIED, Rates())
+    by_hand: dict[Setting, dict[str, Tally]] = {
+        setting: {} for setting in [*(Setting(*one) for one in WAYS_TRIED), Setting(FULL, None)]
+    }
+    for session in sessions_of(files[:2]):
+        for name, budget in by_hand:
+            found = Tally()
+            for recording in recordings(session):
+                found.add(replay(recording, make_way(name, budget, Rates()), Rates()))
+            by_hand[Setting(name, budget)][f"{session.file}#{session.id}"] = found
+    assert comparable(results) == comparable(Results(tallies=by_hand))
+    assert results.tallies[Setting(FULL, None)][f"{files[1]}#large"].bearing > 3
+
+
+def test_facts_and_floors_are_kept_by_session_and_short_recordings_are_counted(files: list[Path]) -> None:
+    results = sweep(files, WAYS_TRIED, Rates())
+    facts = [(Path(one.file).name, one.id, one.agent, one.calls) for one in results.sessions.values()]
+    assert facts == [("large.json", "large", "anthropic", 30), ("small.json", "small", "anthropic", 18)]
+    assert {key: [one.calls for one in floors] for key, floors in results.floors.items()} == {
+        f"{files[1]}#large": [30],
+        f"{files[0]}#small": [18],
+    }
+    assert (results.short, results.files, results.failures) == (1, 3, [])
+    assert sweep(files, [], Rates(), minimum=5).short == 0
+
+
+def test_more_processes_find_the_same(files: list[Path]) -> None:
+    alone = sweep(files, WAYS_TRIED, Rates())
+    assert comparable(sweep(files, WAYS_TRIED, Rates(), jobs=2)) == comparable(alone)
+
+
+def test_progress_counts_up_to_all_units(files: list[Path]) -> None:
+    told: list[tuple[int, int]] = []
+    sweep(files, WAYS_TRIED, Rates(), progress=lambda done, total: told.append((done, total)))
+    counts = [done for done, _ in told]
+    assert counts == sorted(counts)
+    assert told[-1] == (7, 7)  # three files in full, and two of them in two ways
+
+
+def test_what_cannot_be_read_is_told_and_the_rest_goes_on(files: list[Path], tmp_path: Path) -> None:
+    strange, gone = tmp_path / "shopping.txt", tmp_path / "gone.json"
+    strange.write_text("milk")
+    results = sweep([*files, strange, gone], WAYS_TRIED, Rates())
+    assert [(Path(one.file).name, one.way, one.kind) for one in results.failures] == [
+        ("shopping.txt", "", "format"),
+        ("gone.json", "", "read"),
+    ]
+    assert len(results.sessions) == 2
+
+
+def test_a_policy_that_raises_on_one_session_is_told_and_has_the_others(files: list[Path], tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "def picky(history):\n"
+        "    if any('value_1_' in part.text for m in history for part in m.parts if hasattr(part, 'text')):\n"
+        "        raise ValueError('not these')\n"
+        "    return ()\n"
+    )
+    name = f"{path}:picky"
+    results = sweep(files, [(name, 500), ("recency", 500)], Rates())
+    mine = results.tallies[Setting(name, 500)]
+    assert [(Path(one.file).name, one.way) for one in results.failures] == [("large.json", name)]
+    assert "not these" in results.failures[0].error
+    assert list(mine) == [f"{files[0]}#small"]
+    assert len(results.tallies[Setting("recency", 500)]) == 2
+
+
+def broken_from(monkeypatch: pytest.MonkeyPatch, number: int) -> list[Unit]:
+    """From this unit on the machine is switched off; what is begun before is noted."""
+    begun: list[Unit] = []
+    real = run_unit
+
+    def run(unit: Unit) -> Done:
+        if len(begun) == number:
+            raise KeyboardInterrupt
+        begun.append(unit)
+        return real(unit)
+
+    monkeypatch.setattr(sweeping, "run_unit", run)
+    return begun
+
+
+def test_a_sweep_that_was_stopped_goes_on_where_it_was(
+    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "resume"
+    whole = sweep(files, WAYS_TRIED, Rates())
+    with monkeypatch.context() as patch:
+        first = broken_from(patch, 4)
+        with pytest.raises(KeyboardInterrupt):
+            sweep(files, WAYS_TRIED, Rates(), resume=folder)
+    [saved] = folder.iterdir()
+    assert len(saved.read_bytes().splitlines()) == 4
+    with monkeypatch.context() as patch:
+        second = broken_from(patch, 100)
+        results = sweep(files, WAYS_TRIED, Rates(), resume=folder)
+    assert len(second) == 3
+    assert not {unit.name for unit in first} & {unit.name for unit in second}
+    assert comparable(results) == comparable(whole)
+    assert results.sessions == whole.sessions
+    assert results.floors == whole.floors
+    assert list(folder.iterdir()) == []
+
+
+def test_a_torn_line_is_done_again_and_tears_no_other(
+    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "resume"
+    for stop, torn in ((4, True), (1, False)):
+        with monkeypatch.context() as patch:
+            begun = broken_from(patch, stop)
+            with pytest.raises(KeyboardInterrupt):
+                sweep(files, WAYS_TRIED, Rates(), resume=folder)
+        assert len(begun) == stop
+        [saved] = folder.iterdir()
+        if torn:
+            saved.write_bytes(saved.read_bytes()[:-20])
+    with monkeypatch.context() as patch:
+        begun = broken_from(patch, 100)
+        results = sweep(files, WAYS_TRIED, Rates(), resume=folder)
+    assert len(begun) == 3
+    assert comparable(results) == comparable(sweep(files, WAYS_TRIED, Rates()))
+
+
+@pytest.mark.parametrize("change", ["rates", "file", "settings", "policy"])
+def test_what_a_figure_depends_on_is_never_taken_from_before(
+    change: str, files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = tmp_path / "mine.py"
+    policy.write_text("def keep(history):\n    return ()\n")
+    ways = [(f"{policy}:keep", 500)]
+    with monkeypatch.context() as patch:
+        broken_from(patch, 4)
+        with pytest.raises(KeyboardInterrupt):
+            sweep(files, ways, Rates(), resume=tmp_path / "resume")
+    rates = Rates(write=2.0) if change == "rates" else Rates()
+    if change == "file":
+        write_conversation(files[0], 22)
+    elif change == "settings":
+        monkeypatch.setenv("THRESHER_EXCLUDE_TOOLS", "Edit")
+    elif change == "policy":
+        policy.write_text("def keep(history):\n    return []\n")
+    begun = broken_from(monkeypatch, 100)
+    sweep(files, ways, rates, resume=tmp_path / "resume")
+    assert len(begun) == 5
+
+
+def test_a_folder_that_cannot_be_written_stops_nothing(files: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    assert len(sweep(files, WAYS_TRIED, Rates(), resume=tmp_path / "file").sessions) == 2
+
+
+def test_a_sub_agents_own_file_is_told_with_its_parent(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    real = read_all
+
+    def family(path: str) -> list[Session]:
+        sessions = real(path)
+        if Path(path).name == "large.json":
+            child = real(files[0])[0]
+            sessions = [msgspec.structs.replace(sessions[0], children=(child,))]
+        return sessions
+
+    monkeypatch.setattr(sweeping, "read_all", family)
+    results = sweep(files, WAYS_TRIED, Rates())
+    assert [(one.id, one.recordings, one.calls) for one in results.sessions.values()] == [("large", 2, 48)]
+    assert all(list(by) == [f"{files[1]}#large"] for by in results.tallies.values())
+
+
+def test_the_full_history_is_always_there_once_whatever_budget_it_is_asked_for(files: list[Path]) -> None:
+    results = sweep(files, [(FULL, 8), (FULL, 9)], Rates())
+    assert list(results.tallies) == [Setting(FULL, None)]
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    "name", [*CONTROLS, *(one for one in PEERS if not one.startswith("langchain")), "auto", "mask"]
+)
+def test_every_name_makes_a_way_that_takes_a_session(name: str, files: list[Path]) -> None:
+    results = sweep(files[:1], [(name, 600)], Rates())
+    assert results.failures == []
+    assert all(len(by) == 1 for by in results.tallies.values())
+
+
+def test_groups_hold_what_they_say_and_a_name_counts_once() -> None:
+    found, missing = chosen(["recency", "controls", "full"])
+    assert (sorted(found), missing) == (sorted(CONTROLS), [])
+    assert found[0] == "recency"
+    peers, absent = chosen(["peers"])
+    assert sorted([*peers, *absent]) == sorted(PEERS)
+    every = {name for names in chosen(["all"]) for name in names}
+    assert every >= {*CONTROLS, *PEERS, "auto", "smart"}
+    assert every <= set(WAYS)
+
+
+def test_presets_of_the_user_have_names_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: list[Path]) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "thresher.toml").write_text('[presets]\nmine = ["mask"]\n')
+    assert "mine" in chosen(["presets"])[0]
+    results = sweep(files[:1], [("mine", 600)], Rates())
+    assert len(results.tallies[Setting("mine", 600)]) == 1
+
+
+def test_a_name_that_nobody_has_lists_those_that_there_are() -> None:
+    with pytest.raises(OptionError, match=r"newest-batched.*cline.*presets") as error:
+        chosen(["newset"])
+    assert all(name in str(error.value) for name in WAYS)
+    with pytest.raises(OptionError, match="anthropic-1h"):
+        rates_named("free")
+
+
+def test_price_lists_differ_in_what_they_ask_for() -> None:
+    hour, minutes = rates_named("anthropic-1h"), rates_named("anthropic")
+    assert (hour.ttl, minutes.ttl) == (3600, 300)
+    assert hour.write > minutes.write == pytest.approx(1.25)
+
+
+def test_a_policy_in_a_file_is_found_and_a_missing_one_is_said_clearly(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "class Keep:\n    def __call__(self, history):\n        return ()\n\n"
+        "def keep(history):\n    return ()\n\nNUMBER = 3\n"
+    )
+    assert chosen([f"{path}:keep", f"{path}:Keep"])[0] == [f"{path}:keep", f"{path}:Keep"]
+    assert policy_file(f"{path}:keep") == path
+    assert policy_file("newest-batched") is None
+    for name, told in ((f"{path}:none", "it has Keep, keep"), (f"{path}:NUMBER", "no policy"), ("no.py:x", "no file")):
+        with pytest.raises(OptionError, match=told):
+            chosen([name])
+    path.write_text("import nothing_like_it\n")
+    with pytest.raises(OptionError, match="nothing_like_it"):
+        chosen([f"{path}:keep"])

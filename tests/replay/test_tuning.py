@@ -1,0 +1,458 @@
+"""The best settings for some sessions: what is tried, what wins, where it is measured, and what is kept of it."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from thresher.budget import settings
+from thresher.budget.fitting import default_budget
+from thresher.errors import OptionError, ReadError, ThresherError
+from thresher.replay import Rates, own, tuning
+from thresher.replay import sweep as sweeping
+from thresher.replay.run import Tally
+from thresher.replay.scores import Setting
+from thresher.replay.split import Half, Split, split_of
+from thresher.replay.sweep import Done, Facts, Unit, run_unit
+from thresher.replay.trials import Choice, Log, Trial, first_choice, is_sound, way_name
+from thresher.replay.tuning import BUDGETS, SPACE, Difference, Tuned, difference, search, toml_of, tune
+from thresher.replay.ways import make_way
+from thresher.window import Pace
+
+Figures = Callable[[Choice], tuple[float, float]]
+"""Settings, to what is served and what it costs."""
+
+
+def conversation(calls: int, seed: int) -> list[dict[str, Any]]:
+    """An agent that reads files and edits, now and then, a line of one that it read a while before."""
+    rows: list[dict[str, Any]] = [{"role": "user", "content": "Please tidy these modules."}]
+    for n in range(calls):
+        used: dict[str, Any] = {"name": "Read", "input": {"file_path": f"/p/file_{n}.py"}}
+        told = f"# part {n} of {seed}: " + "filler words " * 60 + "\n" + line(seed, n)
+        if n % 4 == 3:
+            edit = {"file_path": f"/p/file_{n}.py", "old_string": line(seed, n - 2), "new_string": "pass"}
+            used, told = {"name": "Edit", "input": edit}, "done"
+        rows.append({"role": "assistant", "content": [{"type": "tool_use", "id": f"t{n}", **used}]})
+        rows.append({"role": "user", "content": [{"type": "tool_result", "tool_use_id": f"t{n}", "content": told}]})
+    return rows
+
+
+def line(seed: int, n: int) -> str:
+    return f"value_{seed}_{n} = compute_total(order_{n}, discount_{n})"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    found = []
+    for seed, project in enumerate(("ape", "ape", "bee", "bee")):
+        path = tmp_path / project / f"run-{seed}.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(conversation(20 + 2 * seed, seed)))
+        found.append(path)
+    return found
+
+
+def trial(choice: Choice, served: float = 1.0, cost: float = 1.0, **others: Any) -> Trial:
+    given: dict[str, Any] = {
+        "key": "k", "split": "tune", "settings": choice, "served": served, "tokens": 1.0, "cost": cost,
+        "cost_with_refetch": cost, "lost": 0.0, "sessions": 3,
+    }  # fmt: skip
+    return Trial(**given | others)
+
+
+class Bench:
+    """Tells made-up figures, and notes what was asked."""
+
+    def __init__(self, figures: Figures, **others: Any) -> None:
+        self.figures = figures
+        self.others = others
+        self.asked: list[Choice] = []
+
+    def __call__(self, row: Sequence[Choice]) -> list[Trial]:
+        self.asked += row
+        return [trial(one, *self.figures(one)) for one in row]
+
+
+def figures_of(**best: float) -> Figures:
+    """Cheapest where each setting has its best value; all is served."""
+    return lambda one: (1.0, 1.0 + sum(abs(one[name] - value) / value for name, value in best.items()))
+
+
+# What is tried
+
+
+def test_the_table_names_every_setting_of_a_pace_and_nothing_else() -> None:
+    assert set(SPACE) == set(Pace.__struct_fields__)
+    assert default_budget("") in BUDGETS
+    start = first_choice()
+    tried: list[Choice] = [{**start, name: value} for name, values in SPACE.items() for value in values]
+    assert all(map(is_sound, tried))
+    assert {type(value) for name, values in SPACE.items() for value in values if type(start[name]) is int} == {int}
+
+
+def test_settings_cross_to_a_window_by_the_name_of_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Pace] = []
+    monkeypatch.setattr(own, "Window", lambda *_, pace, **__: made.append(pace))
+    start = first_choice()
+    for choice in (start, {**start, "patience": 2.0, "calls": 40}):
+        way = make_way(way_name(choice), 900, Rates())
+        assert (way.budget, way.name) == (900, way_name(choice))
+        way.start(_Feed(), None)  # type: ignore[arg-type]
+    assert made == [Pace(), Pace(patience=2.0, calls=40)]
+
+
+class _Feed:
+    """As much of a feed as it takes to make a window."""
+
+    store = None
+
+    def __init__(self) -> None:
+        self.recording = self
+        self.model = self.wire = ""
+        self.scale = self.counter = self
+        self.name = "estimate"
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ('auto{"haste": 2}', "haste.*patience"),
+        ('auto{"patience": "much"}', "patience"),
+        ('auto{"low": 0.9, "high": 0.5}', "low"),
+        ("auto{patience}", "JSON"),
+        ("recency{}", "recency"),
+        ("nobody{}", "nobody"),
+    ],
+)
+def test_a_name_with_a_pace_that_makes_no_sense_is_refused(name: str, told: str) -> None:
+    with pytest.raises(OptionError, match=told):
+        make_way(name, 900, Rates())
+
+
+# What wins
+
+
+def test_the_search_finds_what_costs_least() -> None:
+    bench = Bench(figures_of(patience=2.5, low=0.3, budget=60_000))
+    found = search(first_choice(), {"budget": BUDGETS, **SPACE}, bench)
+    assert found.best.settings == {**first_choice(), "patience": 2.5, "low": 0.3, "budget": 60_000}
+    assert found.first.settings == first_choice() == bench.asked[0]
+    assert found.count == len(bench.asked)
+    assert all(bench.asked.count(one) == 1 for one in bench.asked)
+
+
+def test_one_setting_may_help_only_after_another() -> None:
+    def figures(one: Choice) -> tuple[float, float]:
+        return 1.0, 1.0 - 0.2 * (one["calls"] == 80) - 0.3 * (one["calls"] == 80 and one["patience"] == 0.3)
+
+    assert [*SPACE].index("patience") < [*SPACE].index("calls")
+    best = search(first_choice(), SPACE, Bench(figures)).best.settings
+    assert (best["calls"], best["patience"]) == (80, 0.3)
+
+
+@pytest.mark.parametrize("trials", [1, 2, 9])
+def test_no_more_is_tried_than_was_allowed(trials: int) -> None:
+    bench = Bench(figures_of(calls=80))
+    assert search(first_choice(), SPACE, bench, trials=trials).count == len(bench.asked) == trials
+
+
+def test_a_gain_that_is_too_small_is_none() -> None:
+    start = first_choice()
+    for cost, changed in ((0.996, False), (0.994, True)):
+        known = {40: (1.0, cost)}
+        found = search(start, SPACE, Bench(lambda one, known=known: known.get(int(one["calls"]), (1.0, 1.0))))  # type: ignore[misc]
+        assert (found.best.settings != start) is changed
+
+
+def test_what_serves_too_little_is_not_chosen_however_cheap_it_is() -> None:
+    def figures(one: Choice) -> tuple[float, float]:
+        return {10: (0.94, 0.1), 40: (0.95, 0.8), 80: (0.99, 0.9)}.get(int(one["calls"]), (1.0, 1.0))
+
+    space = {"calls": SPACE["calls"]}
+    assert search(first_choice(), space, Bench(figures)).best.settings["calls"] == 40
+    assert search(first_choice(), space, Bench(figures), served=0.94).best.settings["calls"] == 10
+    assert search(first_choice(), space, Bench(figures), served=0.98).best.settings["calls"] == 80
+
+
+def test_where_nothing_serves_enough_the_most_is_looked_for() -> None:
+    def figures(one: Choice) -> tuple[float, float]:
+        return {10: (0.6, 0.1), 80: (0.7, 3.0)}.get(int(one["calls"]), (0.5, 1.0))
+
+    assert search(first_choice(), {"calls": SPACE["calls"]}, Bench(figures)).best.settings["calls"] == 80
+
+
+def test_who_serves_enough_beats_whoever_does_not_at_any_price() -> None:
+    bench = Bench(lambda one: (0.95, 5.0) if one["calls"] == 80 else (0.9499, 1.0))
+    assert search(first_choice(), {"calls": SPACE["calls"]}, bench).best.settings["calls"] == 80
+
+
+def test_who_could_not_take_all_sessions_is_not_chosen() -> None:
+    def tried(row: Sequence[Choice]) -> list[Trial]:
+        return [trial(one, 1.0, 0.1, sessions=2) if one["calls"] == 80 else trial(one) for one in row]
+
+    assert search(first_choice(), SPACE, tried).best.settings == first_choice()
+
+
+def test_settings_that_no_window_takes_are_not_tried() -> None:
+    bench = Bench(figures_of(high=0.4, low=0.7))
+    search(first_choice(), {"high": (0.4, 0.6), "low": (0.3, 0.7)}, bench)
+    assert all(one["low"] <= one["high"] for one in bench.asked)
+
+
+# Where it is measured
+
+
+def facts(*told: tuple[str, int]) -> dict[str, Facts]:
+    return {f"f{n}#{n}": Facts(f"f{n}", str(n), "any", project, 1, calls) for n, (project, calls) in enumerate(told)}
+
+
+def test_all_sessions_of_a_project_are_on_one_side() -> None:
+    sessions = facts(*((f"project-{n % 7}", 20 + n) for n in range(40)))
+    split = split_of(sessions)
+    sides = [{sessions[key].project for key in half.sessions} for half in (split.tune, split.report)]
+    assert split.by == "project"
+    assert not sides[0] & sides[1]
+    assert [len(side) for side in sides] == [split.tune.projects, split.report.projects]
+    assert sorted([*split.tune.sessions, *split.report.sessions]) == sorted(sessions)
+    assert split.tune.calls + split.report.calls == sum(one.calls for one in sessions.values())
+    largest = max(sum(one.calls for one in sessions.values() if one.project == f"project-{n}") for n in range(7))
+    assert abs(split.tune.calls - split.report.calls) <= largest
+
+
+def test_the_split_does_not_depend_on_the_order_of_the_sessions() -> None:
+    sessions = facts(*((f"project-{n % 5}", 20 + n) for n in range(20)))
+    assert split_of(dict(reversed(sessions.items()))) == split_of(sessions)
+
+
+def test_one_project_is_split_by_session_and_folders_stand_for_projects_that_are_not_recorded() -> None:
+    split = split_of(facts(*[("mine", 20)] * 6))
+    assert (split.by, len(split.tune.sessions), len(split.report.sessions)) == ("session", 3, 3)
+    folders = {f"{n}": Facts(f"/{'ab'[n > 1]}/f{n}", f"{n}", "any", "", 1, 20) for n in range(6)}
+    split = split_of(folders)
+    assert split.by == "project"
+    assert {split.tune.sessions, split.report.sessions} == {("0", "1"), ("2", "3", "4", "5")}
+
+
+def test_the_difference_is_of_the_same_sessions_and_tells_how_much_chance_is_in_it() -> None:
+    def tallies(*told: tuple[float, int]) -> dict[str, Tally]:
+        return {
+            str(n): Tally(cost=cost, refetch=1.0, served=served, bearing=10) for n, (cost, served) in enumerate(told)
+        }
+
+    full = {str(n): Tally(cost=10.0) for n in range(4)}
+    before, after = tallies((6, 8), (6, 8), (6, 8), (6, 8)), tallies((5, 8), (5, 9), (4, 9), (4, 8))
+    cost, served = difference(before, after, full)
+    assert [cost.value, cost.low, cost.high] == pytest.approx([-0.15, -0.2, -0.1])
+    assert [served.value, served.low, served.high] == pytest.approx([0.05, 0.0, 0.1])
+    alone, _ = difference({"0": before["0"]}, {"0": after["0"]}, full)
+    assert [alone.value] == pytest.approx([-0.1])
+    assert (alone.low, alone.high) == (None, None)
+
+
+def tuned(
+    cost: Difference, served: Difference, *, shares: tuple[float, float] = (0.97, 0.97), calls: int = 80
+) -> Tuned:
+    start = first_choice()
+    best: Choice = {**start, "calls": calls}
+    half = Half(("a", "b"), 1, 40)
+    before, after = trial(start, shares[0], split="report"), trial(best, shares[1], split="report")
+    return Tuned(
+        target=0.95, split=Split("project", half, half), defaults=trial(start), chosen=trial(best), before=before,
+        after=after, cost=cost, served=served, trials=9, reused=0, log="log", failures=[],
+    )  # fmt: skip
+
+
+CHEAPER, PERHAPS, SAME = Difference(-0.1, -0.2, -0.01), Difference(-0.1, -0.2, 0.01), Difference(0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("cost", "served", "shares", "better"),
+    [
+        (CHEAPER, SAME, (0.97, 0.97), True),
+        (PERHAPS, SAME, (0.97, 0.97), False),
+        (CHEAPER, Difference(-0.01, -0.02, -0.005), (0.97, 0.96), True),
+        (CHEAPER, Difference(-0.04, -0.05, -0.03), (0.97, 0.93), False),
+        (CHEAPER, Difference(-0.001, -0.01, 0.01), (0.95, 0.949), True),
+        (Difference(0.2, 0.1, 0.3), Difference(0.05, 0.02, 0.08), (0.90, 0.95), True),
+        (Difference(0.2, 0.1, 0.3), Difference(0.02, 0.01, 0.03), (0.97, 0.99), False),
+        (Difference(-0.1), Difference(0.0), (0.97, 0.97), False),
+    ],
+)
+def test_better_is_beyond_chance(
+    cost: Difference, served: Difference, shares: tuple[float, float], *, better: bool
+) -> None:
+    assert tuned(cost, served, shares=shares).is_better is better
+
+
+def test_the_defaults_are_never_better_than_themselves() -> None:
+    assert not tuned(CHEAPER, SAME, calls=int(first_choice()["calls"])).is_better
+
+
+# What is kept of it
+
+
+def test_the_settings_are_written_as_they_are_read(tmp_path: Path) -> None:
+    choice: Choice = {**first_choice(), "budget": 60_000, "patience": 2.0, "calls": 40}
+    file = tmp_path / "thresher.toml"
+    file.write_text(toml_of(choice, ["the best"]))
+    found = settings(environment={}, file=file)
+    assert (found.budget, Pace(**found.pace)) == (60_000, Pace(patience=2.0, calls=40))
+    assert file.read_text().startswith("# the best\nbudget = 60000\n\n[pace]\n")
+    assert toml_of({**first_choice(), "calls": 40}) == "[pace]\ncalls = 40\n"
+
+
+def test_a_log_gives_back_what_it_was_told_under_its_own_key(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "log.jsonl"
+    one = trial(first_choice(), 0.9, 0.5)
+    Log(path, "k").add(one)
+    path.write_bytes(path.read_bytes() + b'{"a line": "of somebody else"}\n{"key": "k", "spl')
+    again = Log(path, "k")
+    assert again.find("tune", first_choice()) == one
+    assert again.find("report", first_choice()) is None
+    assert again.find("tune", {**first_choice(), "calls": 1}) is None
+    assert Log(path, "other").find("tune", first_choice()) is None
+    second = trial({**first_choice(), "calls": 40})
+    again.add(one)
+    again.add(second)
+    assert Log(path, "k").find("tune", second.settings) == second
+    assert len(path.read_bytes().splitlines()) == 4
+
+
+def test_a_log_that_cannot_be_written_is_told_before_any_work(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(ThresherError, match="--log"):
+        Log(tmp_path / "file" / "log.jsonl", "k")
+
+
+# All of it
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small table: it is the way that is tested, not the values."""
+    monkeypatch.setattr(tuning, "SPACE", {"low": (0.1, 0.5), "worth": (200, 1_000)})
+
+
+def noted(monkeypatch: pytest.MonkeyPatch, until: int = 1000) -> list[Unit]:
+    """What is begun; from some unit on the machine is switched off."""
+    begun: list[Unit] = []
+
+    def run(unit: Unit) -> Done:
+        if len(begun) == until:
+            raise KeyboardInterrupt
+        begun.append(unit)
+        return run_unit(unit)
+
+    monkeypatch.setattr(sweeping, "run_unit", run)
+    return begun
+
+
+def without_log(one: Tuned) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in Tuned.__struct_fields__ if name not in ("log", "reused")}
+
+
+@pytest.mark.usefixtures("few")
+def test_settings_are_chosen_on_one_half_and_measured_on_the_other(files: list[Path], tmp_path: Path) -> None:
+    found = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000)
+    halves = [sorted(Path(key).parent.name for key in half.sessions) for half in (found.split.tune, found.split.report)]
+    assert sorted(halves) == [["ape", "ape"], ["bee", "bee"]]
+    assert (found.split.by, found.trials, found.failures) == ("project", 3, [])
+    lines = [json.loads(one) for one in Path(found.log).read_text().splitlines()]
+    assert [one["split"] for one in lines] == ["tune"] * 3 + ["report"] * 2
+    fields = {"settings", "served", "tokens", "cost", "cost_with_refetch", "lost", "sessions", "definition", "split"}
+    assert all(one.keys() >= fields for one in lines)
+    assert len({one["key"] for one in lines}) == 1
+    assert {one["settings"]["budget"] for one in lines} == {4_000}
+    assert [one["sessions"] for one in lines] == [2] * 5
+    assert Path(found.log).parent == tmp_path / "tune"
+    # Here a window that goes down further pays for it less often, and still keeps what is used.
+    assert (found.chosen.settings["low"], found.is_better) == (0.1, True)
+    assert found.cost.value == pytest.approx(found.after.cost_with_refetch - found.before.cost_with_refetch)
+
+
+@pytest.mark.usefixtures("few")
+def test_the_figures_are_those_of_the_window_with_these_settings(files: list[Path], tmp_path: Path) -> None:
+    found = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000)
+    ways: list[tuple[str, int | None]] = [("auto{}", 4_000), (way_name(found.chosen.settings), 4_000)]
+    results = sweeping.sweep(files, ways, Rates())
+    for one, way in ((found.before, ways[0]), (found.after, ways[1]), (found.defaults, ways[0])):
+        half = found.split.tune if one.split == "tune" else found.split.report
+        tallies = [results.tallies[Setting(*way)][key] for key in half.sessions]
+        full = [results.tallies[Setting("full", None)][key] for key in half.sessions]
+        paid = sum(tally.cost + tally.refetch for tally in tallies) / sum(tally.cost for tally in full)
+        assert one.cost_with_refetch == pytest.approx(paid)
+        assert one.served == pytest.approx(sum(t.served for t in tallies) / sum(t.bearing for t in tallies))
+
+
+@pytest.mark.usefixtures("few")
+def test_what_is_in_the_log_is_not_tried_again(
+    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "log.jsonl"
+    first = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000, log=log)
+    lines = log.read_bytes()
+    begun = noted(monkeypatch)
+    again = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000, log=log)
+    assert (first.reused, again.reused) == (0, 3)
+    assert without_log(again) == without_log(first)
+    assert log.read_bytes() == lines
+    report = {Path(key.partition("#")[0]).name for key in first.split.report.sessions}
+    assert {Path(unit.file).name for unit in begun if unit.way != "full"} == report
+    other = tune(files, Rates(write=2.0), folder=tmp_path / "tune", budget=4_000, log=log)
+    assert other.reused == 0
+
+
+@pytest.mark.usefixtures("few")
+def test_a_run_that_was_stopped_goes_on_where_it_was(
+    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = tune(files, Rates(), folder=tmp_path / "whole", budget=4_000)
+    with monkeypatch.context() as patch:
+        first = noted(patch, 6)
+        with pytest.raises(KeyboardInterrupt):
+            tune(files, Rates(), folder=tmp_path / "tune", budget=4_000)
+    with monkeypatch.context() as patch:
+        second = noted(patch)
+        found = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000)
+    assert len(first) == 6
+    assert not {unit.name for unit in first} & {unit.name for unit in second}
+    assert without_log(found) == without_log(whole)
+    assert list((tmp_path / "tune" / "begun").iterdir()) == []
+
+
+@pytest.mark.usefixtures("few")
+def test_settings_of_the_user_rule_neither_the_defaults_nor_the_key(
+    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000)
+    monkeypatch.setenv("THRESHER_PACE_PATIENCE", "0.5")
+    monkeypatch.setenv("THRESHER_BUDGET", "2k")
+    again = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000)
+    assert (again.reused, without_log(again)) == (3, without_log(first))
+
+
+@pytest.mark.usefixtures("few")
+def test_without_a_budget_it_is_searched_too(
+    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuning, "BUDGETS", (3_000, 140_000))
+    found = tune(files, Rates(), folder=tmp_path / "tune")
+    lines = [json.loads(one) for one in Path(found.log).read_text().splitlines()]
+    assert {one["settings"]["budget"] for one in lines} == {3_000, 140_000}
+    assert lines[0]["settings"] == first_choice()
+
+
+@pytest.mark.usefixtures("few")
+def test_progress_never_goes_beyond_its_end(files: list[Path], tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    tune(files, Rates(), folder=tmp_path, budget=4_000, trials=2, progress=lambda *one: told.append(one))
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert all(done <= total for done, total in told)
+    assert told[-1][0] > len(files)
+
+
+def test_a_session_alone_is_not_enough(files: list[Path], tmp_path: Path) -> None:
+    with pytest.raises(ReadError, match=r"two sessions.*there are 1"):
+        tune(files[:1], Rates(), folder=tmp_path)

@@ -1,0 +1,47 @@
+"""Where a window's pace comes from: the call, over the environment, over `thresher.toml`."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from thresher.errors import OptionError
+from thresher.store import MemoryStore
+from thresher.window import Pace, Window
+
+
+def sent(**options: Any) -> list[int]:
+    """The characters that each request of a loop has when it is sent."""
+    window = Window(budget=3_000, store=MemoryStore(), counter="estimate", format="anthropic", **options)
+    rows: list[dict[str, Any]] = [{"role": "user", "content": "Find the fault."}]
+    found = []
+    for n in range(24):
+        call = {"type": "tool_use", "id": f"t{n}", "name": "Bash", "input": {"command": f"run {n}"}}
+        said = " ".join(f"word{n}x{k}" for k in range(40))
+        rows.append({"role": "assistant", "content": [call]})
+        rows.append({"role": "user", "content": [{"type": "tool_result", "tool_use_id": f"t{n}", "content": said}]})
+        found.append(len(str(window.fit(list(rows), at=float(n)))))
+    return found
+
+
+def test_a_window_takes_its_pace_from_the_settings_unless_it_is_given_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    plain, deep, deeper = sent(), sent(pace=Pace(low=0.1)), sent(pace=Pace(low=0.1, high=0.5))
+    assert plain != deep != deeper != plain
+    (tmp_path / "thresher.toml").write_text("[pace]\nlow = 0.1\n")
+    assert sent() == deep
+    monkeypatch.setenv("THRESHER_PACE_HIGH", "0.5")
+    assert sent() == deeper
+    assert sent(pace=Pace()) == plain
+
+
+def test_a_pace_that_makes_no_sense_is_refused_when_the_window_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THRESHER_PACE_LOW", "1.5")
+    with pytest.raises(OptionError, match="low"):
+        Window()
+    monkeypatch.setenv("THRESHER_PACE_LOW", "")
+    monkeypatch.setenv("THRESHER_PACE_HASTE", "1")
+    with pytest.raises(OptionError, match="THRESHER_PACE_HASTE"):
+        Window()
