@@ -26,11 +26,11 @@ from thresher.replay.sweep import CALLS, Failure, Progress, Saved, Unit, Workers
 from thresher.replay.trials import BUDGET, Bench, Choice, Log, Trial, changed, first_choice, is_sound
 
 SPACE: dict[str, tuple[float, ...]] = {
-    "age": (8, 13, 20, 30, 45, 70),
+    "age": (8, 14, 22, 32, 45, 70),
     "patience": (0.15, 0.3, 0.6, 1.2, 2.5, 5.0),
     "low": (0.3, 0.4, 0.5, 0.6, 0.7),
     "high": (0.7, 0.8, 0.9, 0.95),
-    "boundary": (0.1, 0.3, 0.6, 1.0),
+    "boundary": (0.1, 0.25, 0.5, 1.0),
     "worth": (500, 1_000, 2_000, 4_000),
     "calls": (10, 20, 40, 80),
 }

@@ -22,7 +22,7 @@ class Pace(Struct, frozen=True, kw_only=True):
     """The share of that patience which is left when the human speaks."""
     calls: int = 20
     """Further calls that are expected, at least: as many as there were so far, and no fewer than these."""
-    age: int = 20
+    age: int = 22
     """Calls for which `auto` keeps what was read whole, however well clearing it would pay: see the policy `fading`."""
 
     def __post_init__(self) -> None:
