@@ -33,7 +33,7 @@ from thresher.samples import write_samples
 Lines = list[bytes]
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-KINDS = ("claude_code", "codex", "mini_swe", "pi", "cline_roo", "openai_tools", "gemini_contents")
+KINDS = ("claude_code", "codex", "mini_swe", "pi", "opencode", "cline_roo", "openai_tools", "gemini_contents")
 WIRE = ("openai-chat", "openai-responses", "gemini", "anthropic")
 DEPTHS = ((5, 400), (400, 1000), (900, 1000), (5000, 5000))
 """About where Python stops, what can be decoded may be too deep to be written again."""

@@ -2,11 +2,12 @@
 
     python benchmarks/replay.py [--split report|tune|all] [--kinds claude_code,codex,opencode,pi,mini_swe]
                                 [--policies all] [--budgets 8k,12k,…] [--at 60k] [--prices anthropic] [--jobs 2]
-                                [--limit N] [--markdown FILE] [--plot FILE] [--json FILE] [--again FILE]
+                                [--limit N] [--markdown FILE] [--plot FILE] [--json FILE] [--again FILE…]
 
 All sessions of one half of the shared recordings are sent again by `thresher.replay.sweep`, in every way that can run
 here (LangChain's want `.venv-bench`). A run that was stopped goes on when it is started again; `--json` keeps all that
-was measured, and `--again` makes the tables from that. What is printed is Markdown:
+was measured, and `--again` makes the tables from that, or from several such files of the same sessions. What is
+printed is Markdown:
 
 - all sessions: T95, C95, what is lost there, the gap closed, and what is sent and served at one budget. T95 of quotes
   counts those calls alone that used lines or long runs of words, for no list of names can serve them;
@@ -143,6 +144,18 @@ def kept(results: Results, prices: str) -> Kept:
     return Kept(prices, results.files, results.short, *facts, rows, said)
 
 
+def joined(results: Sequence[Results]) -> Results:
+    """The same sessions, measured in several runs; what a later one measured again counts."""
+    known: dict[tuple[str, str], Failure] = {}
+    tallies: dict[Setting, dict[str, Tally]] = {}
+    for one in results:
+        ways = {setting.name for setting in one.tallies}
+        tallies = {setting: of for setting, of in tallies.items() if setting.name not in ways} | one.tallies
+        known = {key: failure for key, failure in known.items() if failure.way not in ways}
+        known |= {(failure.file, failure.way): failure for failure in one.failures}
+    return structs.replace(results[-1], tallies=tallies, failures=list(known.values()))
+
+
 def results_of(one: Kept) -> Results:
     """And as they are read."""
     tallies: dict[Setting, dict[str, Tally]] = {}
@@ -185,14 +198,14 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--plot", type=Path, help="draw the curves: an SVG")
     parser.add_argument("--drawn", default=DRAWN, help="whose, with commas")
     parser.add_argument("--json", type=Path, help="write all that was measured to this file")
-    parser.add_argument("--again", type=Path, help="measure nothing; make the tables from such a file")
+    parser.add_argument("--again", type=Path, nargs="+", help="measure nothing; make the tables from such files")
     return parser.parse_args()
 
 
 def _results(asked: argparse.Namespace) -> tuple[Results, str]:
     if asked.again:
-        found = msgspec.json.decode(asked.again.read_bytes(), type=Kept)
-        return results_of(found), found.prices
+        found = [msgspec.json.decode(path.read_bytes(), type=Kept) for path in asked.again]
+        return joined([results_of(one) for one in found]), found[0].prices
     names, missing = chosen(asked.policies.split(","))
     if missing:
         print(f"not installed, left out: {', '.join(missing)}", file=sys.stderr)

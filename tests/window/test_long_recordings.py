@@ -13,7 +13,13 @@ from thresher.store import MemoryStore
 from thresher.window import Window
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
-KINDS = {"claude_code": "anthropic", "codex": "openai-responses", "pi": "anthropic", "mini_swe": "openai-chat"}
+KINDS = {
+    "claude_code": "anthropic",
+    "codex": "openai-responses",
+    "opencode": "openai-responses",
+    "pi": "anthropic",
+    "mini_swe": "openai-chat",
+}
 CALLS = 100
 BUDGETS = (30_000, 140_000)
 

@@ -13,7 +13,7 @@ from thresher.model.memo import per_message
 
 _NAME = re.compile(
     r"(?<![\w.])(?:[\w.@+-]+/)+[\w.@+-]*\w\.[A-Za-z]\w{0,9}(?![\w/])"
-    r"|\b(?=\w*[a-z])(?:[A-Za-z]\w*_\w+|[a-z]+\d*[A-Z]\w*|[A-Z]+[a-z0-9]+[A-Z]\w*)\b"
+    r"|\b(?=\w*[a-z])[A-Za-z]\w*[A-Z_]\w*"
 )
 LONGEST = 60
 """Characters of a name; what is longer is data."""

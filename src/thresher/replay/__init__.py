@@ -1,12 +1,17 @@
 """How good a policy is, told from recordings and without a model.
 
-In: sessions, and what a policy would have sent for each call. Out: what the calls used (`references`), whether it was
-there (`Referee`), and what it cost (`Bill`). No other package imports this one, so nothing can be made to please it.
+In: sessions, and ways of keeping requests small. Out: what the calls used (`references`), whether it was there
+(`Referee`), what it cost (`Bill`), and figures to compare by (`scores`). No other package below the command line
+imports this one, so nothing can be made to please it.
 """
 
 from thresher.replay.bill import Bill, Charge, Rates, rates_of
+from thresher.replay.feed import Feed, Piece
 from thresher.replay.outcome import Outcome, Referee
+from thresher.replay.own import own_way
+from thresher.replay.recording import Recording, recorded, recordings
 from thresher.replay.references import DEFINITION, Index, Needle, references
+from thresher.replay.run import Tally, Way, replay, requests
 from thresher.replay.trace import Block, Call, Trace, said, trace_of, traces
 
 __all__ = [
@@ -15,14 +20,24 @@ __all__ = [
     "Block",
     "Call",
     "Charge",
+    "Feed",
     "Index",
     "Needle",
     "Outcome",
+    "Piece",
     "Rates",
+    "Recording",
     "Referee",
+    "Tally",
     "Trace",
+    "Way",
+    "own_way",
     "rates_of",
+    "recorded",
+    "recordings",
     "references",
+    "replay",
+    "requests",
     "said",
     "trace_of",
     "traces",

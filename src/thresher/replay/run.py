@@ -7,7 +7,7 @@ that were recorded: they are no calls that a score counts, and their price is th
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from time import process_time
+from time import perf_counter
 
 from msgspec import Struct, field
 
@@ -88,9 +88,9 @@ def requests(recording: Recording, way: Way, rates: Rates, referee: Referee, sto
     history = recording.trace.history
     for number, call in enumerate(recording.trace.calls):
         feed.advance(call.stop)
-        begin = process_time()
+        begin = perf_counter()
         sent = list(ask(call.at))
-        spent = process_time() - begin
+        spent = perf_counter() - begin
         outcome = referee.judge(number, [piece.text for piece in sent if piece.text])
         warm = bill.is_warm(call.at)
         charge = bill.charge(call.at, [(piece, piece.tokens) for piece in sent])

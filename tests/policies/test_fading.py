@@ -1,0 +1,142 @@
+"""What fades, how fast, and what is still told of it."""
+
+import json
+from collections.abc import Iterable
+
+import pytest
+
+from thresher.edits import Stub, apply, close, is_pointer
+from thresher.errors import OptionError
+from thresher.model import History, Message, Place, Text, ToolCall, ToolResult, part_text
+from thresher.policies.fading import Fading
+from thresher.policies.names import Names, names_in
+from thresher.tokens import default_scale
+
+SCALE = default_scale()
+FILLER = "and so the story goes on and on with nothing that anyone would call by its name\n" * 12
+
+
+def user(text: str = "go on") -> list[Message]:
+    return [Message("user", (Text(text),), author="human")]
+
+
+def did(name: str, text: str, /, **given: str) -> list[Message]:
+    """A call and its result; ids are of no matter, so they are all made from what is said."""
+    id = f"{name}{len(text)}{sum(map(ord, text + json.dumps(given)))}"
+    return [
+        Message("assistant", (ToolCall(id, name, json.dumps(given)),), author="model"),
+        Message("tool", (ToolResult(id, (Text(text),)),), author="tool"),
+    ]
+
+
+def calls(count: int) -> list[Message]:
+    return [one for n in range(count) for one in did("Bash", f"fine {n}", command=f"make {n}")]
+
+
+def told(*groups: Iterable[Message]) -> History:
+    return History(tuple(message for group in groups for message in group))
+
+
+def worn(history: History, **options: int) -> list[int]:
+    """The messages that a fading policy points to, the most worn first; small results are left to themselves."""
+    policy = Fading(**options, scale=SCALE)
+    return [history.places[edit.target].message for edit in policy(history) if _large(history, edit.target.content)]
+
+
+def _large(history: History, content: str) -> bool:
+    place = next(history.places[one] for one in history.occurrences if one.content == content)
+    return len(part_text(history.part(place))) > 300
+
+
+def test_a_file_stays_for_so_many_calls_and_an_output_half_as_long() -> None:
+    def after(count: int, name: str) -> History:
+        return told(user(), did(name, FILLER, file_path="/a.py", command="make"), calls(count))
+
+    assert worn(after(10, "Read"), age=10) == []
+    assert worn(after(11, "Read"), age=10) == [2]
+    assert worn(after(5, "Bash"), age=10) == []
+    assert worn(after(6, "Bash"), age=10) == [2]
+
+
+def test_each_prompt_since_then_wears_by_half_as_much_again() -> None:
+    def after(prompts: int) -> History:
+        return told(user(), did("Read", FILLER, file_path="/a.py"), *[user()] * prompts, calls(8))
+
+    assert [bool(worn(after(prompts), age=15)) for prompts in (0, 1, 2, 3)] == [False, False, True, True]
+    assert worn(after(3), age=20) == worn(after(9), age=20) == []
+
+
+def test_what_was_edited_since_or_came_again_wears_faster() -> None:
+    edit = did("Edit", "done", file_path="/a.py", old_string="story", new_string="tale")
+    read = did("Read", FILLER, file_path="/a.py")
+    assert worn(told(user(), read, edit, calls(8)), age=9) == [2]
+    assert worn(told(user(), edit, read, calls(8)), age=9) == []
+    assert worn(told(user(), read, read, calls(8)), age=12) == [2]
+
+
+def test_the_most_worn_go_first_and_long_calls_last() -> None:
+    write = did("Write", "done", file_path="/b.py", content=FILLER)
+    history = told(
+        user(), write, did("Read", FILLER, file_path="/a.py"), did("Bash", FILLER[1:], command="make"), calls(9)
+    )
+    assert worn(history, age=4) == [6, 4, 1]
+
+
+def test_what_must_not_go_stays() -> None:
+    question = did("AskUserQuestion", FILLER, question="which?")
+    pointer = did("Read", "[thresher t1:0123456789abcdef · Read /a.py · 342 lines]", file_path="/a.py")
+    history = told(user(), question, pointer, calls(20), did("Bash", FILLER, command="last")[:1])
+    assert worn(history, age=1) == []
+
+
+CODE = "class OrderBook:\n    def match_orders(self): ...\n# see src/orders/book.py\n" + FILLER
+
+
+def test_a_pointer_tells_the_names_that_stand_nowhere_else() -> None:
+    other = did("Bash", "OrderBook parsed_rows\n" + FILLER, command="run")
+    history = told(user("parsed_rows is wrong"), did("Read", CODE, file_path="/a.py"), other, calls(20))
+    notes = {
+        history.places[edit.target].message: edit.note for edit in Fading(age=5)(history) if isinstance(edit, Stub)
+    }
+    assert notes[2].split() == ["src/orders/book.py", "OrderBook", "match_orders"]
+    assert notes[4] == ""
+    assert next(edit.note for edit in Fading(age=5, names=0)(history) if isinstance(edit, Stub)) == ""
+
+
+def test_pointers_with_many_long_names_are_still_pointers() -> None:
+    names = "\n".join(f"some_rather_long_name_of_a_function_number_{n}_that_is_there" for n in range(400))
+    history = told(user(), did("Read", names + FILLER, file_path="/" + "deep/" * 70 + "a.py"), calls(30))
+    after = apply(history, close(history, Fading(age=5, names=400)(history), SCALE))
+    assert is_pointer(after.part(Place(2, 0)))
+    assert list(Fading(age=5)(after)) == [] or all(_small(after, edit) for edit in Fading(age=5)(after))
+
+
+def _small(history: History, edit: object) -> bool:
+    return isinstance(edit, Stub) and history.places[edit.target].message != 2
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("call parse_rows(HTTPServer, getValue) in src/a/b.py", ("parse_rows", "HTTPServer", "getValue", "src/a/b.py")),
+        ("The README says NOTHING about it, at 10:30 in 2026", ()),
+        ("snake_case snake_case", ("snake_case",)),
+        ("x" * 70 + "_long and SCREAMING_CASE", ()),
+        ("https://example.org/docs/page.html", ("example.org/docs/page.html",)),
+    ],
+)
+def test_what_is_a_name(text: str, names: tuple[str, ...]) -> None:
+    assert names_in(Message("user", (Text(text),)))[0] == names
+
+
+def test_a_name_is_told_once_and_the_usual_ones_first() -> None:
+    results = [did("Bash", f"often_used rare_{n} some/file_{n}.py", command=f"run {n}") for n in range(3)]
+    names = Names(told(user("known_word"), *results))
+    assert names.tell(["rare_0", "often_used", "known_word", "some/file_0.py"], 2) == "some/file_0.py often_used"
+    assert names.tell(["often_used", "rare_0", "rare_1"], 9) == "rare_0 rare_1"
+    assert names.tell(["rare_0"], 9) == ""
+
+
+def test_wrong_options_are_refused() -> None:
+    with pytest.raises(OptionError, match="whole number"):
+        Fading(age=-1)
