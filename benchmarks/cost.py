@@ -1,6 +1,6 @@
 """What a long session costs, request by request, and whether each request still held what its call used.
 
-    python benchmarks/cost.py [--split tune|report|all] [--limit N] [--budget 60k] [--settings 3,6,20]
+    python benchmarks/cost.py [--split tune|report|all] [--limit N] [--budget 60k] [--settings 6,12,22]
                               [--prices anthropic,gemini] [--only NAME] [--jobs 2] [--json FILE]
 
 Every recorded session with 100 model calls or more is sent again: each segment between two real compactions is a
@@ -42,15 +42,15 @@ from peers import installed
 
 import thresher
 from thresher import Session
+from thresher.budget import tokens
 from thresher.errors import ThresherError
 from thresher.replay import DEFINITION, Referee
 from thresher.replay.recording import recorded
 from thresher.replay.run import Tally, replay
+from thresher.replay.scores import SERVED
 from thresher.replay.ways import PRICES, rates_named
 from thresher.store import MemoryStore
 
-SERVED = 0.95
-"""The share of calls served at which the bill is told."""
 CALLS = 100
 """A session shorter than this needs no such care."""
 BINDING = "anthropic"
@@ -220,7 +220,7 @@ def curve(results: Sequence[Line]) -> list[Against]:
 
 def own_lines(results: Sequence[Line]) -> list[Line]:
     """Thresher at its settings, the modes for bound thinking aside."""
-    return [line for line in results if line.name.startswith(f"{OWN} keep")]
+    return [line for line in results if line.name.startswith(f"{OWN} age")]
 
 
 def _against(one: Line, own: Sequence[Line]) -> Against:
@@ -325,18 +325,14 @@ def measure(places: Sequence[Place], options: Options, jobs: int) -> list[Told]:
     return done
 
 
-def _tokens(text: str) -> int:
-    return round(float(text[:-1]) * 1000) if text.endswith("k") else int(text)
-
-
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--data", type=Path, default=DATA, help="the folder of recordings, with its index.jsonl")
     parser.add_argument("--split", choices=("report", "tune", "all"), default="all")
     parser.add_argument("--limit", type=int, help="at most so many sessions, spread evenly")
-    parser.add_argument("--budget", type=_tokens, default=60_000, help="where the others begin to act")
-    parser.add_argument("--settings", default="1,3,6,12,20,40", help="how many results Thresher keeps, with commas")
+    parser.add_argument("--budget", type=tokens, default=60_000, help="where the others begin to act")
+    parser.add_argument("--settings", default="6,12,22,34,50,70", help="calls for which Thresher keeps what was read")
     parser.add_argument("--prices", default=",".join(PRICES), help="price lists, with commas")
     parser.add_argument("--only", default="", help="only ways with this in their name, beside the full history")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))

@@ -39,7 +39,6 @@ from thresher.window import Pace, Prices, Window
 
 FULL = "full history"
 OWN = "thresher"
-EAGER = (2, 4)
 WIDE = 140_000
 """The tokens that Thresher may send: 70 % of a window of 200,000, as it would be by itself."""
 BOUND = 60_000
@@ -386,10 +385,10 @@ def _made_late(make: Callable[[int], Way], budget: int) -> Callable[[Feed, Refer
     return lambda feed, referee: make(budget).start(feed, referee)
 
 
-def windows(kept: Sequence[int], rates: Rates) -> list[LoopPeer]:
-    """Thresher with so many results kept; and with the least patience that pays."""
-    paces = [(f"{OWN} keep {keep}", Pace(age=keep)) for keep in kept]
-    paces += [(f"{OWN} keep {keep}, eager", Pace(age=keep, patience=1)) for keep in EAGER if kept]
+def windows(ages: Sequence[int], rates: Rates) -> list[LoopPeer]:
+    """Thresher as it is by itself, and with what was read kept for so many calls."""
+    paces = [(OWN, Pace())] if ages else []
+    paces += [(f"{OWN} age {age}", Pace(age=age)) for age in ages]
     return [LoopPeer(own_way("auto", WIDE, rates, name=name, pace=pace)) for name, pace in paces]
 
 

@@ -48,14 +48,14 @@ def _large(history: History, content: str) -> bool:
     return len(part_text(history.part(place))) > 300
 
 
-def test_a_file_stays_for_so_many_calls_and_an_output_half_as_long() -> None:
+def test_a_file_stays_for_so_many_calls_and_an_output_for_two_thirds_of_them() -> None:
     def after(count: int, name: str) -> History:
         return told(user(), did(name, FILLER, file_path="/a.py", command="make"), calls(count))
 
     assert worn(after(10, "Read"), age=10) == []
     assert worn(after(11, "Read"), age=10) == [2]
-    assert worn(after(5, "Bash"), age=10) == []
-    assert worn(after(6, "Bash"), age=10) == [2]
+    assert worn(after(6, "Bash"), age=10) == []
+    assert worn(after(7, "Bash"), age=10) == [2]
 
 
 def test_each_prompt_since_then_wears_by_half_as_much_again() -> None:

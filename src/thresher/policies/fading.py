@@ -1,9 +1,9 @@
 """What tools brought fades: the longer ago, the less of it is asked for again, and then names are most of it.
 
-How fast is what recordings show (`thresher replay`), in as few words as will do: a part wears by one with each call,
-by half as much again with each prompt of the human's since then, twice as fast where it is neither a file nor what a
-sub-agent found, faster where its file was edited since or the same text came again, and half as fast where it is what
-the agent itself wrote into a call. What has worn off becomes a pointer that tells the names which stood in it.
+How fast was set by hand on recordings (`thresher replay`), in as few words as will do: a part wears by one with each
+call, by half as much again with each prompt of the human's since then, and again where it is neither a file nor what
+a sub-agent found; faster where its file was edited since or the same text came again; half as fast where it is what the
+agent itself wrote into a call. What has worn off becomes a pointer that tells the names which stood in it.
 """
 
 from bisect import bisect_right
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from thresher.edits import Edit, Stub
+from thresher.edits.standin import ids_in
 from thresher.model import History, Place
 from thresher.model.tools import Link
 from thresher.policies.base import check_count
@@ -30,7 +31,7 @@ EDITS = 5
 REPEATED = 3.0
 SLOW = frozenset({"file_read", "subagent"})
 """Kinds of work whose results are asked for longest."""
-OTHERS = 2.0
+OTHERS = 1.5
 CALLS = 0.5
 SHORT_CALL = 150
 """Tokens of a call that is left as it is."""
@@ -76,7 +77,7 @@ class Fading:
             call, result = link.chain.call, link.chain.result
             if result is not None and not stands_in(link.result):
                 yield _Part(result, rate.of(link, result), self.names)
-            if self.scale.parts(history[call.message])[call.part] > SHORT_CALL:
+            if self.scale.parts(history[call.message])[call.part] > SHORT_CALL and not ids_in(link.call.arguments):
                 yield _Part(call, rate.since(call) * CALLS, self.names // 2)
 
 

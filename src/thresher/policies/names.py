@@ -8,7 +8,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from thresher.model import History, Message, Text, part_text
+from thresher.model import History, Message, Part, Text, ToolCall, part_text
+from thresher.model.jsontext import dump, load_fields
 from thresher.model.memo import per_message
 
 _NAME = re.compile(
@@ -24,7 +25,15 @@ MOST_PATHS = 3
 @per_message
 def names_in(message: Message) -> tuple[tuple[str, ...], ...]:
     """The names in each part of a message, each once, in the order of their first use."""
-    return tuple([_names(part_text(part)) for part in message.parts])
+    return tuple([_names(_words(part)) for part in message.parts])
+
+
+def _words(part: Part) -> str:
+    """What a part says; of a call what it was given, without the names of its arguments."""
+    if not isinstance(part, ToolCall):
+        return part_text(part)
+    given = load_fields(part.arguments)
+    return "\n".join(one if isinstance(one, str) else dump(one) for one in given.values()) if given else part.arguments
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -86,14 +86,17 @@ def requests(recording: Recording, way: Way, rates: Rates, referee: Referee, sto
     feed, bill = Feed(recording, store), Bill(rates)
     ask = way.start(feed, referee)
     history = recording.trace.history
+    at = 0.0
     for number, call in enumerate(recording.trace.calls):
+        # Where no time was recorded, none has passed: neither a bill nor a window may look at the clock on the wall.
+        at = at if call.at is None else call.at
         feed.advance(call.stop)
         begin = perf_counter()
-        sent = list(ask(call.at))
+        sent = list(ask(at))
         spent = perf_counter() - begin
         outcome = referee.judge(number, [piece.text for piece in sent if piece.text])
-        warm = bill.is_warm(call.at)
-        charge = bill.charge(call.at, [(piece, piece.tokens) for piece in sent])
+        warm = bill.is_warm(at)
+        charge = bill.charge(at, [(piece, piece.tokens) for piece in sent])
         tally = _told(outcome)
         tally.tokens, tally.cost, tally.seconds = charge.tokens, charge.cost, spent
         tally.replans, tally.broken = int(charge.broken), int(charge.broken and warm)
@@ -102,7 +105,7 @@ def requests(recording: Recording, way: Way, rates: Rates, referee: Referee, sto
             pieces, parts = feed.fetch([history.part(block.place) for block in blocks])
             for part, block in zip(parts, outcome.faults, strict=True):
                 referee.adopt(part, block)
-            again = bill.charge(call.at, [(piece, piece.tokens) for piece in (*sent, *pieces)])
+            again = bill.charge(at, [(piece, piece.tokens) for piece in (*sent, *pieces)])
             tally.refetch = again.cost + rates.output * ASKED
         yield tally
 

@@ -6,7 +6,7 @@ and for twice as many each time that it is asked for again.
 
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from thresher.edits import Edit, targets_of
 from thresher.model import History, Message, Occurrence, ToolCall, ToolResult, content_id
@@ -38,7 +38,7 @@ class Asking:
         """Calls whose results were left out, and files: content ids and paths."""
         self._waiting: set[str] = set()
         """Ids of calls that ask again."""
-        self._asked: dict[str, Asked] = {name: Asked(*value) for name, value in ledger.facts(PIN).items()}
+        self._asked: dict[str, Asked] = {name: _asked(value) for name, value in ledger.facts(PIN).items()}
         """Contents that stay for a while."""
 
     def learn(self, history: History, edits: Iterable[Edit]) -> None:
@@ -51,7 +51,7 @@ class Asking:
 
     def pinned(self, calls: int) -> set[str]:
         """The contents that stay when the model has been called so often."""
-        return {name for name, (when, times) in self._asked.items() if calls - when < HOLD * 2 ** (times - 1)}
+        return {name for name, (when, times) in self._asked.items() if 0 <= calls - when < HOLD * 2 ** (times - 1)}
 
     def notice(self, messages: Iterable[Message], calls: int) -> None:
         """See whether new messages ask for what was left out, or bring it back, when so many calls were made."""
@@ -71,6 +71,15 @@ class Asking:
         before = self._asked.get(content)
         self._asked[content] = Asked(calls, min(before.times + 1, MOST) if before is not None else 1)
         self._ledger.note(PIN + content, self._asked[content])
+
+
+def _asked(value: Any) -> Asked:
+    """As a ledger has it; an older one says only that it was."""
+    match value:
+        case [int(when), int(times)]:
+            return Asked(when, times)
+        case _:
+            return Asked(0, 1)
 
 
 def _names(call: ToolCall) -> tuple[str, ...]:

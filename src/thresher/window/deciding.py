@@ -55,9 +55,9 @@ def carry(now: Situation, thread: Thread) -> Decision | None:
     return Decision("ride", WHY["ride"].format(saved=saved), draft) if saved > 0 else None
 
 
-def estimate(thread: Thread, prices: Prices, pace: Pace, cached: int) -> tuple[Deal | None, int]:
+def estimate(thread: Thread, prices: Prices, pace: Pace, cached: int, age: int) -> tuple[Deal | None, int]:
     """What clearing old results may come to, at a glance: the best place to begin, and all that could go."""
-    old = [one for one in thread.results if thread.age(one) > pace.age]
+    old = [one for one in thread.results if thread.age(one) > age]
     offers = [(one.message, thread.before[one.message], one.saving) for one in old]
     found = best(offers, prices, tokens=thread.tokens, cached=cached, further=pace.further(thread.calls))
     return found, sum(one.saving for one in old)
@@ -84,14 +84,14 @@ def may(
     return Decision(trigger, WHY[trigger].format(saved=offer[1].saved), offer[0])
 
 
-def kept(thread: Thread, budget: int, pace: Pace) -> int:
+def age_kept(thread: Thread, budget: int, pace: Pace) -> int:
     """For how many calls results stay whole: what is younger shall fit below the low water mark."""
-    room = budget * pace.low
+    room, age = budget * pace.low, pace.keeps(budget)
     for one in reversed(thread.results):
         room -= one.saving
         if room < 0:
-            return min(pace.age, int(thread.age(one)))
-    return pace.age
+            return min(age, int(thread.age(one)))
+    return age
 
 
 def fillable(decision: Decision, plan: Plan, thread: Thread, thinking: ThinkingRule) -> Place:

@@ -6,6 +6,10 @@ from msgspec import Struct
 
 from thresher.errors import OptionError
 
+AGE = (22, 45)
+ROOM = 4_000
+"""Tokens of a budget that are room for one call more."""
+
 
 class Pace(Struct, frozen=True, kw_only=True):
     """When a change is worth it."""
@@ -22,8 +26,9 @@ class Pace(Struct, frozen=True, kw_only=True):
     """The share of that patience which is left when the human speaks."""
     calls: int = 20
     """Further calls that are expected, at least: as many as there were so far, and no fewer than these."""
-    age: int = 22
-    """Calls for which `auto` keeps what was read whole, however well clearing it would pay: see the policy `fading`."""
+    age: int | None = None
+    """Calls for which `auto` keeps what was read whole, however well clearing it would pay: see the policy `fading`.
+    None: 22, and up to 45 with a budget that has room for it."""
 
     def __post_init__(self) -> None:
         if not 0 < self.boundary <= 1:
@@ -31,8 +36,12 @@ class Pace(Struct, frozen=True, kw_only=True):
         if not 0 < self.low <= self.high <= 1:
             raise OptionError(f"`low` and `high` are shares of the budget, low first; not {self.low} and {self.high}")
         for name in ("worth", "patience", "calls", "age"):
-            if getattr(self, name) < 0:
+            if not (getattr(self, name) or 0) >= 0:
                 raise OptionError(f"`{name}` is 0 or more; not {getattr(self, name)}")
+
+    def keeps(self, budget: int) -> int:
+        """The age that is kept where so many tokens may be sent."""
+        return min(max(AGE[0], budget // ROOM), AGE[1]) if self.age is None else self.age
 
     def further(self, calls: int) -> int:
         """How many calls will follow so many: what has lasted long will last."""

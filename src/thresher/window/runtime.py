@@ -23,7 +23,7 @@ from thresher.store import Store, StoreError, default_store
 from thresher.summarise import Judge, Summariser, SummaryRequest
 from thresher.window.asking import Asking
 from thresher.window.cache import MOST, Cache, name_of
-from thresher.window.deciding import Decision, carry, estimate, fillable, kept, may, must, pays
+from thresher.window.deciding import Decision, age_kept, carry, estimate, fillable, may, must, pays
 from thresher.window.events import OTHER, Change, Event, Trigger, event_of
 from thresher.window.intake import Request, chained, is_claude, is_empty, read_request, seconds, wire_format
 from thresher.window.later import Later, Summaries
@@ -226,8 +226,8 @@ class Window:
         if thread.tokens > limit * pace.high or not thread.is_legal:
             waits = thread.tokens < state.wait and (thread.tokens <= limit or state.over)
             tried = not thread.is_legal or not waits
-            if tried:
-                decision = must(thread, situation(), pace, limit, self._sieve)
+            if tried and (decision := must(thread, situation(), pace, limit, self._sieve)) is None:
+                self._back_off(thread)
         elif came.carried:
             decision = carry(situation(), thread)
         if decision is None:
@@ -249,7 +249,7 @@ class Window:
     ) -> Decision | None:
         """A change that pays, if there is one; what could go and stays is paid for with each call."""
         prices, pace = self.prices, self._pace
-        found, clearable = estimate(thread, prices, pace, cached)
+        found, clearable = estimate(thread, prices, pace, cached, pace.keeps(self.budget))
         state = self._cache.state
         state.rent += prices.read * clearable / 1_000_000
         further = pace.further(thread.calls)
@@ -283,7 +283,7 @@ class Window:
             edits=thread.edits,
             carried=came.carried,
             setup=setup,
-            policies=chaff(setup.label, setup.policies, kept(thread, self.budget, self._pace)),
+            policies=chaff(setup.label, setup.policies, age_kept(thread, self.budget, self._pace)),
             prices=self.prices,
             cached=cached,
             further=self._pace.further(thread.calls),

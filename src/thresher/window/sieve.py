@@ -34,8 +34,8 @@ class Sieve:
         self._asking = asking
         self._ledger = ledger
         self._judge = judge
-        self._last: tuple[History, set[str], set[Occurrence]] | None = None
-        """What stays of the history that was asked for last: many edits of one are sieved one by one."""
+        self._last: tuple[History, set[Occurrence]] | None = None
+        """What was asked for again in a history: a plan is made for one, and its edits are sieved one by one."""
         self._stays: dict[str, bool] = dict(ledger.facts(VERDICT)) if judge is not None else {}
 
     @property
@@ -50,12 +50,10 @@ class Sieve:
         return [edit for edit in kept if edit is not None]
 
     def _asked(self, history: History) -> set[Occurrence]:
-        asked = self._asking.pinned(len(history.turns))
-        if not asked:
-            return set()
-        if self._last is None or self._last[0] is not history or self._last[1] != asked:
-            self._last = history, asked, {one for one in history.occurrences if one.content in asked}
-        return self._last[2]
+        if self._last is None or self._last[0] is not history:
+            asked = self._asking.pinned(len(history.turns))
+            self._last = history, {one for one in history.occurrences if one.content in asked} if asked else set()
+        return self._last[1]
 
     def _judged(self, history: History, edits: Sequence[Edit]) -> set[Occurrence]:
         """What the judge holds on to."""

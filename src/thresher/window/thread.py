@@ -24,7 +24,7 @@ POINTER = 45
 """About what a pointer weighs, in tokens: a result that weighs less is not worth one."""
 
 
-WEAR = 1.5
+WEAR = 1.25
 """How much a result wears with a call, on average: see the policy `fading`."""
 
 
