@@ -9,8 +9,8 @@ import thresher as th
 from thresher.errors import BudgetError, FormatError, OptionError
 from thresher.model.message import Usage
 from thresher.store import MemoryStore, SqliteStore, StoreError
-from thresher.window import Ledger, LedgerError, Pace, Prices, Window
-from thresher.window.asking import HOLD
+from thresher.window import Ledger, LedgerError, Pace, Prices, Window, runtime
+from thresher.window.asking import HOLD, Asking
 from thresher.window.marks import without_marks
 from thresher.window.usage import usage_of
 
@@ -213,6 +213,33 @@ def test_a_change_that_came_to_nothing_is_not_tried_with_each_call() -> None:
         loop.step()
         one.fit(loop.messages, at=call)
     assert 1 <= len(tried) <= 12
+
+
+def test_above_the_high_water_mark_too_what_came_to_nothing_is_not_tried_with_each_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried: list[int] = []
+
+    def in_vain(thread: Any, *_: Any) -> None:
+        tried.append(thread.tokens)
+
+    monkeypatch.setattr(runtime, "must", in_vain)
+    loop, one = Loop("some words " * 4_250), window(budget=10_000, pace=Pace(age=50, patience=1_000))
+    for call in range(40):
+        loop.step("done")
+        one.fit(loop.messages, at=call)
+        assert 9_000 < tried[-1] <= 10_000
+    assert len(tried) < 8
+
+
+def test_pins_of_an_older_ledger_are_taken_as_they_are() -> None:
+    ledger = Ledger(None)
+    for number, value in enumerate((True, None, [1], ["a", 1], [3, 2])):
+        ledger.note(f"pin:t1:{number}", value)
+    asking = Asking(ledger)
+    assert asking.pinned(4) == {f"t1:{n}" for n in range(5)}
+    assert asking.pinned(HOLD + 1) == {"t1:4"}
+    assert asking.pinned(1) == {f"t1:{n}" for n in range(4)}
 
 
 def test_a_rewind_finds_the_edits_of_that_time() -> None:
