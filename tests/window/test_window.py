@@ -225,7 +225,7 @@ def test_above_the_high_water_mark_too_what_came_to_nothing_is_not_tried_with_ea
 
     monkeypatch.setattr(runtime, "must", in_vain)
     loop, one = Loop("some words " * 4_250), window(budget=10_000, pace=Pace(age=50, patience=1_000))
-    for call in range(40):
+    for call in range(25):
         loop.step("done")
         one.fit(loop.messages, at=call)
         assert 9_000 < tried[-1] <= 10_000
