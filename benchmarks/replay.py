@@ -1,7 +1,7 @@
 """The published figures of counterfactual replay (`docs/replay.md`): what each policy needs, serves and costs.
 
     python benchmarks/replay.py [--split report|tune|all] [--kinds claude_code,codex,opencode,pi,mini_swe]
-                                [--policies all] [--budgets 8k,12k,…] [--at 60k] [--prices anthropic] [--jobs 2]
+                                [--policies all] [--budgets 18k,27k,…] [--at 64k] [--prices anthropic] [--jobs 2]
                                 [--limit N] [--markdown FILE] [--plot FILE] [--json FILE] [--again FILE…]
 
 All sessions of one half of the shared recordings are sent again by `thresher.replay.sweep`, in every way that can run
@@ -34,13 +34,13 @@ from msgspec import Struct, structs
 from replay_tables import Tables, markdown
 
 from thresher.budget import tokens
-from thresher.cli.replay import BUDGETS
 from thresher.render.replay import Report, failure_text, report_chart, report_of, report_value
 from thresher.replay.bound import Floor
+from thresher.replay.references import DEFINITION
 from thresher.replay.run import Tally
 from thresher.replay.scores import FULL, ORACLE, WINDOW, Setting, Tallies, above_bound, total
 from thresher.replay.sweep import Facts, Failure, Results, sweep
-from thresher.replay.ways import CONTROLS, PRICES, chosen, rates_named, takes_budget
+from thresher.replay.ways import BUDGETS, CONTROLS, PRICES, chosen, rates_named, takes_budget
 from thresher.store import home
 
 KINDS = "claude_code,codex,opencode,pi,mini_swe"
@@ -134,6 +134,8 @@ class Kept(Struct, frozen=True):
     tallies: list[Measured]
     report: dict[str, Any] = {}
     """What `thresher replay --json` says of it."""
+    definition: str = ""
+    """By which it was measured; older files do not say it."""
 
 
 def kept(results: Results, prices: str) -> Kept:
@@ -141,11 +143,14 @@ def kept(results: Results, prices: str) -> Kept:
     rows = [Measured(*setting, key, tally) for setting, by in results.tallies.items() for key, tally in by.items()]
     said = report_value(report_on(results, prices))
     facts = results.sessions, results.floors, results.failures
-    return Kept(prices, results.files, results.short, *facts, rows, said)
+    return Kept(prices, results.files, results.short, *facts, rows, said, DEFINITION)
 
 
-def joined(results: Sequence[Results]) -> Results:
+def joined(files: Sequence[Kept]) -> Results:
     """The same sessions, measured in several runs; what a later one measured again counts."""
+    if wrong := differences(files):
+        raise ValueError(f"these files cannot be told together: {'; '.join(wrong)}")
+    results = [results_of(one) for one in files]
     known: dict[tuple[str, str], Failure] = {}
     tallies: dict[Setting, dict[str, Tally]] = {}
     for one in results:
@@ -154,6 +159,20 @@ def joined(results: Sequence[Results]) -> Results:
         known = {key: failure for key, failure in known.items() if failure.way not in ways}
         known |= {(failure.file, failure.way): failure for failure in one.failures}
     return structs.replace(results[-1], tallies=tallies, failures=list(known.values()))
+
+
+def differences(files: Sequence[Kept]) -> list[str]:
+    """Why files cannot be told together; one that says no definition is taken to have that of the others."""
+    found = []
+    prices = dict.fromkeys(one.prices for one in files)
+    if len(prices) > 1:
+        found.append(f"their prices are {', '.join(prices)}")
+    definitions = dict.fromkeys([DEFINITION, *(one.definition for one in files if one.definition)])
+    if len(definitions) > 1:
+        found.append(f"the definitions are {', '.join(definitions)}, the first of them that of now")
+    if any(one.sessions != files[0].sessions for one in files):
+        found.append("their sessions are not the same")
+    return found
 
 
 def results_of(one: Kept) -> Results:
@@ -190,8 +209,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--kinds", default=KINDS, help="folders of recordings, with commas")
     parser.add_argument("--limit", type=int, help="at most so many files of each, the smallest: to try it")
     parser.add_argument("--policies", default="all", help="policies and groups of them, with commas")
-    parser.add_argument("--budgets", default=",".join(BUDGETS), help="tokens, with commas")
-    parser.add_argument("--at", type=tokens, default=60_000, help="the budget of which tokens and service are told")
+    parser.add_argument("--budgets", default=",".join(map(str, BUDGETS)), help="tokens, with commas")
+    parser.add_argument("--at", type=tokens, default=64_000, help="the budget of which tokens and service are told")
     parser.add_argument("--prices", choices=tuple(PRICES), default="anthropic")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument("--markdown", type=Path, help="write what is printed to this file, too")
@@ -205,7 +224,10 @@ def _arguments() -> argparse.Namespace:
 def _results(asked: argparse.Namespace) -> tuple[Results, str]:
     if asked.again:
         found = [msgspec.json.decode(path.read_bytes(), type=Kept) for path in asked.again]
-        return joined([results_of(one) for one in found]), found[0].prices
+        try:
+            return joined(found), found[0].prices
+        except ValueError as error:
+            sys.exit(str(error))
     names, missing = chosen(asked.policies.split(","))
     if missing:
         print(f"not installed, left out: {', '.join(missing)}", file=sys.stderr)

@@ -5,23 +5,19 @@ curve: straight lines between its budgets, and from the largest of them to the f
 it is taken to serve as much as there, which flatters it.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from random import Random
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec import structs
 
-from thresher.render.replay import Report, notes
+from thresher.render.replay import FEW, Report, as_percent, notes, said, thousands
 from thresher.render.words import plural
 from thresher.replay import DEFINITION
 from thresher.replay.run import Tally
 from thresher.replay.scores import (
-    DRAWS,
     FULL,
     ORACLE,
-    SEED,
     SERVED,
     WINDOW,
     Figure,
@@ -29,15 +25,16 @@ from thresher.replay.scores import (
     Scores,
     Setting,
     Tallies,
+    crossing,
+    draws,
     group,
+    middle,
 )
 from thresher.replay.sweep import Results
 
 OURS = "auto"
 BESIDE = ("random", "recency", WINDOW, ORACLE)
 """What ours is compared with at equal tokens."""
-FEW = 5
-"""A project of fewer sessions is not told apart."""
 
 
 # At equal tokens
@@ -93,12 +90,11 @@ class Curves:
             return None
         once = [1] * len(self.sessions)
         point, reached, beside = self._at(others, once)
-        drawn = [self._at(others, weights) for weights in self._draws()] if len(self.sessions) > 1 else []
+        few = len(self.sessions) < 2
+        drawn = [] if few else [self._at(others, weights) for weights in draws(len(self.sessions))]
         found = {}
         for name in others:
-            apart = sorted(ours.served - there[name] for ours, _, there in drawn)
-            cut = int(0.025 * len(apart))
-            interval = (apart[cut], apart[-1 - cut]) if apart else None
+            interval = middle([ours.served - there[name] for ours, _, there in drawn])
             found[name] = Beside(beside[name], Figure(point.served - beside[name], interval))
         return Equal(point, reached, found)
 
@@ -108,22 +104,14 @@ class Curves:
         point = found or max(own, key=lambda one: one.served)
         return point, found is not None, {name: height(self.points(name, weights), point.tokens) for name in others}
 
-    def _draws(self) -> Iterator[list[int]]:
-        random, numbers = Random(SEED), range(len(self.sessions))
-        for _ in range(DRAWS):
-            counts = Counter(random.choices(numbers, k=len(numbers)))
-            yield [counts[number] for number in numbers]
-
 
 def reach(points: Sequence[Point]) -> Point | None:
     """Where a curve first serves enough, as `thresher.replay.scores` reads it."""
-    if points and points[0].served >= SERVED:
-        return points[0]
-    for one, other in pairwise(points):
-        if other.served >= SERVED:
-            share = (SERVED - one.served) / (other.served - one.served)
-            return Point(one.tokens + share * (other.tokens - one.tokens), SERVED)
-    return None
+    found = crossing([point.served for point in points])
+    if found is None or found.before == found.after:
+        return None if found is None else points[found.before]
+    one, other = points[found.before], points[found.after]
+    return Point(one.tokens + found.share * (other.tokens - one.tokens), SERVED)
 
 
 def height(points: Sequence[Point], place: float) -> float:
@@ -165,8 +153,8 @@ def markdown(of: Tables) -> Iterator[str]:
     yield (
         f"{plural(whole.sessions, 'session')} of {plural(len(of.projects), 'project')}; {plural(whole.calls, 'turn')}, "
         f"{whole.bearing:,} of them with references, {whole.needles:,} in all. Definition {DEFINITION}, prices: "
-        f"{report.prices}. No way that keeps whole blocks can serve {_percent(SERVED, 0)} with less than "
-        f"{_k(report.bound or 0)} tokens a turn."
+        f"{report.prices}. No way that keeps whole blocks can serve {as_percent(SERVED, 0)} with less than "
+        f"{thousands(report.bound or 0)} tokens a turn."
     )
     yield from _group_table("All sessions", whole, _quoted(of, list(of.results.sessions)), of.at)
     for one in report.formats:
@@ -193,17 +181,17 @@ def _quoted(of: Tables, sessions: Sequence[str]) -> dict[str, Figure]:
 
 def _group_table(title: str, one: Group, quoted: Mapping[str, Figure], at: int) -> Iterator[str]:
     yield from ("", f"### {title}", "")
-    heads = ("T95", "C95", "lost", "gap closed", "T95 of quotes", f"at {_k(at, 0)}: tokens", "served", "cost")
+    heads = ("T95", "C95", "lost", "gap closed", "T95 of quotes", f"at {thousands(at, 0)}: tokens", "served", "cost")
     yield from _head("policy", heads)
     for curve, gap in ((line.curve, line.gap) for line in one.lines):
         score = next((score for score in curve.scores if score.budget in (at, None)), None)
         cells = (
-            _said(curve.t95, _k),
-            _said(curve.c95, _number),
-            "" if curve.lost95.value is None else _percent(curve.lost95.value),
-            "" if gap is None or gap.value is None else _said(gap, lambda value: _percent(value, 0)),
-            _said(structs.replace(quoted[curve.name], interval=None), _k),
-            *(() if score is None else (_k(score.tokens_per_turn), _percent(score.served))),
+            said(curve.t95, thousands),
+            said(curve.c95, _number),
+            "" if curve.lost95.value is None else as_percent(curve.lost95.value),
+            "" if gap is None or gap.value is None else said(gap, lambda value: as_percent(value, 0)),
+            said(structs.replace(quoted[curve.name], interval=None), thousands),
+            *(() if score is None else (thousands(score.tokens_per_turn), as_percent(score.served))),
             *(() if score is None else (_number(score.cost_with_refetch),)),
         )
         yield _row(f"`{curve.name}`", *cells)
@@ -221,7 +209,7 @@ def _project_table(of: Tables) -> Iterator[str]:
         equal = Curves(of.tallies, keys, names).equal((WINDOW,))
         if equal is not None:
             scores = Scores(of.tallies, keys)
-            t95 = (_said(scores.curve(name).t95, _k) for name in names)
+            t95 = (said(scores.curve(name).t95, thousands) for name in names)
             calls = sum(of.results.sessions[key].calls for key in keys)
             yield _row(project, f"{len(keys)}", f"{calls:,}", *t95, *_equal_cells(equal, WINDOW))
 
@@ -244,8 +232,8 @@ def _equal_cells(equal: Equal, name: str) -> tuple[str, ...]:
     low, high = more.interval or (None, None)
     verdict = "**worse**" if high is not None and high < 0 else "better" if low is not None and low > 0 else "equal"
     verdict = "knows the future" if name == ORACLE else verdict
-    own = _percent(equal.ours.served) + ("" if equal.reached else f" ({_percent(SERVED, 0)} not reached)")
-    return _k(equal.ours.tokens), own, _percent(served), _said(more, _points), verdict
+    own = as_percent(equal.ours.served) + ("" if equal.reached else f" ({as_percent(SERVED, 0)} not reached)")
+    return thousands(equal.ours.tokens), own, as_percent(served), said(more, _points), verdict
 
 
 def _head(first: str, rest: Sequence[str]) -> Iterator[str]:
@@ -257,24 +245,8 @@ def _row(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _said(figure: Figure, say: Any) -> str:
-    value = "not reached" if figure.value is None else say(figure.value)
-    if figure.interval is None or figure.interval == (None, None):
-        return str(value)
-    low, high = figure.interval
-    return f"{value} ({'−∞' if low is None else say(low)} to {'∞' if high is None else say(high)})"
-
-
-def _k(value: float, places: int = 1) -> str:
-    return f"{value / 1000:.{places}f}k"
-
-
 def _number(value: float) -> str:
     return f"{value:.2f}"
-
-
-def _percent(value: float, places: int = 1) -> str:
-    return f"{round(100 * value, places) + 0.0:.{places}f} %".replace("-", "−")
 
 
 def _points(value: float) -> str:

@@ -10,11 +10,14 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner, Result
 
+from thresher.budget import tokens
 from thresher.cli import cli
+from thresher.cli import replay as replay_verb
+from thresher.cli.replay import BUDGETS as SAID
 from thresher.cli.replay import PRICES as CHOICES
-from thresher.errors import OptionError, ReadError, ThresherError
-from thresher.replay import bound, scores
-from thresher.replay.ways import PRICES
+from thresher.errors import ConvertError, OptionError, ReadError, ThresherError
+from thresher.replay import bound, scores, sweep
+from thresher.replay.ways import BUDGETS, PRICES
 
 FIGURES = {
     "name",
@@ -118,9 +121,12 @@ def test_a_person_is_told_what_was_measured_what_was_left_out_and_what_to_do_nex
     assert result.exit_code == 0
     output = " ".join(result.output.split())
     for expected in (
-        "definition v1", "3 sessions, 78 calls", "references", "prices: anthropic", "T95", "C95", "gap closed",
-        "newest-batched", "1 recording of fewer than 15 calls", "1 file in no known format", "--plot", "thresher fit",
-        "No way that keeps whole blocks",
+        "definition v1", "3 sessions, 78 turns", "references", "prices: anthropic", "T95", "C95", "gap closed",
+        "newest-batched", "1 recording of fewer than 15 turns", "1 file in no known format", "--plot", "thresher fit",
+        "No way that keeps whole blocks", "Gap closed: 0 % = newest-batched, 100 % = oracle-batched.",
+        "Lost: of what was used, what was neither there nor said where to find.",
+        "by budget: served @ tokens per turn / cost", "No intervals: fewer than 5 sessions say too little",
+        "full, which has no budget: 100.0 % @",
     ):  # fmt: skip
         assert expected in output
     assert "shopping" not in output
@@ -134,7 +140,7 @@ def test_several_formats_have_a_table_each(runs: Path) -> None:
         ("openai-chat", 1, 24),
     ]
     assert all([one["name"] for one in part["policies"]] == ["recency", "full"] for part in value["formats"])
-    assert "openai-chat 1 session, 24 calls" in " ".join(run(str(runs), *FEW, "--policy", "recency").output.split())
+    assert "openai-chat 1 session, 24 turns" in " ".join(run(str(runs), *FEW, "--policy", "recency").output.split())
 
 
 def test_the_plot_draws_every_policy_and_the_bound(runs: Path, tmp_path: Path) -> None:
@@ -185,8 +191,53 @@ def test_nothing_to_measure_is_said_clearly(tmp_path: Path) -> None:
     (tmp_path / "short.json").write_text(json.dumps(conversation(6, 0)))
     result = run(str(tmp_path), *FEW)
     assert isinstance(result.exception, ReadError)
-    assert "15 model calls" in str(result.exception)
-    assert "(1 are shorter)" in str(result.exception)
+    assert "nothing to measure in 1 file: no recording of 15 turns" in str(result.exception)
+    assert "(1 is shorter)" in str(result.exception)
+
+
+def test_no_files_at_all_is_said_clearly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = run(str(tmp_path))
+    assert isinstance(result.exception, ReadError)
+    assert f"no session files found in `{tmp_path}`" in str(result.exception)
+    monkeypatch.setattr("thresher.cli.common.discover", lambda: [])
+    assert "no session files found in the folders of known agents" in str(run().exception)
+
+
+@pytest.mark.parametrize("place", ["missing/curves.svg", "run-0.json/curves.svg"])
+def test_a_picture_that_cannot_be_written_is_refused_before_any_work(
+    place: str, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[object] = []
+    monkeypatch.setattr(sweep, "sweep", lambda *_, **__: begun.append(1))
+    result = run(str(runs), *FEW, "--plot", str(runs / place))
+    assert isinstance(result.exception, OptionError)
+    assert "there is no folder" in str(result.exception)
+    assert begun == []
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_picture_that_fails_takes_no_figures_with_it(
+    as_json: bool, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full_disk(*_: object) -> None:
+        raise ConvertError("the disk is full")
+
+    monkeypatch.setattr(replay_verb, "write", full_disk)
+    arguments = ("--json",) if as_json else ()
+    result = run(str(runs), *FEW, "--policy", "recency", "--plot", str(tmp_path / "curves.svg"), *arguments)
+    assert isinstance(result.exception, ConvertError)
+    assert "T95" in result.output or json.loads(result.stdout)["policies"]
+    assert "drawn in" not in result.output
+
+
+def test_whoever_stops_it_is_told_that_it_goes_on(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sweep, "sweep", stopped)
+    result = run(str(runs), *FEW)
+    assert result.exit_code == 130
+    assert result.stderr == "stopped; the same command goes on where it was\n"
 
 
 @pytest.mark.parametrize(
@@ -222,6 +273,13 @@ def test_price_lists_are_those_that_the_measure_has(runs: Path) -> None:
     found = [data(str(runs), *FEW, "--policy", "recency", "--prices", prices) for prices in PRICES]
     assert [value["prices"] for value in found] == list(PRICES)
     assert len({value["policies"][0]["points"][0]["cost"] for value in found}) > 1
+
+
+def test_budgets_are_those_that_the_measure_has(runs: Path) -> None:
+    assert tuple(map(tokens, SAID.split(","))) == BUDGETS
+    points = data(str(runs), "--policy", "recency", "--jobs", "1")["policies"][0]["points"]
+    assert sorted(point["budget"] for point in points) == [*BUDGETS]
+    assert f"Default: {SAID}." in "".join(run("--help").output.split()).replace("Default:", "Default: ")
 
 
 def test_places_are_chosen_as_with_other_verbs(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,10 @@
 """`thresher tune`, as a person and as a program would use it."""
 
 import json
+import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +13,15 @@ from click.testing import CliRunner, Result
 
 from thresher.budget import settings
 from thresher.cli import cli
+from thresher.cli import tune as verb
 from thresher.cli.tune import command
-from thresher.errors import OptionError, ReadError, ThresherError
+from thresher.errors import ConvertError, OptionError, ReadError, ThresherError
 from thresher.replay import tuning
 from thresher.replay.split import Half, Split
 from thresher.replay.sweep import Failure
 from thresher.replay.trials import Choice, Trial, first_choice
-from thresher.replay.tuning import TRIALS, Difference, Tuned
+from thresher.replay.tuning import SESSIONS, TRIALS, Difference, Tuned
+from thresher.store import home
 from thresher.window import Pace
 
 
@@ -62,14 +66,15 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning, "SPACE", {"low": (0.1, 0.5)})
 
 
+def trial(split: Any, choice: Choice, paid: float, served: float = 0.97, sessions: int = SESSIONS) -> Trial:
+    return Trial(
+        key="k", split=split, settings=choice, served=served, tokens=1234.0, cost=paid, cost_with_refetch=paid,
+        lost=0.0, sessions=sessions,
+    )  # fmt: skip
+
+
 def made_up(monkeypatch: pytest.MonkeyPatch, *, cost: Difference, calls: int = 80, **others: Any) -> None:
     """Let the search find this."""
-
-    def trial(split: Any, choice: Choice, paid: float) -> Trial:
-        return Trial(
-            key="k", split=split, settings=choice, served=0.97, tokens=1234.0, cost=paid, cost_with_refetch=paid,
-            lost=0.0, sessions=2,
-        )  # fmt: skip
 
     start = first_choice()
     best: Choice = {**start, "calls": calls, "budget": 60_000 if calls == 80 else start["budget"]}
@@ -99,16 +104,20 @@ def words(result: Result) -> str:
 
 
 @pytest.mark.usefixtures("few")
-def test_settings_that_hold_elsewhere_are_written_and_read_by_windows(runs: Path) -> None:
-    result = run(str(runs), *FEW)
+def test_settings_that_were_found_are_written_and_read_by_windows(runs: Path) -> None:
+    result = run(str(runs), *FEW, "--force")
     assert result.exit_code == 0, result.stderr
     told = words(result)
     for expected in (
         "2 sessions of 1 project", "definition v1", "2 configurations tried", "logged in", "low 0.5 0.1",
-        "elsewhere: chosen", "by more than chance", "[pace] low = 0.1", "it is of 2 sessions only", "written to",
+        "tune half · defaults", "tune half · chosen", "report half · defaults", "report half · chosen",
+        "too few sessions to tell (2); --force writes them", "from 8 sessions on the report half on",
+        "[pace] low = 0.1", "written to thresher.toml: windows", "`thresher fit` in that folder uses its budget, too",
     ):  # fmt: skip
         assert expected in told
     assert (settings().budget, settings().pace) == (4_000, {"low": 0.1})
+    assert "# too few sessions to tell" in Path("thresher.toml").read_text()
+    assert "1 configuration tried, 1 taken from the log" in words(run(str(runs), *FEW, "--trials", "1"))
 
 
 @pytest.mark.usefixtures("few")
@@ -126,7 +135,40 @@ def test_data_has_both_settings_on_both_sides(runs: Path, tmp_path: Path) -> Non
     assert (value["split"]["by"], value["split"]["tune"]["projects"]) == ("project", 1)
     assert value["log"] == str(log)
     assert len(log.read_text().splitlines()) >= 3
-    assert (value["written"] is not None) is Path("mine.toml").exists() is value["better"]
+    assert (value["better"], value["written"], Path("mine.toml").exists()) == (False, None, False)
+
+
+def test_better_settings_are_written_without_being_forced(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made_up(monkeypatch, cost=BETTER)
+    result = run(str(runs), "-o", "mine.toml")
+    assert result.exit_code == 0
+    assert "by more than chance" in words(result)
+    assert "written to mine.toml: once it is called thresher.toml, windows" in words(result)
+    Path("mine.toml").unlink()
+    data = run(str(runs), "--json", "-o", "mine.toml")
+    value = json.loads(data.stdout)
+    assert (data.exit_code, value["better"], value["written"]) == (0, True, "mine.toml")
+    assert Path("mine.toml").read_text() == value["toml"]
+
+
+def test_of_few_sessions_it_is_not_told_whether_they_are_better(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made_up(monkeypatch, cost=BETTER, after=trial("report", {**first_choice(), "calls": 80}, 0.8, sessions=7))
+    result = run(str(runs))
+    assert (result.exit_code, Path("thresher.toml").exists()) == (0, False)
+    assert "too few sessions to tell (7); --force writes them" in words(result)
+
+
+def test_the_lines_to_paste_are_whole_in_a_narrow_terminal(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    half = Half(tuple(f"session-{n}" for n in range(1234)), 123, 1_234_567)
+    made_up(monkeypatch, cost=PERHAPS, split=Split("project", half, half))
+    lines = run(str(runs), "--force").output.splitlines()
+    start = next(n for n, line in enumerate(lines) if line.startswith("# `thresher tune`"))
+    end = next(n for n, line in enumerate(lines) if line.startswith("written to"))
+    assert tomllib.loads("\n".join(lines[start:end])) == {"budget": 60_000, "pace": {"calls": 80}}
+    assert all(len(line) < 80 for line in lines[start:end])
+    assert max(map(len, lines[start:end])) > 60
+    assert (lines[start - 1], lines[end - 1]) == ("", "")
 
 
 def test_settings_that_do_not_hold_are_shown_and_not_written(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,13 +186,16 @@ def test_settings_that_do_not_hold_are_shown_and_not_written(runs: Path, monkeyp
 def test_settings_that_are_cheaper_and_serve_too_little_are_not_written(
     runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made_up(monkeypatch, cost=BETTER, served=Difference(-0.05, -0.09, -0.02), target=0.98)
-    assert "serve too little, 97.0 %: keep the defaults" in words(run(str(runs)))
+    after = trial("report", {**first_choice(), "calls": 80}, 0.8, served=0.925)
+    made_up(monkeypatch, cost=BETTER, served=Difference(-0.05, -0.09, 0.02), after=after)
+    told = words(run(str(runs)))
+    assert "serve too little, 92.5 %: keep the defaults" in told
+    assert "elsewhere it serves 92.5 %, below 95 %" in told
     assert not Path("thresher.toml").exists()
 
 
 def test_where_the_defaults_are_best_nothing_is_written_at_all(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made_up(monkeypatch, cost=Difference(0.0, 0.0, 0.0), calls=int(first_choice()["calls"]))
+    made_up(monkeypatch, cost=Difference(0.0, 0.0, 0.0), calls=Pace().calls)
     result = run(str(runs), "--force")
     assert result.exit_code == 0
     assert "keep them" in result.output
@@ -165,14 +210,82 @@ def test_a_file_that_is_there_is_left_alone_and_the_lines_are_shown(
     Path("thresher.toml").write_text('policy = "mask"\n')
     result = run(str(runs))
     assert result.exit_code == 1
+    assert "will be left as it is" in result.stderr
     assert "paste" in result.stderr
     assert "[pace]\ncalls = 80" in result.output
     assert Path("thresher.toml").read_text() == 'policy = "mask"\n'
     data = run(str(runs), "--json")
     assert (data.exit_code, json.loads(data.stdout)["written"]) == (1, None)
-    assert run(str(runs), "--force").exit_code == 0
-    assert settings().policy is None
-    assert settings().pace == {"calls": 80}
+
+
+def test_a_file_that_is_replaced_is_kept_and_so_is_what_was_kept_before(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_up(monkeypatch, cost=BETTER)
+    file = Path("thresher.toml")
+    for text, name in (('policy = "mask"\n', "thresher.toml.bak"), ('policy = "smart"\n', "thresher.toml.bak2")):
+        file.write_text(text)
+        result = run(str(runs), "--force")
+        assert result.exit_code == 0
+        assert words(result).endswith(f"what was there before is now {name}")
+        assert (settings().policy, settings().pace, Path(name).read_text()) == (None, {"calls": 80}, text)
+    assert Path("thresher.toml.bak").read_text() == 'policy = "mask"\n'
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)])
+def test_a_file_that_says_the_same_is_fine_as_it_is(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, force: tuple[str, ...]
+) -> None:
+    made_up(monkeypatch, cost=BETTER)
+    text = 'policy = "mask"\nbudget = "60k"\n\n[pace]\ncalls = 80\n'
+    Path("thresher.toml").write_text(text)
+    result = run(str(runs), *force)
+    assert result.exit_code == 0
+    assert "thresher.toml already says the same" in words(result)
+    data = run(str(runs), "--json", *force)
+    assert (data.exit_code, json.loads(data.stdout)["written"]) == (0, None)
+    assert "already says the same" in data.stderr
+    assert [(one.name, one.read_text()) for one in Path().iterdir()] == [("thresher.toml", text)]
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_the_search(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuning, "tune", lambda *_, **__: pytest.fail("searched"))
+    result = run(str(runs), "--json", "-o", "none/mine.toml")
+    assert isinstance(result.exception, OptionError)
+    assert "`none` is no folder" in str(result.exception)
+    monkeypatch.setattr(os, "access", lambda path, _: path != Path())
+    Path("there.toml").touch()
+    for more in (("-o", "mine.toml"), ("-o", "there.toml", "--force")):
+        assert "no right to" in str(run(str(runs), *more).exception)
+
+
+def test_what_was_found_is_printed_even_if_it_cannot_be_written(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise ConvertError("no space left")
+
+    made_up(monkeypatch, cost=BETTER)
+    monkeypatch.setattr(verb, "write", full)
+    data = run(str(runs), "--json")
+    assert isinstance(data.exception, ConvertError)
+    assert (json.loads(data.stdout)["better"], json.loads(data.stdout)["written"]) == (True, None)
+    shown = run(str(runs))
+    assert isinstance(shown.exception, ConvertError)
+    assert "[pace]\ncalls = 80" in shown.output
+    assert "written to" not in shown.output
+
+
+def test_the_bar_says_what_is_done(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    with verb._progress_bar() as progress:
+        assert progress is not None
+        progress(3, 7)
+    told = capsys.readouterr().err
+    assert "tuning" in told
+    assert "3/7" in told
 
 
 def test_what_went_wrong_and_what_is_doubtful_is_told(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,14 +297,15 @@ def test_what_went_wrong_and_what_is_doubtful_is_told(runs: Path, monkeypatch: p
     assert "auto could not take one.json" in result.stderr
     assert "\x1b" not in result.stderr
     assert "split by session" in result.output
-    assert "nothing that was tried serves 99%" in result.output
-    assert "9 configurations tried, 2 of them before" in result.output
+    assert "nothing that was tried serves 99 %" in result.output
+    assert "9 configurations tried, 2 taken from the log" in result.output
 
 
 def test_too_few_sessions_are_refused(runs: Path) -> None:
     result = run(str(runs / "ape" / "run-0.json"), *FEW)
     assert isinstance(result.exception, ReadError)
     assert "two sessions" in str(result.exception)
+    assert [*(home() / "tune").glob("*.jsonl")] == []
 
 
 def test_wrong_use_is_refused_before_any_work(runs: Path) -> None:

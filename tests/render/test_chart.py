@@ -131,6 +131,32 @@ def test_curves_that_end_together_are_named_in_the_order_in_which_they_run() -> 
         assert heights["better"] < heights["worse"]
 
 
+def leaders(root: ElementTree.Element) -> int:
+    return sum(line.get("stroke-opacity") == "0.5" for line in root.iter(f"{SVG}line"))
+
+
+def test_names_are_led_to_where_that_is_near_and_else_are_a_column_in_the_order_of_the_curves() -> None:
+    near = [Series("low", [(1, 0.2), (9, 0.5)]), Series("high", [(1, 0.4), (9, 1.0)])]
+    assert leaders(drawn(panel(*near))) == 2
+    close = [Series(f"p{n}", [(1, n / 10), (9, 1.0)]) for n in range(8)]
+    crowded = drawn(panel(*close))
+    assert leaders(crowded) == 0
+    told = [label.text for label in sorted(labels(crowded), key=lambda one: float(one.get("y", "")))]
+    assert told == [f"p{n}" for n in reversed(range(8))]
+    across = [Series("ends early", [(1, 0.2), (2, 1.0)]), Series("ends late", [(1, 0.2), (9, 0.5)])]
+    assert leaders(drawn(panel(*across))) == 0
+
+
+def test_an_axis_may_begin_to_the_right_of_a_curve_that_is_cut_off_there() -> None:
+    root = drawn(panel(Series("auto", [(0.001, 0.2), (20, 0.7), (90, 1.0)]), x_log=True, x_from=10))
+    left, _, _, _ = plot(root)
+    assert len(marks(root)) == 2
+    first = min(float(place.split(",")[0]) for place in next(root.iter(f"{SVG}polyline")).get("points", "").split())
+    assert first < left  # and the clip cuts it
+    assert "0.01" not in words(root)
+    assert {"10", "20", "50"} <= set(words(root))
+
+
 @pytest.mark.parametrize("log", [False, True])
 def test_all_points_are_marked_and_within_the_plot(log: bool) -> None:
     root = drawn(panel(Series("auto", RISING), x_log=log))

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,7 +16,7 @@ from thresher.replay.ways import make_way, rates_named
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from replay_tables import Curves, Point, Tables, height, markdown, quotes_only, reach
 
-from replay import SEEDS, Kept, averaged, broken, kept, report_on, results_of
+from replay import SEEDS, Kept, averaged, broken, joined, kept, report_on, results_of
 
 
 def tally(tokens: int, served: int, *, cost: float = 1.0, quoted: int = 0) -> Tally:
@@ -94,6 +95,32 @@ def test_quotes_are_counted_by_themselves() -> None:
 def test_what_was_measured_comes_back_and_says_the_same() -> None:
     again = results_of(msgspec.json.decode(msgspec.json.encode(kept(results(), "anthropic")), type=Kept))
     assert again == results()
+
+
+def test_runs_of_the_same_sessions_are_told_together_and_the_later_one_counts() -> None:
+    newer = {Setting("auto", 300): dict.fromkeys(SESSIONS, tally(600, 100))}
+    first, second = (kept(one, "openai") for one in (results(), msgspec.structs.replace(results(), tallies=newer)))
+    found = joined([first, second]).tallies
+    assert found == {**{one: by for one, by in TALLIES.items() if one.name != "auto"}, **newer}
+    old = msgspec.structs.replace(first, definition="")
+    assert joined([old, second]).tallies == found
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"prices": "gemini"}, "prices are openai, gemini"),
+        ({"definition": "v0"}, "definitions are v1, v0"),
+        ({"sessions": dict(list(results().sessions.items())[1:])}, "sessions are not the same"),
+        ({"sessions": {}, "definition": ""}, "sessions are not the same"),
+    ],
+)
+def test_runs_that_differ_in_what_they_measured_are_refused(change: dict[str, Any], told: str) -> None:
+    one = kept(results(), "openai")
+    other = msgspec.structs.replace(one, **change)
+    assert one.definition == "v1"
+    with pytest.raises(ValueError, match=told):
+        joined([one, other])
 
 
 def test_the_tables_say_who_is_better_and_what_was_left_out() -> None:

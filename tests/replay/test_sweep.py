@@ -1,8 +1,11 @@
 """Many sessions in many ways: the same figures in any number of processes, and after any interruption."""
 
 import json
+import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
+from time import time
 from typing import Any
 
 import msgspec
@@ -17,7 +20,7 @@ from thresher.replay.recording import recordings
 from thresher.replay.run import Tally, replay
 from thresher.replay.scores import FULL, Setting
 from thresher.replay.sweep import Done, Results, Unit, run_unit, sweep
-from thresher.replay.ways import CONTROLS, PEERS, WAYS, chosen, make_way, policy_file, rates_named
+from thresher.replay.ways import CONTROLS, PEERS, WAYS, chosen, is_control, make_way, policy_file, rates_named
 
 WAYS_TRIED: list[tuple[str, int | None]] = [("recency", 300), ("recency", 900), ("oracle-batched", 600)]
 
@@ -107,6 +110,40 @@ def test_progress_counts_up_to_all_units(files: list[Path]) -> None:
     assert told[-1] == (7, 7)  # three files in full, and two of them in two ways
 
 
+def test_a_policy_of_ours_is_measured_in_small_pieces_so_that_little_is_lost(
+    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ways = [("auto", budget) for budget in (400, 600, 800, 1000, 1200)]
+    folder = tmp_path / "resume"
+    whole = sweep(files, ways, Rates())
+    with monkeypatch.context() as patch:
+        begun = broken_from(patch, 4)  # three files in full, and a piece of the largest
+        with pytest.raises(KeyboardInterrupt):
+            sweep(files, ways, Rates(), resume=folder)
+    assert [unit.budgets for unit in begun[3:]] == [(400, 600)]
+    again = broken_from(monkeypatch, 100)
+    assert comparable(sweep(files, ways, Rates(), resume=folder)) == comparable(whole)
+    assert [unit.budgets for unit in again] == [(800, 1000), (1200,), (400, 600), (800, 1000), (1200,)]
+
+
+def test_what_a_policy_raises_at_every_budget_is_told_once(files: list[Path], tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("def never(history):\n    raise ValueError('no')\n")
+    results = sweep(files, [(f"{path}:never", budget) for budget in (300, 400, 500, 600)], Rates())
+    assert [Path(one.file).name for one in results.failures] == ["large.json", "small.json"]
+
+
+def test_what_was_begun_long_ago_goes_and_what_was_begun_lately_stays(files: list[Path], tmp_path: Path) -> None:
+    folder = tmp_path / "resume"
+    folder.mkdir()
+    day = 24 * 3600
+    for name, age in (("old.jsonl", 31 * day), ("new.jsonl", 29 * day), ("other.txt", 99 * day)):
+        (folder / name).write_text("{}")
+        os.utime(folder / name, (time() - age,) * 2)
+    sweep(files, [], Rates(), resume=folder)
+    assert sorted(path.name for path in folder.iterdir()) == ["new.jsonl", "other.txt"]
+
+
 def test_what_cannot_be_read_is_told_and_the_rest_goes_on(files: list[Path], tmp_path: Path) -> None:
     strange, gone = tmp_path / "shopping.txt", tmp_path / "gone.json"
     strange.write_text("milk")
@@ -133,6 +170,42 @@ def test_a_policy_that_raises_on_one_session_is_told_and_has_the_others(files: l
     assert "not these" in results.failures[0].error
     assert list(mine) == [f"{files[0]}#small"]
     assert len(results.tallies[Setting("recency", 500)]) == 2
+
+
+@pytest.mark.parametrize("last", ["raise SystemExit", "raise ValueError('boom \\udcff')"])
+def test_whoever_ends_the_program_or_speaks_no_text_is_told_like_any_other(
+    last: str, files: list[Path], tmp_path: Path
+) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(f"def ends(history):\n    {last}\n")
+    results = sweep(files, [(f"{path}:ends", 500)], Rates(), resume=tmp_path / "resume")
+    assert {Path(one.file).name for one in results.failures} == {"small.json", "large.json"}
+    path.write_text("raise SystemExit")
+    with pytest.raises(OptionError, match="SystemExit"):
+        make_way(f"{path}:ends", 500, Rates())
+
+
+def test_a_file_whose_name_is_no_text_stops_nothing(files: list[Path], tmp_path: Path) -> None:
+    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/odd\xff.json"))
+    try:
+        write_conversation(odd, 20, 7)
+    except OSError:
+        pytest.skip("this file system has no such names")
+    results = sweep([*files, odd], [("recency", 500)], Rates(), resume=tmp_path / "resume")
+    assert len(results.tallies[Setting("recency", 500)]) == 3
+
+
+def test_what_failed_is_tried_again(files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, path = tmp_path / "resume", tmp_path / "mine.py"
+    path.write_text("def fails(history):\n    raise ValueError\n")
+    ways: list[tuple[str, int | None]] = [(f"{path}:fails", 500), ("recency", 500)]
+    with monkeypatch.context() as patch:
+        broken_from(patch, 6)
+        with pytest.raises(KeyboardInterrupt):
+            sweep(files, ways, Rates(), resume=folder)
+    saved = [json.loads(row) for one in folder.iterdir() for row in one.read_text().splitlines()]
+    assert saved
+    assert not any(row["failures"] for row in saved)
 
 
 def broken_from(monkeypatch: pytest.MonkeyPatch, number: int) -> list[Unit]:
@@ -185,6 +258,8 @@ def test_a_torn_line_is_done_again_and_tears_no_other(
         [saved] = folder.iterdir()
         if torn:
             saved.write_bytes(saved.read_bytes()[:-20])
+        else:
+            saved.write_bytes(saved.read_bytes() + b'{"name": "\xff\xfe"}\n')
     with monkeypatch.context() as patch:
         begun = broken_from(patch, 100)
         results = sweep(files, WAYS_TRIED, Rates(), resume=folder)
@@ -301,3 +376,47 @@ def test_a_policy_in_a_file_is_found_and_a_missing_one_is_said_clearly(tmp_path:
     path.write_text("import nothing_like_it\n")
     with pytest.raises(OptionError, match="nothing_like_it"):
         chosen([f"{path}:keep"])
+
+
+def test_a_policy_file_may_have_dataclasses_and_annotations_of_the_future(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from __future__ import annotations\n"
+        "from dataclasses import KW_ONLY, dataclass\n"
+        "from typing import Callable\n\n"
+        "@dataclass\nclass Few:\n    _: KW_ONLY\n    keep: int = 3\n"
+        "    def __call__(self, history: list[str]) -> tuple[()]:\n        return ()\n\n"
+        "few = Few(keep=1)\n"
+    )
+    assert chosen([f"{path}:Few", f"{path}:few"])[0] == [f"{path}:Few", f"{path}:few"]
+    with pytest.raises(OptionError, match=r"it has Few, few$"):
+        chosen([f"{path}:none"])
+
+
+def test_a_policy_file_is_run_once_until_it_changes(tmp_path: Path) -> None:
+    path, log = tmp_path / "mine.py", tmp_path / "log"
+    text = f"with open({str(log)!r}, 'a') as file:\n    file.write('x')\ndef keep(history):\n    return ()\n"
+    path.write_text(text)
+    for budget in (100, 200, 300):
+        make_way(f"{path}:keep", budget, Rates())
+    assert log.read_text() == "x"
+    path.write_text(text.replace("'x'", "'y'"))
+    os.utime(path, (time() + 5,) * 2)
+    make_way(f"{path}:keep", 100, Rates())
+    assert log.read_text() == "xy"
+    path.write_text("raise ValueError('broken')\n")
+    before = set(sys.modules)
+    with pytest.raises(OptionError, match="ValueError: broken"):
+        make_way(f"{path}:keep", 100, Rates())
+    assert set(sys.modules) == before
+    assert not (tmp_path / "__pycache__").exists()
+
+
+@pytest.mark.parametrize("name", [*CONTROLS, *(one for one in PEERS if not one.startswith("langchain"))])
+def test_a_way_is_called_what_the_tables_call_it(name: str) -> None:
+    assert make_way(name, 600, Rates()).name == name
+
+
+def test_chance_is_a_control_with_any_seed() -> None:
+    assert is_control("random-7")
+    assert not any(is_control(name) for name in ("auto", "random-few", "cline"))

@@ -1,6 +1,7 @@
 """The best settings for some sessions: what is tried, what wins, where it is measured, and what is kept of it."""
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,18 @@ from thresher.replay.scores import Setting
 from thresher.replay.split import Half, Split, split_of
 from thresher.replay.sweep import Done, Facts, Unit, run_unit
 from thresher.replay.trials import Choice, Log, Trial, first_choice, is_sound, way_name
-from thresher.replay.tuning import BUDGETS, SPACE, Difference, Tuned, difference, search, toml_of, tune
+from thresher.replay.tuning import (
+    BUDGETS,
+    SESSIONS,
+    SPACE,
+    Difference,
+    Tuned,
+    difference,
+    has_settings,
+    search,
+    toml_of,
+    tune,
+)
 from thresher.replay.ways import make_way
 from thresher.window import Pace
 
@@ -45,11 +57,16 @@ def line(seed: int, n: int) -> str:
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[Path]:
+    return recorded(tmp_path, ["ape", "ape", "bee", "bee"], 2)
+
+
+def recorded(folder: Path, projects: Sequence[str], growth: int) -> list[Path]:
+    """A session for each, in the folder of its project, each longer than the one before."""
     found = []
-    for seed, project in enumerate(("ape", "ape", "bee", "bee")):
-        path = tmp_path / project / f"run-{seed}.json"
+    for seed, project in enumerate(projects):
+        path = folder / project / f"run-{seed}.json"
         path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps(conversation(20 + 2 * seed, seed)))
+        path.write_text(json.dumps(conversation(20 + growth * seed, seed)))
         found.append(path)
     return found
 
@@ -75,9 +92,15 @@ class Bench:
         return [trial(one, *self.figures(one)) for one in row]
 
 
+def number(choice: Choice, name: str) -> float:
+    value = choice[name]
+    assert value is not None
+    return value
+
+
 def figures_of(**best: float) -> Figures:
     """Cheapest where each setting has its best value; all is served."""
-    return lambda one: (1.0, 1.0 + sum(abs(one[name] - value) / value for name, value in best.items()))
+    return lambda one: (1.0, 1.0 + sum(abs(number(one, name) - value) / value for name, value in best.items()))
 
 
 # What is tried
@@ -89,7 +112,9 @@ def test_the_table_names_every_setting_of_a_pace_and_nothing_else() -> None:
     start = first_choice()
     tried: list[Choice] = [{**start, name: value} for name, values in SPACE.items() for value in values]
     assert all(map(is_sound, tried))
-    assert {type(value) for name, values in SPACE.items() for value in values if type(start[name]) is int} == {int}
+    assert {type(value) for name, values in SPACE.items() for value in values if type(start[name]) is not float} == {
+        int
+    }
 
 
 def test_settings_cross_to_a_window_by_the_name_of_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,13 +187,13 @@ def test_a_gain_that_is_too_small_is_none() -> None:
     start = first_choice()
     for cost, changed in ((0.996, False), (0.994, True)):
         known = {40: (1.0, cost)}
-        found = search(start, SPACE, Bench(lambda one, known=known: known.get(int(one["calls"]), (1.0, 1.0))))  # type: ignore[misc]
+        found = search(start, SPACE, Bench(lambda one, known=known: known.get(int(number(one, "calls")), (1.0, 1.0))))  # type: ignore[misc]
         assert (found.best.settings != start) is changed
 
 
 def test_what_serves_too_little_is_not_chosen_however_cheap_it_is() -> None:
     def figures(one: Choice) -> tuple[float, float]:
-        return {10: (0.94, 0.1), 40: (0.95, 0.8), 80: (0.99, 0.9)}.get(int(one["calls"]), (1.0, 1.0))
+        return {10: (0.94, 0.1), 40: (0.95, 0.8), 80: (0.99, 0.9)}.get(int(number(one, "calls")), (1.0, 1.0))
 
     space = {"calls": SPACE["calls"]}
     assert search(first_choice(), space, Bench(figures)).best.settings["calls"] == 40
@@ -178,7 +203,7 @@ def test_what_serves_too_little_is_not_chosen_however_cheap_it_is() -> None:
 
 def test_where_nothing_serves_enough_the_most_is_looked_for() -> None:
     def figures(one: Choice) -> tuple[float, float]:
-        return {10: (0.6, 0.1), 80: (0.7, 3.0)}.get(int(one["calls"]), (0.5, 1.0))
+        return {10: (0.6, 0.1), 80: (0.7, 3.0)}.get(int(number(one, "calls")), (0.5, 1.0))
 
     assert search(first_choice(), {"calls": SPACE["calls"]}, Bench(figures)).best.settings["calls"] == 80
 
@@ -198,7 +223,7 @@ def test_who_could_not_take_all_sessions_is_not_chosen() -> None:
 def test_settings_that_no_window_takes_are_not_tried() -> None:
     bench = Bench(figures_of(high=0.4, low=0.7))
     search(first_choice(), {"high": (0.4, 0.6), "low": (0.3, 0.7)}, bench)
-    assert all(one["low"] <= one["high"] for one in bench.asked)
+    assert all(number(one, "low") <= number(one, "high") for one in bench.asked)
 
 
 # Where it is measured
@@ -252,12 +277,18 @@ def test_the_difference_is_of_the_same_sessions_and_tells_how_much_chance_is_in_
 
 
 def tuned(
-    cost: Difference, served: Difference, *, shares: tuple[float, float] = (0.97, 0.97), calls: int = 80
+    cost: Difference,
+    served: Difference,
+    *,
+    shares: tuple[float, float] = (0.97, 0.97),
+    calls: int = 80,
+    sessions: int = SESSIONS,
 ) -> Tuned:
     start = first_choice()
     best: Choice = {**start, "calls": calls}
-    half = Half(("a", "b"), 1, 40)
-    before, after = trial(start, shares[0], split="report"), trial(best, shares[1], split="report")
+    half = Half(tuple(map(str, range(sessions))), 1, 40)
+    before = trial(start, shares[0], split="report", sessions=sessions)
+    after = trial(best, shares[1], split="report", sessions=sessions)
     return Tuned(
         target=0.95, split=Split("project", half, half), defaults=trial(start), chosen=trial(best), before=before,
         after=after, cost=cost, served=served, trials=9, reused=0, log="log", failures=[],
@@ -265,29 +296,44 @@ def tuned(
 
 
 CHEAPER, PERHAPS, SAME = Difference(-0.1, -0.2, -0.01), Difference(-0.1, -0.2, 0.01), Difference(0.0, 0.0, 0.0)
+DEARER = Difference(0.2, 0.1, 0.3)
 
 
 @pytest.mark.parametrize(
-    ("cost", "served", "shares", "better"),
+    ("cost", "served", "shares", "verdict"),
     [
-        (CHEAPER, SAME, (0.97, 0.97), True),
-        (PERHAPS, SAME, (0.97, 0.97), False),
-        (CHEAPER, Difference(-0.01, -0.02, -0.005), (0.97, 0.96), True),
-        (CHEAPER, Difference(-0.04, -0.05, -0.03), (0.97, 0.93), False),
-        (CHEAPER, Difference(-0.001, -0.01, 0.01), (0.95, 0.949), True),
-        (Difference(0.2, 0.1, 0.3), Difference(0.05, 0.02, 0.08), (0.90, 0.95), True),
-        (Difference(0.2, 0.1, 0.3), Difference(0.02, 0.01, 0.03), (0.97, 0.99), False),
-        (Difference(-0.1), Difference(0.0), (0.97, 0.97), False),
+        (CHEAPER, SAME, (0.97, 0.97), "better"),
+        (PERHAPS, SAME, (0.97, 0.97), "chance"),
+        # What serves enough may serve less than the defaults do.
+        (CHEAPER, Difference(-0.01, -0.02, -0.005), (0.97, 0.96), "better"),
+        (CHEAPER, Difference(-0.02, -0.03, -0.01), (0.97, 0.95), "better"),
+        (CHEAPER, Difference(-0.04, -0.05, -0.03), (0.97, 0.93), "unserved"),
+        # What does not must be about as good as the defaults at the lower end, not only perhaps as good.
+        (CHEAPER, Difference(-0.001, -0.01, 0.01), (0.95, 0.949), "better"),
+        (CHEAPER, Difference(-0.005, -0.011, 0.001), (0.93, 0.925), "unserved"),
+        (CHEAPER, Difference(-0.001, -0.2, 0.2), (0.95, 0.949), "unserved"),
+        # Serving more is a gain only where the defaults serve too little.
+        (DEARER, Difference(0.05, 0.02, 0.08), (0.90, 0.95), "better"),
+        (DEARER, Difference(0.03, 0.0, 0.08), (0.90, 0.93), "chance"),
+        (DEARER, Difference(0.02, 0.01, 0.03), (0.97, 0.99), "chance"),
+        (Difference(-0.1), Difference(0.0), (0.97, 0.97), "few"),
     ],
 )
-def test_better_is_beyond_chance(
-    cost: Difference, served: Difference, shares: tuple[float, float], *, better: bool
+def test_better_is_beyond_chance_and_serves_enough(
+    cost: Difference, served: Difference, shares: tuple[float, float], verdict: str
 ) -> None:
-    assert tuned(cost, served, shares=shares).is_better is better
+    found = tuned(cost, served, shares=shares)
+    assert (found.verdict, found.is_better) == (verdict, verdict == "better")
+
+
+@pytest.mark.parametrize(("sessions", "verdict"), [(2, "few"), (7, "few"), (8, "better")])
+def test_of_few_sessions_nothing_is_called_certain(sessions: int, verdict: str) -> None:
+    assert tuned(CHEAPER, SAME, sessions=sessions).verdict == verdict
 
 
 def test_the_defaults_are_never_better_than_themselves() -> None:
-    assert not tuned(CHEAPER, SAME, calls=int(first_choice()["calls"])).is_better
+    found = tuned(CHEAPER, SAME, calls=Pace().calls)
+    assert (found.verdict, found.is_better) == ("same", False)
 
 
 # What is kept of it
@@ -301,6 +347,43 @@ def test_the_settings_are_written_as_they_are_read(tmp_path: Path) -> None:
     assert (found.budget, Pace(**found.pace)) == (60_000, Pace(patience=2.0, calls=40))
     assert file.read_text().startswith("# the best\nbudget = 60000\n\n[pace]\n")
     assert toml_of({**first_choice(), "calls": 40}) == "[pace]\ncalls = 40\n"
+
+
+def test_a_setting_that_depends_on_the_others_is_logged_and_told_only_if_it_was_chosen(tmp_path: Path) -> None:
+    open_choice: Choice = {**first_choice(), "age": None}
+    log = Log(tmp_path / "log.jsonl", "k")
+    log.add(trial(open_choice))
+    assert Log(log.path, "k").find("tune", open_choice) == trial(open_choice)
+    assert toml_of({**first_choice(), "age": 31}) == "[pace]\nage = 31\n"
+
+
+def test_long_notes_are_comments_of_less_than_80_characters() -> None:
+    note = "word-and-word " * 40
+    lines = toml_of({**first_choice(), "calls": 40}, [note, "short"]).partition("\n\n")[0].splitlines()
+    assert all(line.startswith("# ") and len(line) < 80 for line in lines)
+    assert " ".join(line.removeprefix("# ") for line in lines[:-1]) == note.strip()
+    assert lines[-1] == "# short"
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("budget = 60000\n[pace]\ncalls = 40\n", True),
+        ('policy = "mask"\nbudget = "60k"\n[pace]\ncalls = 40\npatience = {patience}\n', True),
+        ("budget = 60000\n[pace]\ncalls = 41\n", False),
+        ("budget = 60000\n[pace]\ncalls = 40\nworth = 1\n", False),
+        ("budget = 60001\n[pace]\ncalls = 40\n", False),
+        ("[pace]\ncalls = 40\n", False),
+        ("budget = 60000\n", False),
+        ("no TOML", False),
+        ("[pace]\nlow = 0.9\nhigh = 0.1\n", False),
+    ],
+)
+def test_a_file_says_the_same_or_not(tmp_path: Path, text: str, *, same: bool) -> None:
+    file = tmp_path / "any.toml"
+    file.write_text(text.replace("{patience}", str(Pace().patience)))
+    assert has_settings(file, {**first_choice(), "budget": 60_000, "calls": 40}) is same
+    assert not has_settings(tmp_path / "none.toml", first_choice())
 
 
 def test_a_log_gives_back_what_it_was_told_under_its_own_key(tmp_path: Path) -> None:
@@ -322,8 +405,23 @@ def test_a_log_gives_back_what_it_was_told_under_its_own_key(tmp_path: Path) -> 
 
 def test_a_log_that_cannot_be_written_is_told_before_any_work(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
-    with pytest.raises(ThresherError, match="--log"):
-        Log(tmp_path / "file" / "log.jsonl", "k")
+    for path in (tmp_path / "file" / "log.jsonl", tmp_path / "file" / "deep" / "log.jsonl", tmp_path):
+        with pytest.raises(ThresherError, match="--log"):
+            Log(path, "k")
+
+
+def test_a_log_without_the_right_to_write_it_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, _: path != tmp_path)
+    with pytest.raises(ThresherError, match=r"no right to.*--log"):
+        Log(tmp_path / "new" / "log.jsonl", "k")
+
+
+def test_a_log_comes_to_be_with_its_first_line(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "log.jsonl"
+    log = Log(path, "k")
+    assert not path.parent.exists()
+    log.add(trial(first_choice()))
+    assert len(path.read_bytes().splitlines()) == 1
 
 
 # All of it
@@ -368,8 +466,17 @@ def test_settings_are_chosen_on_one_half_and_measured_on_the_other(files: list[P
     assert [one["sessions"] for one in lines] == [2] * 5
     assert Path(found.log).parent == tmp_path / "tune"
     # Here a window that goes down further pays for it less often, and still keeps what is used.
-    assert (found.chosen.settings["low"], found.is_better) == (0.1, True)
+    assert (found.chosen.settings["low"], found.verdict) == (0.1, "few")
     assert found.cost.value == pytest.approx(found.after.cost_with_refetch - found.before.cost_with_refetch)
+
+
+def test_with_sessions_enough_what_holds_on_the_other_half_is_better(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuning, "SPACE", {"low": (0.1,)})
+    files = recorded(tmp_path, ["ape", "bee"] * SESSIONS, 0)
+    found = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000)
+    assert (found.after.sessions, found.chosen.settings["low"], found.verdict) == (SESSIONS, 0.1, "better")
 
 
 @pytest.mark.usefixtures("few")
@@ -454,5 +561,10 @@ def test_progress_never_goes_beyond_its_end(files: list[Path], tmp_path: Path) -
 
 
 def test_a_session_alone_is_not_enough(files: list[Path], tmp_path: Path) -> None:
-    with pytest.raises(ReadError, match=r"two sessions.*there are 1"):
-        tune(files[:1], Rates(), folder=tmp_path)
+    for some in (files[:1], []):
+        with pytest.raises(ReadError, match=rf"two sessions.*there are {len(some)}"):
+            tune(some, Rates(), folder=tmp_path / "tune", log=tmp_path / "log.jsonl")
+        with pytest.raises(ReadError):
+            tune(some, Rates(), folder=tmp_path / "tune")
+    assert not (tmp_path / "log.jsonl").exists()
+    assert [*(tmp_path / "tune").glob("*.jsonl")] == []

@@ -224,12 +224,12 @@ def test_above_the_high_water_mark_too_what_came_to_nothing_is_not_tried_with_ea
         tried.append(thread.tokens)
 
     monkeypatch.setattr(runtime, "must", in_vain)
-    loop, one = Loop("some words " * 4_250), window(budget=10_000, pace=Pace(age=50, patience=1_000))
-    for call in range(25):
+    loop, one = Loop("some words " * 4_050), window(budget=10_000, pace=Pace(age=50, patience=1_000))
+    for call in range(10):
         loop.step("done")
         one.fit(loop.messages, at=call)
-        assert 9_000 < tried[-1] <= 10_000
-    assert len(tried) < 8
+        assert not tried or 9_000 < tried[-1] <= 10_000
+    assert 1 <= len(tried) < 4
 
 
 def test_pins_of_an_older_ledger_are_taken_as_they_are() -> None:

@@ -4,12 +4,13 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from thresher.errors import ConvertError, ReadError, UnknownFormatError
+from thresher.errors import ConvertError, OptionError, ReadError, UnknownFormatError
 from thresher.formats import discover, format_names, read_all
 from thresher.model import Session
 from thresher.model.jsontext import dump
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 PIPED_WIDTH = 160
+INTERRUPTED = 130
+"""The exit code of what was stopped by Ctrl-C."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print data, nothing else, on standard output.")
 
@@ -72,6 +75,25 @@ def write(output: Path, text: str, source: str = "", *, errors: str = "replace")
         output.write_bytes(text.encode("utf-8", errors))
     except OSError as error:
         raise ConvertError(f"`{output}` cannot be written: {error.strerror or error}; name another place") from error
+
+
+def check_writable(output: Path) -> None:
+    """Say before a long work, not after it, that its result could not be written there."""
+    folder = output.parent
+    if not folder.is_dir():
+        raise OptionError(f"`{output}` cannot be written: there is no folder `{folder}`; name another place")
+    if not os.access(output if output.exists() else folder, os.W_OK) or output.is_dir():
+        raise OptionError(f"`{output}` cannot be written; name another place")
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """A long work that keeps what is done: whoever stops it is told that it goes on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        warn("stopped; the same command goes on where it was")
+        sys.exit(INTERRUPTED)
 
 
 def own_dialect(session: Session) -> str | None:
@@ -139,9 +161,8 @@ def find_session(reference: str, sources: Sequence[Path], *, no_discover: bool) 
         if matching:
             whole = [session for session in matching if session.id == reference]
             return _only(whole or matching, reference, "say more of the id")
-    raise ReadError(
-        f"no file and no session is called `{reference}` among {len(files)} files; `thresher sessions` lists them"
-    )
+    among = f"{len(files):,} file{'' if len(files) == 1 else 's'}"
+    raise ReadError(f"no file and no session is called `{reference}` among {among}; `thresher sessions` lists them")
 
 
 def _only(sessions: Sequence[Session], reference: str, hint: str) -> Session:

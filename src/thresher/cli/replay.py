@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from thresher.cli.common import console, json_option, place_options, print_json, session_files, warn, write
+from thresher.cli.common import (
+    check_writable,
+    console,
+    json_option,
+    place_options,
+    print_json,
+    session_files,
+    stoppable,
+    warn,
+    write,
+)
 from thresher.errors import OptionError, ReadError
 
 if TYPE_CHECKING:
@@ -17,8 +27,9 @@ if TYPE_CHECKING:
     from thresher.replay.sweep import Failure, Results
 
 POLICIES = ("auto", "newest-batched", "oracle-batched")
-BUDGETS = ("8k,12k,18k,27k,40k,60k,90k,135k",)
+BUDGETS = "18k,27k,36k,48k,64k,90k,128k,180k"
 PRICES = ("anthropic", "anthropic-1h", "openai", "gemini")
+"""Both as the measure has them, which help need not load."""
 
 
 @click.command("replay")
@@ -37,8 +48,7 @@ PRICES = ("anthropic", "anthropic-1h", "openai", "gemini")
     "-b",
     "budgets",
     multiple=True,
-    default=BUDGETS,
-    help=f"Tokens that a request may have; several with commas. Default: {BUDGETS[0]}.",
+    help=f"Tokens that a request may have; several with commas. Default: {BUDGETS}.",
 )
 @click.option("--prices", type=click.Choice(PRICES), default=PRICES[0], show_default=True, help="What tokens cost.")
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw the curves: an SVG.")
@@ -58,7 +68,7 @@ def command(
 ) -> None:
     """Send recorded sessions again, by other policies: those in PATHS, or those on this machine.
 
-    No model is asked. Each call is checked for the earlier text that it used: was it still in the request? What was
+    No model is asked. Each turn is checked for the earlier text that it used: was it still in the request? What was
     not is fetched and paid for. A run that was stopped goes on where it was when it is started again.
 
     \b
@@ -69,33 +79,42 @@ def command(
       thresher replay runs/ --policy my_policy.py:keep_errors --policy newest-batched
       thresher replay --policy all --prices openai --jobs 4 --json
     """
-    from thresher.render.replay import report_of
+    if plot is not None:
+        check_writable(plot)
+    from thresher.render.replay import report_chart, report_of
 
     files = session_files(paths, sources, no_discover=no_discover)
-    results, missing = _swept(files, policies, _tokens(budgets), prices, jobs or os.cpu_count() or 1)
+    if not files:
+        raise ReadError(_no_files([*paths, *sources]))
+    with stoppable():
+        results, missing = _swept(files, policies, _tokens(budgets), prices, jobs or os.cpu_count() or 1)
     wrong = told_failures(results.failures, [*paths, *sources])
     report = report_of(results, prices)
     if not report.whole.bearing:
         raise ReadError(_nothing(results))
     wrong = _told_breaches(results) or wrong
-    if plot is not None:
-        from thresher.render.replay import report_chart
-
-        write(plot, report_chart(report))
     if as_json:
         from thresher.render.replay import report_value
 
         print_json(report_value(report) | {"not_installed": missing})
     else:
-        _show(report, missing, plot)
+        _show(report, missing)
+    # What was found is said before it is drawn: a picture that fails takes nothing with it.
+    if plot is not None:
+        write(plot, report_chart(report))
+    if not as_json:
+        _show_more(plot)
     if wrong:
         sys.exit(1)
 
 
-def _tokens(budgets: Sequence[str]) -> list[int]:
+def _tokens(budgets: Sequence[str]) -> Sequence[int]:
     """The budgets, each once, the smallest first."""
     from thresher.budget import tokens
+    from thresher.replay.ways import BUDGETS as EVERY
 
+    if not budgets:
+        return EVERY
     found = sorted({tokens(one) for text in budgets for one in text.split(",") if one.strip()})
     if not found or not found[0]:
         raise OptionError("a budget is a number of tokens above 0, several with commas: --budget 20k,40k,80k")
@@ -125,9 +144,17 @@ def progress_bar() -> Iterator[Callable[[int, int], None] | None]:
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    times = (TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn())
+    columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), *times)
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
@@ -151,23 +178,31 @@ def _told_breaches(results: "Results") -> bool:
 
     found = above_bound(results.tallies, results.floors, CONTROLS)
     for one in found:
+        name, session = clean(one.setting.name), clean(one.session)
         warn(
-            f"thresher: {one.setting.name} at {one.setting.budget} serves {one.served:.2%} of {clean(one.session)}, "
-            f"and the bound is {one.most:.2%}: the measure is wrong; please report it"
+            f"thresher: {name} at {one.setting.budget} serves {one.served:.2%} of {session}, and the bound is "
+            f"{one.most:.2%}: the measure is wrong; please report it"
         )
     return bool(found)
 
 
 def _nothing(results: "Results") -> str:
+    from thresher.render.words import plural
     from thresher.replay.sweep import CALLS
 
+    shorter = f" ({results.short:,} {'is' if results.short == 1 else 'are'} shorter)" if results.short else ""
     return (
-        f"nothing to measure in {results.files:,} files: no recording of {CALLS} model calls or more used earlier text "
-        f"({results.short:,} are shorter); name others: `thresher replay PATH…`"
+        f"nothing to measure in {plural(results.files, 'file')}: no recording of {CALLS} turns or more used earlier "
+        f"text{shorter}; name others: `thresher replay PATH…`"
     )
 
 
-def _show(report: "Report", missing: Sequence[str], plot: Path | None) -> None:
+def _no_files(places: Sequence[Path]) -> str:
+    where = ", ".join(f"`{place}`" for place in places) or "the folders of known agents on this machine"
+    return f"no session files found in {where}; name others: `thresher replay PATH…`"
+
+
+def _show(report: "Report", missing: Sequence[str]) -> None:
     from thresher.render.replay import report_tables
 
     out = console()
@@ -175,6 +210,11 @@ def _show(report: "Report", missing: Sequence[str], plot: Path | None) -> None:
         out.print(piece)
     if missing:
         out.print(f"not installed, left out: {', '.join(missing)}", style="dim", markup=False)
+
+
+def _show_more(plot: Path | None) -> None:
+    """What may be done next."""
+    out = console()
     if plot is not None:
         out.print(f"drawn in {plot}", style="dim", markup=False)
     else:

@@ -1,26 +1,22 @@
 """`thresher tune`: the settings that do best on one's own sessions, and whether they hold on others of them."""
 
 import os
+import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from thresher.cli.common import console, json_option, place_options, print_json, session_files, warn, write
-from thresher.cli.replay import PRICES, progress_bar, told_failures
-from thresher.errors import OptionError
+from thresher.cli.replay import PRICES, told_failures
+from thresher.errors import ConvertError, OptionError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from thresher.replay.split import Half
-    from thresher.replay.trials import Trial
-    from thresher.replay.tuning import Difference, Tuned
-
-FEW = 5
-"""Sessions below which an interval means little."""
+    from thresher.replay.tuning import Tuned
 
 
 @click.command("tune")
@@ -44,7 +40,11 @@ FEW = 5
     show_default=True,
     help="Where the settings are written, if they are better.",
 )
-@click.option("--force", is_flag=True, help="Write them even if they are not better, and in place of a file.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Write them even if they are not better, and in place of a file, which is kept as .bak.",
+)
 @click.option(
     "--log",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -86,8 +86,9 @@ def command(
     limit = None if budget is None else tokens(budget)
     if limit == 0:
         raise OptionError("a budget is a number of tokens above 0: --budget 60k")
+    _check_place(output, force=force)
     files = session_files(paths, sources, no_discover=no_discover)
-    with progress_bar() as progress:
+    with _progress_bar() as progress:
         tuned = tune(
             files,
             rates_named(prices),
@@ -100,165 +101,95 @@ def command(
             progress=progress,
         )
     wrong = told_failures(tuned.failures, [*paths, *sources])
-    text = _toml(tuned, prices) if tuned.is_changed else ""
-    wanted = bool(text) and (tuned.is_better or force)
-    written = wanted and (force or not output.exists())
-    if not as_json:
-        _show(tuned, text)
-    if written:
-        write(output, text)
-    elif wanted:
-        warn(f"thresher: `{output}` is there and was left as it is: paste the lines into it, or say --force")
-    if as_json:
-        print_json(_value(tuned, prices) | {"toml": text or None, "written": str(output) if written else None})
-    elif written:
-        console().print(f"written to {output}: windows that are started beside it use it", markup=False)
-    if wrong or wanted != written:
+    left = _told(tuned, prices, output, force=force, as_json=as_json)
+    if wrong or left:
         sys.exit(1)
 
 
-def _toml(tuned: "Tuned", prices: str) -> str:
-    from thresher.replay.tuning import toml_of
+def _check_place(output: Path, *, force: bool) -> None:
+    """Refuse a place that cannot be written before the search, not after it."""
+    if not output.parent.is_dir():
+        raise OptionError(f"`{output.parent}` is no folder: make it, or name another place with -o")
+    there = output.exists()
+    needed = [] if there and not force else [output.parent, *([output] if there else [])]
+    if not all(os.access(one, os.W_OK) for one in needed):
+        raise OptionError(f"`{output}` cannot be written: there is no right to; name another place with -o")
+    if there and not force:
+        from thresher.render.tune import there_text
 
-    before, after = tuned.before, tuned.after
-    notes = (
-        f"`thresher tune`: the best of {tuned.trials} configurations on {_half(tuned.split.tune)}",
-        f"on {_half(tuned.split.report)} that had no part in it: served {_percent(after.served)} "
-        f"(defaults {_percent(before.served)}), cost {after.cost_with_refetch:.3f} ({before.cost_with_refetch:.3f})",
-        f"definition {after.definition}, prices: {prices}",
-        *(() if tuned.is_better else ("not better than the defaults there",)),
-    )
-    return toml_of(tuned.chosen.settings, notes)
+        warn(f"thresher: {there_text(output)}")
 
 
-# For a person
+@contextmanager
+def _progress_bar() -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on standard error where a person is watching."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("tuning"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _told(tuned: "Tuned", prices: str, output: Path, *, force: bool, as_json: bool) -> bool:
+    """Say what was found and write it where it may be; whether a file that is there stood in the way.
+
+    Whatever becomes of the file, what was found is printed: it may have taken hours.
+    """
+    from thresher.render.tune import left_text, same_text, tune_toml, tune_value, written_text
+    from thresher.replay.tuning import has_settings
+
+    there = output.exists()
+    same = tuned.is_changed and there and has_settings(output, tuned.chosen.settings)
+    wanted = tuned.is_changed and not same and (tuned.is_better or force)
+    written = wanted and (force or not there)
+    text = tune_toml(tuned, prices)
+    if not as_json:
+        _show(tuned, text)
+    kept, problem = _written(output, text) if written else (None, None)
+    if as_json:
+        print_json(tune_value(tuned, prices) | {"written": str(output) if written and not problem else None})
+    if problem is not None:
+        raise problem
+    if same:
+        click.echo(same_text(output), err=as_json)
+    elif written:
+        click.echo(written_text(tuned, output, kept), err=as_json)
+    elif wanted:
+        warn(f"thresher: {left_text(output)}")
+    return wanted and not written
 
 
 def _show(tuned: "Tuned", text: str) -> None:
-    from rich.text import Text
+    from thresher.render.tune import tune_tables
 
-    split, out = tuned.split, console()
-    out.print(
-        Text.assemble(
-            ("tuning auto", "bold cyan"),
-            f"  chosen on {_half(split.tune)}, measured on {_half(split.report)}   definition {tuned.after.definition}",
-        )
-    )
-    if split.by == "session":
-        out.print("one project only: split by session, so on other projects it may be otherwise", style="dim")
-    reused = f", {tuned.reused:,} of them before" if tuned.reused else ""
-    out.print(f"{tuned.trials:,} configurations tried{reused}; logged in {tuned.log}", style="dim", markup=False)
-    out.print()
-    if tuned.is_changed:
-        out.print(_settings(tuned))
-        out.print()
-    out.print(_figures(tuned))
-    for note in _notes(tuned):
-        out.print(note, style="dim")
-    out.print()
-    out.print(_verdict(tuned), markup=False)
+    out = console()
+    for piece in tune_tables(tuned):
+        out.print(piece)
     if text:
-        out.print()
-        out.print(text, markup=False, end="")
+        click.echo(f"\n{text}")  # not by the console: it would break lines that are there to be pasted
 
 
-def _settings(tuned: "Tuned") -> "Table":
-    table = _table("setting", "default", "chosen")
-    for name, value in tuned.chosen.settings.items():
-        if value != tuned.defaults.settings[name]:
-            table.add_row(name, f"{tuned.defaults.settings[name]:,}", f"{value:,}")
-    return table
+def _written(output: Path, text: str) -> tuple[Path | None, ConvertError | None]:
+    """Write it; where the file that was there is now, or what went wrong."""
+    kept = None
+    try:
+        if output.exists():
+            kept = _free(output)
+            shutil.copy2(output, kept)
+        write(output, text)
+    except OSError as error:
+        return None, ConvertError(f"`{kept}` cannot be written: {error.strerror or error}; name another place with -o")
+    except ConvertError as error:
+        return kept, error
+    return kept, None
 
 
-def _figures(tuned: "Tuned") -> "Table":
-    table = _table("", "served", "cost with re-fetches", "tokens", "lost")
-    rows: list[tuple[str, Trial]] = [("where chosen: defaults", tuned.defaults)]
-    rows += [("where chosen: chosen", tuned.chosen)] if tuned.is_changed else []
-    rows += [("elsewhere: defaults", tuned.before)]
-    rows += [("elsewhere: chosen", tuned.after)] if tuned.is_changed else []
-    for name, one in rows:
-        cost, tokens = f"{one.cost_with_refetch:.3f}", f"{one.tokens:,.0f}"
-        table.add_row(name, _percent(one.served), cost, tokens, _percent(one.lost))
-    if tuned.is_changed:
-        table.add_row("difference", _between(tuned.served, 100, " pp", 1), _between(tuned.cost, 1, "", 3))
-    return table
-
-
-def _table(*columns: str) -> "Table":
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
-    for number, name in enumerate(columns):
-        table.add_column(name, justify="right" if number else "left")
-    return table
-
-
-def _notes(tuned: "Tuned") -> Iterator[str]:
-    if tuned.chosen.served < tuned.target:
-        yield f"nothing that was tried serves {tuned.target:.0%}: the most that is served was looked for"
-    if tuned.is_changed:
-        yield "difference: in brackets, 95 of 100 draws of the sessions; the full history costs 1"
-        if tuned.after.sessions < FEW:
-            yield f"it is of {tuned.after.sessions} sessions only: others may differ"
-
-
-def _verdict(tuned: "Tuned") -> str:
-    if not tuned.is_changed:
-        return "nothing that was tried beats the defaults where it counts: keep them"
-    if tuned.is_better:
-        return "the chosen settings are better on sessions that they were not chosen on, by more than chance:"
-    too_little = tuned.cost.high is not None and tuned.cost.high < 0
-    why = f"serve too little, {_percent(tuned.after.served)}" if too_little else "are not better by more than chance"
-    return (
-        f"on sessions that they were not chosen on, the chosen settings {why}: keep the defaults "
-        "(--force writes them all the same):"
-    )
-
-
-def _half(half: "Half") -> str:
-    from thresher.render.words import plural
-
-    sessions, projects = plural(len(half.sessions), "session"), plural(half.projects, "project")
-    return f"{sessions} of {projects} ({plural(half.calls, 'call')})"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
-
-
-def _between(one: "Difference", factor: float, unit: str, places: int) -> str:
-    def told(value: float) -> str:
-        return f"{factor * value:+.{places}f}".replace("-", "−")
-
-    ends = "" if one.low is None or one.high is None else f" ({told(one.low)} to {told(one.high)})"
-    return f"{told(one.value)}{unit}{ends}"
-
-
-# For programs
-
-
-def _value(tuned: "Tuned", prices: str) -> dict[str, Any]:
-    """All of it; the names are stable for other programs."""
-    from msgspec import to_builtins
-
-    def told(tune: "Trial", report: "Trial") -> dict[str, Any]:
-        figures = ("served", "tokens", "cost", "cost_with_refetch", "lost", "sessions")
-        sides = {"tune": tune, "report": report}
-        return {"settings": tune.settings} | {
-            side: {name: getattr(one, name) for name in figures} for side, one in sides.items()
-        }
-
-    return {
-        "definition": tuned.after.definition,
-        "prices": prices,
-        "target": tuned.target,
-        "split": to_builtins(tuned.split),
-        "defaults": told(tuned.defaults, tuned.before),
-        "chosen": told(tuned.chosen, tuned.after),
-        "difference": {"cost_with_refetch": to_builtins(tuned.cost), "served": to_builtins(tuned.served)},
-        "better": tuned.is_better,
-        "trials": tuned.trials,
-        "reused": tuned.reused,
-        "log": tuned.log,
-        "failures": to_builtins(tuned.failures),
-    }
+def _free(output: Path) -> Path:
+    """A name to keep a file by: one that was kept before may be the only copy of what a person wrote."""
+    names = (output.with_name(f"{output.name}.bak{number if number > 1 else ''}") for number in count(1))
+    return next(name for name in names if not name.exists())

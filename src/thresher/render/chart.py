@@ -1,8 +1,9 @@
 """Curves as a picture: one SVG text that needs nothing else and is read on light and on dark pages.
 
 Every curve has its name beside its end, so that no eye walks between a line and a legend. Names that would lie on each
-other move apart, each as little as it can; a thin line leads to one that had to move. A curve is told by colour, by
-the shape of its marks and by its dashes, for not everybody sees colours, and it has the same ones in every panel.
+other move apart, each as little as it can; a thin line leads to one that had to move. Where curves end so close that
+these lines would tangle, there are none: the names are a column in the order of the curves. A curve is told by colour,
+by the shape of its marks and by its dashes, for not everybody sees colours, and has the same ones in every panel.
 Numbers that no axis can show (none, endless, below the zero of a logarithm) are left out. All text is data: it is
 cleaned, shortened and escaped. The same curves give the same bytes.
 """
@@ -29,6 +30,11 @@ INK, SOFT, GRID, PAPER = "#1f2328", "#59636e", "#e6e8eb", "#ffffff"
 FONT = 12
 GAP = 16
 """From one name to the next below it."""
+FAR = 2 * GAP
+ACROSS = 0.3
+"""A name that had to move further, or that so much of the plot lies before, is not led to."""
+LOOKS = 40
+"""Places across a plot where curves are compared in height."""
 LONGEST = 26
 """Letters of a name."""
 WIDE, HIGH = 540, 300
@@ -74,6 +80,7 @@ class Panel(Struct, frozen=True):
     y_format: Callable[[float], str] = number
     x_log: bool = False
     """Equal steps are equal factors."""
+    x_from: float | None = None
     y_from: float | None = None
     """Where the axis begins; curves below it are cut off there."""
     y_to: float | None = None
@@ -163,7 +170,7 @@ def _panel(
     right, bottom = corner[0] + WIDE - names_wide, top + high
     curves = [_shown(panel, one) for one in panel.series]
     points = list(chain.from_iterable(curves))
-    x = _axis([point[0] for point in points], left, right, log=panel.x_log)
+    x = _axis([point[0] for point in points], left, right, log=panel.x_log, low=panel.x_from)
     heights = [point[1] for point in points] + [one for one in (panel.guide,) if one is not None]
     y = _axis(heights, bottom, top, low=panel.y_from, high=panel.y_to)
     yield f'<g class="panel"><title>{_safe(panel.title, 200)}</title>'
@@ -245,14 +252,18 @@ def _names(
     panel: Panel, curves: Sequence[Sequence[Point]], looks: Mapping[str, _Look], x: _Axis, y: _Axis
 ) -> Iterator[str]:
     ends = [min(max(curve[-1][1], y.stop), y.start) if curve else y.start for curve in curves]
-    means = [sum(point[1] for point in curve) / len(curve) if curve else math.inf for curve in curves]
+    means = [_mean_height(curve, x, y) if curve else math.inf for curve in curves]
     # Curves that end together stand in the order in which they run.
     order = sorted(range(len(ends)), key=lambda n: (round(ends[n] / GAP), means[n]))
     heights = apart([ends[n] for n in order], GAP, y.stop + FONT / 2, y.start - FONT / 2)
+    led = all(abs(height - ends[n]) <= FAR for n, height in zip(order, heights, strict=True))
+    if not led or any(x.stop - curve[-1][0] > ACROSS * (x.stop - x.start) for curve in curves if curve):
+        led = False
+        order.sort(key=lambda n: means[n])
     for n, height in zip(order, heights, strict=True):
         one, look = panel.series[n], looks[panel.series[n].name]
         begin, stop = x.stop + 14, x.stop + 38
-        if curves[n]:
+        if curves[n] and led:
             yield _stroke(
                 (curves[n][-1][0], ends[n]), (begin, height), look.colour, ' stroke-opacity="0.5" stroke-width="0.7"'
             )
@@ -262,6 +273,12 @@ def _names(
             yield _mark(((begin + stop) / 2, height), look, 3.2, "sample")
         weight = 600 if one.strong else 400
         yield _text((stop + 6, height + 4), _safe(one.name, LONGEST), weight=weight, more=' class="label"')
+
+
+def _mean_height(curve: Sequence[Point], x: _Axis, y: _Axis) -> float:
+    """The mean over the whole plot of the best that a curve has reached so far; it begins at the bottom."""
+    looks = (x.start + (x.stop - x.start) * n / LOOKS for n in range(1, LOOKS + 1))
+    return sum(min((b for a, b in curve if a <= look), default=y.start) for look in looks) / LOOKS
 
 
 def apart(wished: Sequence[float], gap: float, low: float, high: float) -> list[float]:
@@ -293,9 +310,11 @@ def _axis(
 ) -> _Axis:
     values = values or (1.0, 10.0)
     if log:
+        values = [one for one in values if low is None or one >= low > 0] or values
         # A little room at both ends, also where all is at one place.
         room = max((max(values) / min(values)) ** 0.04, 1.1)
         least, most = min(values) / room, max(values) * room
+        least = low if low is not None and 0 < low < most else least
         ticks = _factors(least, most)
         ticks = ticks if len(ticks) > 2 else _steps(least, most)
     else:

@@ -30,7 +30,7 @@ def recency(budget: int) -> Way:
 
 def newest(budget: int) -> Way:
     """The newest messages, in batches."""
-    return Way("newest", _window(budget, round(budget * LOW)), budget)
+    return Way("newest-batched", _window(budget, round(budget * LOW)), budget)
 
 
 def random_window(budget: int, seed: int) -> Way:

@@ -56,7 +56,7 @@ def batched_oracle(budget: int, *, low: float = LOW) -> Way:
 
         return ask
 
-    return Way("batched oracle", start, budget)
+    return Way("oracle-batched", start, budget)
 
 
 class _Want(NamedTuple):

@@ -131,6 +131,14 @@ class _Reached(NamedTuple):
     lost: float
 
 
+class Crossing(NamedTuple):
+    """A place on a curve: between which points, and how far from the one to the other."""
+
+    before: int
+    after: int
+    share: float
+
+
 class Scores:
     """The figures of all policies over some sessions."""
 
@@ -193,9 +201,10 @@ class Scores:
         return self._known[name, taken]
 
     def _scores(self, name: str, taken: frozenset[str]) -> tuple[Score, ...]:
-        full = total(self._of(FULL, None)[one] for one in taken)
+        order = [one for one in self.sessions if one in taken]  # sums of floats depend on it
+        full = total(self._of(FULL, None)[one] for one in order)
         found = [
-            score_of(setting.budget, total(by[one] for one in taken), full, len(taken))
+            score_of(setting.budget, total(by[one] for one in order), full, len(taken))
             for setting, by in self._tallies.items()
             if setting.name == name and full.calls
         ]
@@ -214,10 +223,7 @@ class Scores:
 
     @cached_property
     def _weights(self) -> list[Weights]:
-        """How often each session is drawn, draw by draw."""
-        random, numbers = Random(self._seed), range(len(self.sessions))
-        drawn = (Counter(random.choices(numbers, k=len(numbers))) for _ in range(self._count if numbers else 0))
-        return [[counts[number] for number in numbers] for counts in drawn]
+        return draws(len(self.sessions), count=self._count, seed=self._seed)
 
 
 class Line(Struct, frozen=True):
@@ -268,6 +274,13 @@ def above_bound(tallies: Tallies, floors: Mapping[str, Sequence[Floor]], covered
         if setting.name in names and tally.bearing and session in floors
     ]
     return [one for one in found if one.served > one.most + ROUNDING]
+
+
+def draws(sessions: int, *, count: int = DRAWS, seed: int = SEED) -> list[Weights]:
+    """How often each of so many sessions is drawn, draw by draw."""
+    random, numbers = Random(seed), range(sessions)
+    drawn = (Counter(random.choices(numbers, k=len(numbers))) for _ in range(count if numbers else 0))
+    return [[counts[number] for number in numbers] for counts in drawn]
 
 
 def total(tallies: Iterable[Tally]) -> Tally:
@@ -328,13 +341,20 @@ def _reach(points: Sequence[_Columns], weights: Weights) -> _Reached | None:
         if (calls := added(point.calls))
     ]
     row.sort()
-    if row and row[0][1] >= SERVED:
-        return at(points[row[0][2]], row[0][0])
-    for (less, low, before), (more, high, after) in pairwise(row):
+    found = crossing([served for _, served, _ in row])
+    if found is None:
+        return None
+    before, after = (at(points[row[end][2]], row[end][0]) for end in (found.before, found.after))
+    return _Reached(*[one + found.share * (other - one) for one, other in zip(before, after, strict=True)])
+
+
+def crossing(served: Sequence[float]) -> Crossing | None:
+    """Where a curve, whose points are in the order of tokens, first serves enough; none where it does not."""
+    if served and served[0] >= SERVED:
+        return Crossing(0, 0, 0.0)
+    for number, (low, high) in enumerate(pairwise(served)):
         if high >= SERVED:
-            share = (SERVED - low) / (high - low)
-            ends = zip(at(points[before], less), at(points[after], more), strict=True)
-            return _Reached(*[one + share * (other - one) for one, other in ends])
+            return Crossing(number, number + 1, (SERVED - low) / (high - low))
     return None
 
 

@@ -1,8 +1,9 @@
 """Many sessions, sent again in many ways: in several processes, and begun again where it was left.
 
-A unit of work is one file with one policy at all its budgets. First comes the full history of every file, and with it
-the floor that the bound is made of: that tells which files hold anything to measure, so the policies see no others.
-The largest files go first, so that no processor waits at the end for one that was begun last.
+A unit of work is one file with one policy at a few budgets: little is lost where it is stopped, and references are not
+found again too often. What decides in no time (a control, a rule of others) has all its budgets in one. First comes the
+full history of every file, and with it the floor that the bound is made of: that tells which files hold anything to
+measure, so the policies see no others. The largest files go first, so that no processor waits at the end.
 
 A unit that is done is one line in a file, whose name is a digest of all that its figures depend on: the definition, the
 version, the package's own sources, prices, settings, and the files by size and time. Whoever starts the same sweep
@@ -20,6 +21,7 @@ from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
 from signal import SIG_DFL, SIGINT, signal
+from time import time
 from typing import Literal
 
 import msgspec
@@ -36,11 +38,15 @@ from thresher.replay.recording import Recording, recordings
 from thresher.replay.references import DEFINITION
 from thresher.replay.run import Tally, replay
 from thresher.replay.scores import FULL, Setting
-from thresher.replay.ways import make_way, policy_file
+from thresher.replay.ways import PEERS, is_control, make_way, policy_file
 from thresher.store import MemoryStore
 
 CALLS = 15
 """A recording with fewer calls says too little."""
+TOGETHER = 2
+"""Budgets of one policy that are measured in one go."""
+KEPT = 30 * 24 * 3600
+"""Seconds after which a sweep that was stopped is not thought to go on."""
 Progress = Callable[[int, int], None]
 """How many units are done, and of how many."""
 
@@ -128,16 +134,20 @@ def sweep(
 ) -> Results:
     """Send all sessions of all files again; `resume` is the folder where what is done is kept until all is."""
     sized = sized_files(files)
-    budgets = _budgets(ways)
-    saved = Saved(resume, key_of(sized, budgets, rates, settings())) if resume is not None else Saved(None, "")
-    total = len(sized) * (1 + len(budgets))
+    asked = _asked(ways)
+    saved = (
+        Saved(resume, key_of(sized, dict.fromkeys(name for name, _ in asked), rates, settings()))
+        if resume is not None
+        else Saved(None, "")
+    )
+    total = len(sized) * (1 + len(asked))
     workers = Workers(min(jobs, total), saved, lambda done: progress(done, total) if progress is not None else None)
     with workers:
         first = workers.do([Unit(str(path), FULL, (None,), minimum, rates) for path in sized])
         kept = parents(first)
-        total = len(sized) + sum(bool(done.sessions) for done in kept) * len(budgets)
+        total = len(sized) + sum(bool(done.sessions) for done in kept) * len(asked)
         order = [done.file for done in kept if done.sessions]
-        units = [Unit(file, way, of, minimum, rates) for file in order for way, of in budgets.items()]
+        units = [Unit(file, way, budgets, minimum, rates) for file in order for way, budgets in asked]
         rest = workers.do(units)
     saved.forget()
     return _results(kept, rest, ways, len(sized))
@@ -157,13 +167,17 @@ def sized_files(files: Iterable[Path]) -> dict[Path, tuple[int, int]]:
     return dict(sorted(found.items(), key=lambda item: (-item[1][0], str(item[0]))))
 
 
-def _budgets(ways: Sequence[tuple[str, int | None]]) -> dict[str, tuple[int | None, ...]]:
-    """The budgets of each policy; the full history is always there, and none of them."""
+def _asked(ways: Sequence[tuple[str, int | None]]) -> list[tuple[str, tuple[int | None, ...]]]:
+    """Each policy with the budgets that are measured together; the full history is always there, and none of them."""
     found: dict[str, dict[int | None, None]] = {}
     for name, budget in ways:
         if name != FULL:
             found.setdefault(name, {})[budget] = None
-    return {name: tuple(budgets) for name, budgets in found.items()}
+    units = []
+    for name, of in found.items():
+        step = len(of) if is_control(name) or name in PEERS else TOGETHER
+        units += [(name, tuple(of)[start : start + step]) for start in range(0, len(of), step)]
+    return units
 
 
 def key_of(sized: Mapping[Path, tuple[int, int]], names: Iterable[str], rates: Rates, chosen: Settings) -> str:
@@ -204,7 +218,7 @@ def run_unit(unit: Unit) -> Done:
             short += less
             if found:
                 told[key] = _joined(told.get(key), _session(session, found, unit))
-        except Exception as error:  # noqa: BLE001 - whatever a way or a recording raises is told
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a way or a recording raises is told
             text = f"session {session.id}: {type(error).__name__}: {error}"
             failed[key] = Failure(unit.file, unit.way, text[:500])
     whole = {key: one for key, one in told.items() if key not in failed}
@@ -261,7 +275,10 @@ def _label(budget: int | None) -> str:
 
 
 class Saved:
-    """The units that are done, one a line; without a folder, or where it cannot be written, none is kept."""
+    """The units that are done, one a line; without a folder, or where it cannot be written, none is kept.
+
+    What others began and nobody went on with goes after a while.
+    """
 
     def __init__(self, folder: Path | None, key: str) -> None:
         """Read what is there."""
@@ -273,18 +290,22 @@ class Saved:
 
     def _read(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
+        for other in path.parent.glob("*.jsonl"):
+            with suppress(OSError):
+                if other != path and other.stat().st_mtime < time() - KEPT:
+                    other.unlink()
         told = path.read_bytes() if path.exists() else b""
         for line in told.splitlines():
-            with suppress(msgspec.DecodeError):
+            with suppress(msgspec.DecodeError, UnicodeDecodeError):
                 done = msgspec.json.decode(line, type=Done)
                 self.done[done.name] = done
         if told and not told.endswith(b"\n"):
             self._append(b"\n")  # so that the next line does not go on from one that was torn
 
     def add(self, done: Done) -> None:
-        """One more."""
-        if self._path is not None:
-            with suppress(OSError):
+        """One more; what failed may go well the next time, and a name that is no text cannot be written."""
+        if self._path is not None and not done.failures:
+            with suppress(OSError, UnicodeEncodeError):
                 self._append(msgspec.json.encode(done) + b"\n")
 
     def forget(self) -> None:
@@ -336,8 +357,8 @@ class Workers:
         if self._pool is None:
             yield from map(run_unit, units)
             return
-        futures: list[Future[Done]] = [self._pool.submit(run_unit, unit) for unit in units]
         try:
+            futures: list[Future[Done]] = [self._pool.submit(run_unit, unit) for unit in units]
             yield from (future.result() for future in as_completed(futures))
         except BrokenProcessPool as error:
             raise ThresherError(
@@ -370,7 +391,8 @@ def _results(
         sessions={key: one.facts for key, one in told.items()},
         tallies=tallies,
         floors={key: one.floors for key, one in told.items()},
-        failures=[failure for done in every for failure in done.failures],
+        # What raises at every budget is told once.
+        failures=list(dict.fromkeys(failure for done in every for failure in done.failures)),
         files=files,
         short=sum(done.short for done in first),
     )

@@ -1,9 +1,11 @@
 """Configurations of `auto` that are tried: what one is, what it came to, and the log of all of them.
 
 Every trial is a line in the log, with the key of all that its figures depend on: whoever starts again takes what is
-there, and what was begun goes on unit by unit, as in a sweep.
+there, and what was begun goes on unit by unit, as in a sweep. The log comes to be with its first line: a run that tries
+nothing leaves none.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -24,8 +26,8 @@ from thresher.window import Pace
 
 POLICY = "auto"
 BUDGET = "budget"
-Choice = dict[str, int | float]
-"""A budget and a pace, whole: every setting by its name."""
+Choice = dict[str, int | float | None]
+"""A budget and a pace, whole: every setting by its name; None: it depends on the others."""
 Side = Literal["tune", "report"]
 
 
@@ -76,17 +78,21 @@ class Log:
     """Every configuration that was tried, one a line; other lines in it are left alone."""
 
     def __init__(self, path: Path, key: str) -> None:
-        """Read what is there."""
+        """Read what is there; a log that cannot be written is refused before any work."""
         self.path, self.key = path, key
         self._known: list[Trial] = []
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
             told = path.read_bytes() if path.exists() else b""
+            above = next(one for one in (path, *path.parents) if one.exists())
         except OSError as error:
-            raise self._refused(error) from error
-        self._append(b"\n" if told and not told.endswith(b"\n") else b"")  # behind a line that was torn
+            raise self._refused(error.strerror or str(error)) from error
+        if above != path and not above.is_dir():
+            raise self._refused(f"`{above}` is no folder")
+        if not os.access(above, os.W_OK):
+            raise self._refused("there is no right to")
+        self._behind = b"\n" if told and not told.endswith(b"\n") else b""  # a line that was torn
         for line in told.splitlines():
-            with suppress(msgspec.DecodeError):
+            with suppress(msgspec.DecodeError, UnicodeDecodeError):
                 self._known.append(msgspec.json.decode(line, type=Trial))
 
     def find(self, split: Side, choice: Choice) -> Trial | None:
@@ -103,13 +109,15 @@ class Log:
 
     def _append(self, line: bytes) -> None:
         try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("ab") as file:
-                file.write(line)
+                file.write(self._behind + line)
         except OSError as error:
-            raise self._refused(error) from error
+            raise self._refused(error.strerror or str(error)) from error
+        self._behind = b""
 
-    def _refused(self, error: OSError) -> ThresherError:
-        return ThresherError(f"`{self.path}` cannot be written: {error.strerror or error}; name another log with --log")
+    def _refused(self, why: str) -> ThresherError:
+        return ThresherError(f"`{self.path}` cannot be written: {why}; name another log with --log")
 
 
 class Bench:
@@ -172,7 +180,9 @@ class Bench:
     def _sent(self, row: Sequence[Choice], half: Half) -> list[dict[str, Tally]]:
         """What each did with the sessions of a half; all are begun at once, so that no processor waits for one."""
         files = self._files(half)
-        units = [Unit(file, way_name(one), (int(one[BUDGET]),), CALLS, self._rates) for one in row for file in files]
+        units = [
+            Unit(file, way_name(one), (int(one[BUDGET] or 0),), CALLS, self._rates) for one in row for file in files
+        ]
         found: list[dict[str, Tally]] = [{} for _ in row]
         for number, done in enumerate(self._workers.do(units)):
             # The same session may fail in every trial: it is told once.

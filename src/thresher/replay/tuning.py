@@ -6,24 +6,28 @@ fetching included, of all that serves enough; where nothing does, what serves mo
 anything is none.
 
 What was chosen is then measured beside the defaults on the other half, which had no part in the choice. How much chance
-is in the difference is told by drawing those sessions anew, as `scores` does.
+is in the difference is told by drawing those sessions anew, as `scores` does. Draws of a handful of sessions all look
+alike and would call anything certain: below a few sessions nothing is recommended. Nor is what saves by serving less.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from textwrap import wrap
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from thresher.budget import settings
-from thresher.errors import ReadError
+from thresher.errors import OptionError, ReadError
 from thresher.replay.bill import Rates
 from thresher.replay.run import Tally
 from thresher.replay.scores import DRAWS, FULL, SEED, SERVED, middle
 from thresher.replay.split import Split, split_of
 from thresher.replay.sweep import CALLS, Failure, Progress, Saved, Unit, Workers, key_of, sized_files
 from thresher.replay.trials import BUDGET, Bench, Choice, Log, Trial, changed, first_choice, is_sound
+from thresher.window import Pace
 
 SPACE: dict[str, tuple[float, ...]] = {
     "age": (8, 14, 22, 32, 45, 70),
@@ -39,6 +43,14 @@ BUDGETS = (40_000, 60_000, 90_000, 140_000, 200_000)
 TRIALS = 60
 GAIN = 0.005
 """The share by which a change must cost less; or miss less, where nothing serves enough."""
+SESSIONS = 8
+"""The fewest on the report half from which a difference is told from chance."""
+SLACK = 0.01
+"""How much less than the defaults may be served where the target is missed: at the lower end, not in the middle."""
+WIDTH = 79
+
+Verdict = Literal["same", "few", "chance", "unserved", "better"]
+"""Nothing beats the defaults; too few sessions to tell; no gain beyond chance; one that serves too little; better."""
 
 
 class Difference(Struct, frozen=True):
@@ -76,13 +88,21 @@ class Tuned(Struct, frozen=True, kw_only=True):
         return self.chosen.settings != self.defaults.settings
 
     @property
+    def verdict(self) -> Verdict:
+        """What is to be said of it where it was not chosen."""
+        if not self.is_changed:
+            return "same"
+        if self.after.sessions < SESSIONS or self.cost.high is None or self.served.low is None:
+            return "few"
+        serves_more = self.before.served < self.target and self.served.low > 0
+        if self.cost.high >= 0 and not serves_more:
+            return "chance"
+        return "better" if self.after.served >= self.target or self.served.low >= -SLACK else "unserved"
+
+    @property
     def is_better(self) -> bool:
-        """Whether it also does better where it was not chosen, by more than chance."""
-        cost, served = self.cost, self.served
-        if not self.is_changed or cost.high is None or served.low is None or served.high is None:
-            return False
-        serves = self.after.served >= self.target or served.high >= 0
-        return (cost.high < 0 and serves) or (self.before.served < self.target and served.low > 0)
+        """Whether it also does better where it was not chosen, by more than chance, and serves enough."""
+        return self.verdict == "better"
 
 
 def tune(  # noqa: PLR0913 - a search has many keys
@@ -220,7 +240,24 @@ def difference(
 
 def toml_of(choice: Choice, notes: Iterable[str] = ()) -> str:
     """The settings as a `thresher.toml`: what differs from the defaults, and nothing else."""
-    told = changed(choice)
-    head = [*(f"# {note}" for note in notes), *([f"{BUDGET} = {told.pop(BUDGET)}"] if BUDGET in told else [])]
-    pace = ["[pace]", *(f"{name} = {value}" for name, value in told.items())] if told else []
-    return "\n\n".join("\n".join(lines) for lines in (head, pace) if lines) + "\n"
+    budget, pace = _told(choice)
+    lines = (line for note in notes for line in wrap(note, WIDTH - 2, break_on_hyphens=False))
+    head = [*(f"# {line}" for line in lines), *(() if budget is None else (f"{BUDGET} = {budget}",))]
+    table = ["[pace]", *(f"{name} = {value}" for name, value in pace.items())] if pace else []
+    return "\n\n".join("\n".join(part) for part in (head, table) if part) + "\n"
+
+
+def has_settings(file: Path, choice: Choice) -> bool:
+    """Whether a `thresher.toml` already says them, whatever else it says."""
+    budget, pace = _told(choice)
+    try:
+        found = settings(environment={}, file=file)
+        return (found.budget, Pace(**found.pace)) == (budget, Pace(**pace))
+    except OptionError:
+        return False
+
+
+def _told(choice: Choice) -> tuple[int | float | None, dict[str, Any]]:
+    """The budget and the pace, as far as they differ from the defaults."""
+    pace = changed(choice)
+    return pace.pop(BUDGET, None), pace

@@ -7,9 +7,15 @@ as by default, whatever is set. All that is needed to make a way again is its na
 process.
 """
 
+import ast
+import sys
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from hashlib import sha256
+from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import CodeType, ModuleType
 from typing import Any
 
 import msgspec
@@ -35,6 +41,8 @@ PRICES = {
     "gemini": ("gemini-3.1-pro", False),
 }
 """Whose rates a price list has, and whether of the cache that lasts an hour."""
+BUDGETS = (18_000, 27_000, 36_000, 48_000, 64_000, 90_000, 128_000, 180_000)
+"""Where curves are measured by default: smaller ones are slow and say little."""
 SEED = 0
 
 
@@ -97,6 +105,11 @@ def make_way(name: str, budget: int | None, rates: Rates) -> Way:
     return _maker(name)(budget or 0, rates)
 
 
+def is_control(name: str) -> bool:
+    """Whether a way is no policy but what policies are measured by; chance with any seed is one."""
+    return name in CONTROLS or _seed(name) is not None
+
+
 def takes_budget(name: str) -> bool:
     """Whether a budget means anything to a way."""
     return name != FULL
@@ -129,15 +142,20 @@ def _maker(name: str) -> Maker:
         policy = _loaded(path, name.rpartition(":")[2])
         return lambda budget, rates: own_way(policy, budget, rates, name=name)
     ways = known()
-    seed = name.removeprefix("random-")
-    if name not in ways and seed != name and seed.isdecimal():
-        return lambda budget, _: controls.random_window(budget, int(seed))
+    seed = _seed(name)
+    if name not in ways and seed is not None:
+        return lambda budget, _: controls.random_window(budget, seed)
     if name not in ways:
         groups, own = ", ".join(GROUPS), "path/to/policy.py:name"
         raise OptionError(
             f"no policy is called `{name}`; there are {', '.join(ways)}, the groups {groups}, and `{own}`"
         )
     return ways[name]
+
+
+def _seed(name: str) -> int | None:
+    seed = name.removeprefix("random-")
+    return int(seed) if seed != name and seed.isdecimal() else None
 
 
 def _paced(name: str) -> Maker:
@@ -153,20 +171,61 @@ def _paced(name: str) -> Maker:
     return lambda budget, rates: own_way(policy, budget, rates, name=name, pace=pace)
 
 
+# Policies in files
+
+
 def _loaded(path: Path, name: str) -> Policy:
     """A policy from a file of the user's; a class is one with its options as they are."""
-    spec = spec_from_file_location(f"thresher_policy_{path.stem}", path)
-    if not path.is_file() or spec is None or spec.loader is None:
+    if not path.is_file():
         raise OptionError(f"there is no file `{path}` with a policy; name one as path/to/policy.py:name")
-    module = module_from_spec(spec)
     try:
-        spec.loader.exec_module(module)
+        stat = path.stat()
+        module = _module(path.resolve(), stat.st_mtime_ns, stat.st_size)
         found: Any = getattr(module, name, None)
         policy = found() if isinstance(found, type) else found
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise OptionError(f"`{path}` cannot be run: {type(error).__name__}: {error}") from error
     if not callable(policy):
-        names = sorted(one for one, value in vars(module).items() if callable(value) and not one.startswith("_"))
-        raise OptionError(f"`{path}` has no policy `{name}`; it has {', '.join(names) or 'nothing that can be called'}")
+        names = ", ".join(_defined(path, module)) or "nothing that can be called"
+        raise OptionError(f"`{path}` has no policy `{name}`; it has {names}")
     made: Policy = policy
     return made
+
+
+class _Fresh(SourceFileLoader):
+    """Runs what is written, never what was compiled before: that is told apart by whole seconds only."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        code: CodeType = self.source_to_code(self.get_data(path), path)
+        return code
+
+
+@lru_cache(maxsize=64)
+def _module(path: Path, time: int, size: int) -> ModuleType:
+    """A file, run once as it was at that time; known as a module by then, for dataclasses look themselves up there."""
+    name = f"thresher_policy_{path.stem}_{sha256(f'{path} {time} {size}'.encode('utf-8', 'replace')).hexdigest()[:12]}"
+    spec = spec_from_file_location(name, path, loader=_Fresh(name, str(path)))
+    if spec is None or spec.loader is None:
+        raise ImportError(f"no module can be made of {path}")
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _defined(path: Path, module: ModuleType) -> list[str]:
+    """What can be called in a file and was not brought there from elsewhere."""
+    nodes = ast.walk(ast.parse(path.read_bytes()))
+    brought = {
+        alias.asname or alias.name
+        for node in nodes
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
+    every = ((name, value) for name, value in vars(module).items() if not name.startswith("_") and name not in brought)
+    return sorted(name for name, value in every if callable(value))

@@ -1,0 +1,211 @@
+"""What a search for settings found: tables in a terminal, the lines of a `thresher.toml`, and plain values.
+
+The first table says what was changed, the second what that does on both halves. The lines are there to be pasted: they
+are text, not a renderable, so that no terminal breaks them.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
+
+from thresher.budget.settings import FILE
+from thresher.render.words import clean, plural
+from thresher.replay.split import Half
+from thresher.replay.trials import BUDGET, Trial, changed
+from thresher.replay.tuning import SESSIONS, Difference, Tuned, toml_of
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+FIGURES = ("served", "tokens", "cost", "cost_with_refetch", "lost", "sessions")
+
+
+# For a terminal
+
+
+def tune_tables(tuned: Tuned) -> Iterator["RenderableType"]:
+    """What was tried, what was chosen, what it does on both halves, and what to make of it."""
+    from rich.text import Text
+
+    split = tuned.split
+    yield Text.assemble(
+        ("tuning auto", "bold cyan"),
+        f"  chosen on {_half(split.tune)}, measured on {_half(split.report)}   definition {tuned.after.definition}",
+    )
+    if split.by == "session":
+        yield Text("one project only: split by session, so on other projects it may be otherwise", style="dim")
+    reused = f", {tuned.reused:,} taken from the log" if tuned.reused else ""
+    yield Text(f"{plural(tuned.trials, 'configuration')} tried{reused}; logged in {clean(tuned.log)}", style="dim")
+    yield ""
+    if tuned.is_changed:
+        yield _settings(tuned)
+        yield ""
+    yield _figures(tuned)
+    for note in _notes(tuned):
+        yield Text(note, style="dim")
+    yield ""
+    yield Text(verdict_text(tuned))
+
+
+def _settings(tuned: Tuned) -> "Table":
+    table = _table("setting", "default", "chosen")
+    for name, value in tuned.chosen.settings.items():
+        if value != tuned.defaults.settings[name]:
+            table.add_row(name, _setting(tuned.defaults.settings[name]), _setting(value))
+    return table
+
+
+def _setting(value: float | None) -> str:
+    return "by the budget" if value is None else f"{value:,}"
+
+
+def _figures(tuned: Tuned) -> "Table":
+    table = _table("", "served", "cost with re-fetches", "tokens", "lost")
+    for half, defaults, chosen in (("tune", tuned.defaults, tuned.chosen), ("report", tuned.before, tuned.after)):
+        for name, one in (("defaults", defaults), ("chosen", chosen))[: 1 + tuned.is_changed]:
+            cost, tokens = f"{one.cost_with_refetch:.3f}", f"{one.tokens:,.0f}"
+            table.add_row(f"{half} half · {name}", _percent(one.served), cost, tokens, _percent(one.lost))
+    if tuned.is_changed:
+        table.add_row("difference", _between(tuned.served, 100, " pp", 1), _between(tuned.cost, 1, "", 3))
+    return table
+
+
+def _table(*columns: str) -> "Table":
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
+    for number, name in enumerate(columns):
+        table.add_column(name, justify="right" if number else "left")
+    return table
+
+
+def _notes(tuned: Tuned) -> Iterator[str]:
+    target = f"{100 * tuned.target:g} %"
+    if tuned.chosen.served < tuned.target:
+        yield f"nothing that was tried serves {target}: the most that is served was looked for"
+    if tuned.is_changed:
+        yield "difference: on the report half; in brackets, 95 of 100 draws of its sessions; the full history costs 1"
+        if tuned.after.served < tuned.target:
+            yield f"elsewhere it serves {_percent(tuned.after.served)}, below {target}"
+    if tuned.verdict == "few":
+        yield f"from {SESSIONS} sessions on the report half on, a difference is told from chance"
+
+
+# Sentences
+
+
+def verdict_text(tuned: Tuned) -> str:
+    """What to do about it."""
+    forced = "--force writes them"
+    match tuned.verdict:
+        case "same":
+            return "nothing that was tried beats the defaults where it counts: keep them"
+        case "better":
+            return "the chosen settings are better on sessions that they were not chosen on, by more than chance:"
+        case "few":
+            return f"too few sessions to tell ({tuned.after.sessions}); {forced}:"
+        case "unserved":
+            why = f"serve too little, {_percent(tuned.after.served)}"
+        case "chance":
+            why = "are not better by more than chance"
+    return (
+        f"on sessions that they were not chosen on, the chosen settings {why}: keep the defaults "
+        f"({forced} all the same):"
+    )
+
+
+def there_text(place: Path) -> str:
+    """Said before the search, for it may take long."""
+    return clean(f"`{place}` is there and will be left as it is: what is found will be shown; --force replaces it")
+
+
+def left_text(place: Path) -> str:
+    """Said after it, where there would have been something to write."""
+    return clean(f"`{place}` is there and was left as it is: paste the lines into it, or say --force")
+
+
+def same_text(place: Path) -> str:
+    """For a file that needs no change."""
+    return clean(f"{place} already says the same: nothing to write")
+
+
+def written_text(tuned: Tuned, place: Path, kept: Path | None) -> str:
+    """Where the settings are now, who uses them, and where the file is that was there before."""
+    users = "windows that are started in that folder use it"
+    if place.name != FILE:
+        users = f"once it is called {FILE}, {users}"
+    if BUDGET in changed(tuned.chosen.settings):
+        users += ", and `thresher fit` in that folder uses its budget, too"
+    return clean(f"written to {place}: {users}" + (f"; what was there before is now {kept}" if kept else ""))
+
+
+# As settings
+
+
+def tune_toml(tuned: Tuned, prices: str) -> str:
+    """What was chosen, as lines to paste, with where it comes from; nothing where the defaults are best."""
+    if not tuned.is_changed:
+        return ""
+    before, after = tuned.before, tuned.after
+    doubts = {
+        "few": "too few sessions to tell whether it is better than the defaults",
+        "unserved": "not better than the defaults there: it serves too little",
+        "chance": "not better than the defaults there by more than chance",
+    }
+    notes = (
+        f"`thresher tune`: the best of {plural(tuned.trials, 'configuration')} on {_half(tuned.split.tune)}",
+        f"on {_half(tuned.split.report)} that had no part in it: served {_percent(after.served)} "
+        f"(defaults {_percent(before.served)}), cost {after.cost_with_refetch:.3f} ({before.cost_with_refetch:.3f})",
+        f"definition {after.definition}, prices: {prices}",
+        *(text for verdict, text in doubts.items() if verdict == tuned.verdict),
+    )
+    return toml_of(tuned.chosen.settings, notes)
+
+
+def _half(half: Half) -> str:
+    sessions, projects = plural(len(half.sessions), "session"), plural(half.projects, "project")
+    return f"{sessions} of {projects} ({plural(half.calls, 'call')})"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _between(one: Difference, factor: float, unit: str, places: int) -> str:
+    def told(value: float) -> str:
+        return f"{factor * value:+.{places}f}".replace("-", "−")
+
+    ends = "" if one.low is None or one.high is None else f" ({told(one.low)} to {told(one.high)})"
+    return f"{told(one.value)}{unit}{ends}"
+
+
+# For programs
+
+
+def tune_value(tuned: Tuned, prices: str) -> dict[str, Any]:
+    """All of it; the names are stable for other programs."""
+    return {
+        "definition": tuned.after.definition,
+        "prices": prices,
+        "target": tuned.target,
+        "split": to_builtins(tuned.split),
+        "defaults": _both(tuned.defaults, tuned.before),
+        "chosen": _both(tuned.chosen, tuned.after),
+        "difference": {"cost_with_refetch": to_builtins(tuned.cost), "served": to_builtins(tuned.served)},
+        "better": tuned.is_better,
+        "trials": tuned.trials,
+        "reused": tuned.reused,
+        "log": tuned.log,
+        "failures": to_builtins(tuned.failures),
+        "toml": tune_toml(tuned, prices) or None,
+    }
+
+
+def _both(tune: Trial, report: Trial) -> dict[str, Any]:
+    """A configuration on both halves."""
+    sides = {"tune": tune, "report": report}
+    figures = {side: {name: getattr(one, name) for name in FIGURES} for side, one in sides.items()}
+    return {"settings": tune.settings} | figures
