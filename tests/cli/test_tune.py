@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from thresher.budget import settings
 from thresher.cli import cli
 from thresher.cli import tune as verb
+from thresher.cli.common import progress_bar
 from thresher.cli.tune import command
 from thresher.errors import ConvertError, OptionError, ReadError, ThresherError
 from thresher.replay import tuning
@@ -280,7 +281,7 @@ def test_the_bar_says_what_is_done(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "100")
-    with verb._progress_bar() as progress:
+    with progress_bar("tuning") as progress:
         assert progress is not None
         progress(3, 7)
     told = capsys.readouterr().err

@@ -2,8 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from thresher.cli.common import (
     json_option,
     place_options,
     print_json,
+    progress_bar,
     session_files,
     stoppable,
     warn,
@@ -132,42 +132,9 @@ def _swept(
     names, missing = chosen(policies)
     ways = [(name, budget) for name in names for budget in (budgets if takes_budget(name) else (None,))]
     rates = rates_named(prices)
-    with progress_bar() as progress:
+    with progress_bar("replaying") as progress:
         results = sweep(files, ways, rates, jobs=jobs, progress=progress, resume=home() / "replay")
     return results, missing
-
-
-@contextmanager
-def progress_bar() -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on standard error where a person is watching."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    times = (TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn())
-    columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), *times)
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
-def told_failures(failures: "Sequence[Failure]", named: Sequence[Path]) -> bool:
-    """Say what could not be done; a file in no known format was perhaps only met in a folder."""
-    from thresher.render.replay import failure_text
-
-    told = [failure for failure in failures if failure.kind != "format" or Path(failure.file) in named]
-    for text in dict.fromkeys(map(failure_text, told)):
-        warn(f"thresher: {text}")
-    return bool(told)
 
 
 def _told_breaches(results: "Results") -> bool:
@@ -220,3 +187,13 @@ def _show_more(plot: Path | None) -> None:
     else:
         out.print("`--plot curves.svg` draws it; `--policy presets --policy peers` compares more", style="dim")
     out.print("`thresher fit SESSION --policy P --budget B` shows what a policy does to one of them", style="dim")
+
+
+def told_failures(failures: "Sequence[Failure]", named: Sequence[Path]) -> bool:
+    """Say what could not be done; a file in no known format was perhaps only met in a folder."""
+    from thresher.render.replay import failure_text
+
+    told = [failure for failure in failures if failure.kind != "format" or Path(failure.file) in named]
+    for text in dict.fromkeys(map(failure_text, told)):
+        warn(f"thresher: {text}")
+    return bool(told)

@@ -3,15 +3,23 @@
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from thresher.cli.common import console, json_option, place_options, print_json, session_files, warn, write
+from thresher.cli.common import (
+    console,
+    json_option,
+    place_options,
+    print_json,
+    progress_bar,
+    session_files,
+    stoppable,
+    warn,
+    write,
+)
 from thresher.cli.replay import PRICES, told_failures
 from thresher.errors import ConvertError, OptionError
 
@@ -88,7 +96,7 @@ def command(
         raise OptionError("a budget is a number of tokens above 0: --budget 60k")
     _check_place(output, force=force)
     files = session_files(paths, sources, no_discover=no_discover)
-    with _progress_bar() as progress:
+    with stoppable(), progress_bar("tuning") as progress:
         tuned = tune(
             files,
             rates_named(prices),
@@ -118,21 +126,6 @@ def _check_place(output: Path, *, force: bool) -> None:
         from thresher.render.tune import there_text
 
         warn(f"thresher: {there_text(output)}")
-
-
-@contextmanager
-def _progress_bar() -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on standard error where a person is watching."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("tuning"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def _told(tuned: "Tuned", prices: str, output: Path, *, force: bool, as_json: bool) -> bool:
