@@ -1,8 +1,8 @@
 """How good a policy is, told from recordings and without a model.
 
 In: sessions, and ways of keeping requests small. Out: what the calls used (`references`), whether it was there
-(`Referee`), what it cost (`Bill`), and figures to compare by (`scores`). No other package below the command line
-imports this one, so nothing can be made to please it.
+(`Referee`), what it cost (`Bill`), and figures to compare by (`scores`). No policy and no window can read it: only what
+shows figures imports this package.
 """
 
 from thresher.replay.bill import Bill, Charge, Rates, rates_of
