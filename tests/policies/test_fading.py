@@ -120,8 +120,9 @@ def _small(history: History, edit: object) -> bool:
     [
         ("call parse_rows(HTTPServer, getValue) in src/a/b.py", ("parse_rows", "HTTPServer", "getValue", "src/a/b.py")),
         ("The README says NOTHING about it, at 10:30 in 2026", ()),
+        ("MAX_SIZE of sha256 at 77ab0d4, not deadbeef", ("MAX_SIZE", "sha256", "77ab0d4")),
         ("snake_case snake_case", ("snake_case",)),
-        ("x" * 70 + "_long and SCREAMING_CASE", ()),
+        ("x" * 70 + "_long", ()),
         ("https://example.org/docs/page.html", ("example.org/docs/page.html",)),
     ],
 )

@@ -85,7 +85,7 @@ def chaff(age: int) -> tuple[Step, ...]:
     """What is seldom asked for again, as a window clears it: what has worn off, and thinking before that."""
     return (
         ("superseded", {"edited": False}),
-        ("batches", {"age": 2 * age + 1, "distance": 10**9, "at_most": 20, "limit": 600, "words": True, "names": 100}),
+        ("batches", {"age": 2 * age + 1, "distance": 10**9, "at_most": 20, "limit": 600, "words": True, "names": 200}),
         ("fading", {"age": age}),
         ("thinking", {"keep_last": age // 3}),
     )

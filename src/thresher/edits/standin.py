@@ -22,7 +22,7 @@ _WHOLE = re.compile(rf"\s*{_STAND_IN.pattern}(?:\n(?:(?!\[/thresher\])[\s\S])*\[
 LABEL = 80
 LONGEST_PATH = 300
 """A path is told whole: half of one opens nothing."""
-LONGEST_NOTE = 1_200
+LONGEST_NOTE = 1_500
 ROLES = {"user": "user message", "assistant": "assistant message", "system": "system text", "tool": "tool message"}
 
 

@@ -50,7 +50,7 @@ class Fading:
 
     age: int = 24
     """The wear that is too much: calls since then, for a file that was read in this exchange and not edited."""
-    names: int = 40
+    names: int = 80
     """Names that a pointer tells at most; half as many for a call."""
     scale: Scale = field(default_factory=default_scale, repr=False, compare=False)
 

@@ -1,7 +1,7 @@
 """Names that a text holds: of things in code, and of files. Few words say them, and nothing but themselves will do.
 
-A name is a word with an underscore or a capital inside, or a path whose last part has an extension: what nobody writes
-right from memory of the gist.
+A name is a word with an underscore, a digit or a capital inside, a hash, or a path whose last part has an extension:
+what nobody writes right from memory of the gist.
 """
 
 import re
@@ -15,10 +15,13 @@ from thresher.model.memo import per_message
 _NAME = re.compile(
     r"(?<![\w.])(?:[\w.@+-]+/)+[\w.@+-]*\w\.[A-Za-z]\w{0,9}(?![\w/])"
     r"|\b(?=\w*[a-z])[A-Za-z]\w*[A-Z_]\w*"
+    r"|\b[A-Z][A-Z0-9]*_\w+"
+    r"|\b[A-Za-z]\w{2,}\d\w*"
+    r"|\b(?=[a-f]*\d)[\da-f]{7,40}\b"
 )
 LONGEST = 60
 """Characters of a name; what is longer is data."""
-MOST_PATHS = 3
+MOST_PATHS = 8
 """A listing of files is soon had again."""
 
 
