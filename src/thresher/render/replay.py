@@ -329,13 +329,16 @@ def _policy(line: Line) -> dict[str, Any]:
 def report_chart(report: Report) -> str:
     """Two panels, as an SVG: what is served with so many tokens, and at such a cost."""
     curves = [line.curve for line in report.whole.lines if line.curve.scores]
-    least = min((score.served for curve in curves for score in curve.scores), default=0.0)
-    start = whole_below(20 * least) / 20
     ours = _ours([curve.name for curve in curves])
+    # One that serves far less than the curve that matters is cut off, or all others would be pressed into a corner.
+    shown = [curve for curve in curves if curve.name == ours] or curves
+    least = min((score.served for curve in shown for score in curve.scores), default=0.0)
+    start = max(0.0, whole_below(20 * least) / 20 - 0.05)
     tokens = [_series(curve, "tokens_per_turn", ours) for curve in curves]
     costs = [_series(curve, "cost_with_refetch", ours) for curve in curves]
     bound = Series("bound", _drawn_bound(report), "dotted")
-    least_sent = min((score.tokens_per_turn for curve in curves for score in curve.scores), default=0.0)
+    sent = (score.tokens_per_turn for curve in curves for score in curve.scores if score.served >= start)
+    least_sent = min(sent, default=0.0)
     whole = report.whole
     return chart(
         [

@@ -20,7 +20,6 @@ from hashlib import sha256
 from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
-from signal import SIG_DFL, SIGINT, signal
 from time import time
 from typing import Literal
 
@@ -39,6 +38,7 @@ from thresher.replay.references import DEFINITION
 from thresher.replay.run import Tally, replay
 from thresher.replay.scores import FULL, Setting
 from thresher.replay.ways import PEERS, is_control, make_way, policy_file
+from thresher.replay.workers import settle_in
 from thresher.store import MemoryStore
 
 CALLS = 15
@@ -325,11 +325,8 @@ class Workers:
 
     def __init__(self, jobs: int, saved: Saved, tell: Callable[[int], None]) -> None:
         """With one job, all is done in this process."""
-        self._pool = (
-            ProcessPoolExecutor(jobs, get_context("spawn"), initializer=signal, initargs=(SIGINT, SIG_DFL))
-            if jobs > 1
-            else None
-        )
+        spawn = get_context("spawn")
+        self._pool = ProcessPoolExecutor(jobs, spawn, initializer=settle_in) if jobs > 1 else None
         self._saved = saved
         self._tell = tell
         self._count = 0

@@ -1,4 +1,4 @@
-"""How eager a window is: settings with defaults that `benchmarks/cost.py` chose on its tune half."""
+"""How eager a window is; the defaults were chosen by replaying recorded sessions."""
 
 from typing import Any, get_args
 
