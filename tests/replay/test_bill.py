@@ -105,11 +105,6 @@ def test_a_prefix_below_the_minimum_is_not_kept_and_a_short_prompt_is_plain_inpu
     assert bill.charge(2, request("a", "b", "c")).cached == 2000
 
 
-def test_fetching_again_costs_the_context_the_text_and_a_question() -> None:
-    assert Rates().refetch(10_000, 400) == 0.1 * 10_000 + 1.25 * 400 + 5 * 60
-    assert rates_of(known("gpt-5")).refetch(10_000, 400) == pytest.approx(0.1 * 10_000 + 400 + 8 * 60)
-
-
 blocks = st.lists(st.tuples(st.sampled_from("abc"), st.just(100)), max_size=8)
 
 

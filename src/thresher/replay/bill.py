@@ -30,10 +30,6 @@ class Rates(Struct, frozen=True, kw_only=True):
     minimum: int = 1024
     """Tokens below which nothing is kept."""
 
-    def refetch(self, context: int, fetched: int) -> float:
-        """One more call, for text that a request should have held: the context again, a question, the text."""
-        return self.read * context + self.write * fetched + self.output * ASKED
-
 
 def rates_of(model: Model, *, hour: bool = False) -> Rates:
     """The rates of a model; with `hour`, of its cache that lasts one."""

@@ -41,7 +41,7 @@ def oracle(budget: int) -> Way:
     return Way("oracle", start, budget)
 
 
-def batched_oracle(budget: int, *, low: float = LOW) -> Way:
+def batched_oracle(budget: int) -> Way:
     """Drop nothing until the budget is passed; then what will not be used again, and the worst until a share of it."""
 
     def start(feed: Feed, referee: Referee) -> Ask:
@@ -51,7 +51,7 @@ def batched_oracle(budget: int, *, low: float = LOW) -> Way:
             seer.come()
             if seer.tokens > budget:
                 seer.shed()
-                seer.fall(round(budget * low))
+                seer.fall(round(budget * LOW))
             return seer.sent()
 
         return ask
