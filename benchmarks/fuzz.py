@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import thresher
 from thresher.formats import Limits, format_names
-from thresher.formats.source import _zstd
+from thresher.formats.source import zstd
 from thresher.model import part_text
 from thresher.samples import write_samples
 
@@ -83,7 +83,7 @@ def _touch_history(history: thresher.History) -> None:
     thresher.count(history)
     for name in WIRE:
         try:
-            value = thresher.emission(history, name).value
+            value = thresher.emit(history, name)
             thresher.parse(value, name)
         except thresher.ThresherError:
             continue
@@ -341,7 +341,7 @@ def _packed(data: bytes, random: Random) -> tuple[str, bytes]:
     choice = random.random()
     if choice > 0.1:
         return "", data
-    packed: bytes = gzip.compress(data, 1, mtime=0) if choice > 0.05 else _zstd().compress(data)
+    packed: bytes = gzip.compress(data, 1, mtime=0) if choice > 0.05 else zstd().compress(data)
     name = "gzip" if choice > 0.05 else "zstd"
     match random.randrange(4):
         case 0:

@@ -21,10 +21,11 @@ OURS = ("THRESHER_TEST_PROFILE", "THRESHER_UPDATE_GOLDEN")
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test writes to the data of whoever runs it, or is ruled by their settings."""
+    """No test reads the sessions of whoever runs it, writes to their data, or is ruled by their settings."""
     for name in [*os.environ]:
-        if name.startswith(("THRESHER_", "CLAUDIST_")) and name not in OURS:
+        if name.startswith(("THRESHER_", "CLAUDIST_", "CLAUDE", "CODEX_")) and name not in OURS:
             monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "user-home"))
     monkeypatch.setenv("THRESHER_HOME", str(tmp_path / "thresher-home"))
 
 

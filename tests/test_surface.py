@@ -41,7 +41,7 @@ def test_help_does_not_wait_for_what_only_output_needs() -> None:
 
 def test_the_public_names_are_these_and_twenty_at_most() -> None:
     assert sorted(th.__all__) == [
-        "History", "Message", "Session", "ThresherError", "Window", "apply", "check", "count", "discover", "emission",
+        "History", "Memory", "Message", "Session", "ThresherError", "Window", "apply", "check", "count", "discover",
         "emit", "fit", "parse", "plan", "read", "read_all", "repair", "restore", "sniff", "with_intent",
     ]  # fmt: skip
     assert len(th.__all__) <= 20

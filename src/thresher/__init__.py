@@ -16,6 +16,9 @@ th.check(history, "anthropic"); th.repair(history)
 
 window = th.Window(budget=120_000)           # in an agent's loop: keeps the prompt cache warm
 messages = window.fit(messages)
+
+memory = th.Memory()                         # every past session on this machine
+memory.search("how did we fix the jwt refresh?")
 """
 
 from importlib import import_module
@@ -25,7 +28,8 @@ if TYPE_CHECKING:
     from thresher.budget import fit, plan, restore
     from thresher.edits import apply, check, repair
     from thresher.errors import ThresherError
-    from thresher.formats import discover, emission, emit, parse, read, read_all, sniff
+    from thresher.formats import discover, emit, parse, read, read_all, sniff
+    from thresher.memory import Memory
     from thresher.model import History, Message, Session
     from thresher.policies import with_intent
     from thresher.tokens import count
@@ -35,6 +39,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "History",
+    "Memory",
     "Message",
     "Session",
     "ThresherError",
@@ -43,7 +48,6 @@ __all__ = [
     "check",
     "count",
     "discover",
-    "emission",
     "emit",
     "fit",
     "parse",
@@ -60,7 +64,8 @@ _HOMES = {
     "budget": ("fit", "plan", "restore"),
     "edits": ("apply", "check", "repair"),
     "errors": ("ThresherError",),
-    "formats": ("discover", "emission", "emit", "parse", "read", "read_all", "sniff"),
+    "formats": ("discover", "emit", "parse", "read", "read_all", "sniff"),
+    "memory": ("Memory",),
     "model": ("History", "Message", "Session"),
     "policies": ("with_intent",),
     "tokens": ("count",),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import thresher as th
-from thresher.formats.source import _zstd
+from thresher.formats.source import zstd
 from thresher.formats.table import FORMATS
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -27,7 +27,7 @@ def read(path: Path) -> th.Session:
 def test_a_packed_rollout_reads_like_a_plain_one(tmp_path: Path) -> None:
     plain = FIXTURES / "codex.jsonl"
     packed = tmp_path / "rollout.jsonl.zst"
-    packed.write_bytes(_zstd().compress(plain.read_bytes()))
+    packed.write_bytes(zstd().compress(plain.read_bytes()))
     assert [m.parts for m in read(packed).messages()] == [m.parts for m in read(plain).messages()]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import thresher as th
-from thresher.render import SessionRow, session_row
+from thresher.render.rows import SessionRow, session_row
 
 KINDS = ("claude_code", "codex", "mini_swe", "opencode", "pi")
 GLUED = {"claude_code/entire-025.jsonl.gz"}

@@ -10,7 +10,7 @@ import pytest
 import thresher as th
 from thresher.errors import ReadError
 from thresher.formats import Limits
-from thresher.formats.source import _zstd
+from thresher.formats.source import zstd
 
 GOOD = {"type": "user", "sessionId": "s", "message": {"role": "user", "content": "Hello there."}}
 
@@ -104,7 +104,7 @@ def test_a_packed_bomb_is_read_up_to_the_limit(tmp_path: Path) -> None:
     assert any("unpacks to more than 200,000 bytes" in problem.what for problem in session.problems)
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, lambda data: _zstd().compress(data)], ids=["gzip", "zstd"])
+@pytest.mark.parametrize("pack", [gzip.compress, lambda data: zstd().compress(data)], ids=["gzip", "zstd"])
 def test_packed_files_are_read_whatever_they_are_called(tmp_path: Path, pack: Any) -> None:
     data = pack(lines(row("a"), row("b", "a", "Packed.")))
     assert texts(read(tmp_path, data, "odd-name")) == ["Hello there.", "Packed."]

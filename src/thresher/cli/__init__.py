@@ -13,12 +13,16 @@ from thresher.errors import OptionError, ThresherError
 VERBS = {
     "sessions": "thresher.cli.sessions",
     "show": "thresher.cli.show",
+    "search": "thresher.cli.search",
+    "recall": "thresher.cli.recall",
     "fit": "thresher.cli.fit",
     "replay": "thresher.cli.replay",
     "tune": "thresher.cli.tune",
     "check": "thresher.cli.check",
     "restore": "thresher.cli.restore",
     "convert": "thresher.cli.convert",
+    "sync": "thresher.cli.sync",
+    "forget": "thresher.cli.forget",
     "demo": "thresher.cli.demo",
 }
 
@@ -52,6 +56,7 @@ def cli(context: click.Context, as_json: bool) -> None:
       thresher                          which agents' sessions are here
       thresher sessions                 list them
       thresher show 0f3c9a1e            read one
+      thresher search jwt refresh       find where it was done
       thresher fit 0f3c9a1e -b 60k      make it fit
       thresher convert s.jsonl --to openai-chat
       thresher demo                     try it on sample sessions

@@ -17,11 +17,18 @@ from thresher.model.jsontext import dump
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress, TaskID
+    from rich.text import Text
+
+    from thresher.memory import Memory
+    from thresher.render.memory import Line
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 PIPED_WIDTH = 160
 INTERRUPTED = 130
 """The exit code of what was stopped by Ctrl-C."""
+LONG = 2.0
+"""Seconds of a sync that is worth a word."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print data, nothing else, on standard output.")
 
@@ -67,6 +74,29 @@ def warn(text: str) -> None:
     click.echo(text, err=True)
 
 
+def print_lines(lines: "Iterable[Line]") -> None:
+    """Lines for a person, in colour; into a pipe as they are, and without what colours would take to load."""
+    if not sys.stdout.isatty():
+        click.echo("".join(f"{line.text}\n" for line in lines).encode("utf-8", "replace"), nl=False)
+        return
+    from rich.text import Text
+
+    out = console()
+    for line in lines:
+        text = Text.assemble(*line.pieces)
+        if line.copied or not line.hang:
+            out.print(text, soft_wrap=line.copied)
+        else:
+            _print_hanging(out, text, line.hang)
+
+
+def _print_hanging(out: "Console", text: "Text", hang: int) -> None:
+    """A line whose later rows, where it wraps, start further in."""
+    room = max(out.width - hang, 20)
+    for number, row in enumerate(text[hang:].wrap(out, room)):
+        out.print((text[:hang] if not number else out.render_str(" " * hang)) + row, soft_wrap=True)
+
+
 def write(output: Path, text: str, source: str = "", *, errors: str = "replace") -> None:
     """Write a file that the user named; never the one that was read."""
     try:
@@ -102,6 +132,22 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int], None] | None]:
     if not sys.stderr.isatty():
         yield None
         return
+    shown: list[tuple[Progress, TaskID]] = []
+
+    def update(done: int, total: int) -> None:
+        if not shown:  # most often there is nothing to wait for, and a bar takes long to load
+            shown.append(_started_bar(what))
+        bar, task = shown[0]
+        bar.update(task, completed=done, total=total)
+
+    try:
+        yield update
+    finally:
+        for bar, _ in shown:
+            bar.stop()
+
+
+def _started_bar(what: str) -> "tuple[Progress, TaskID]":
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -114,9 +160,27 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int], None] | None]:
 
     times = (TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn())
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), *times)
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    bar.start()
+    return bar, bar.add_task("", total=None)
+
+
+def bring_up_to_date(memory: "Memory") -> None:
+    """Read what is new before something is looked for; what stands in the way of that does not stop the search."""
+    from thresher.store import StoreError
+
+    try:
+        with progress_bar("reading") as progress:
+            report = memory.sync(progress=progress, wait=False)
+    except StoreError as error:
+        warn(f"thresher: {error}; only what was known before is searched")
+        return
+    if report.busy:
+        warn("another sync is at work; what it has not read yet is not found")
+    elif report.seconds > LONG:
+        warn(f"read {report.messages:,} new messages in {report.seconds:.1f} s")
+    if report.failed:
+        warn(f"not readable, so not searched: {len(report.failed):,} of the files; `thresher sync` names them")
 
 
 def own_dialect(session: Session) -> str | None:
@@ -170,22 +234,43 @@ def with_progress(items: Sequence[Path], what: str) -> Iterable[Path]:
     return track(items, description=what, console=Console(stderr=True), transient=True)
 
 
-def find_session(reference: str, sources: Sequence[Path], *, no_discover: bool) -> Session:
-    """The session that a path or the start of an id names; a whole id is never taken for the start of another."""
+def find_session(reference: str, sources: Sequence[Path], *, no_discover: bool, reveal: bool = False) -> Session:
+    """The session that a path or the start of an id names; a whole id is never taken for the start of another.
+
+    One that is in no file any more comes from memory's archive: without its secrets, unless they are to be revealed.
+    """
     path = Path(reference)
     if path.is_file():
         return _only(read_all(path), reference, f"`ID --source {reference}` names one")
+    from thresher.cli.archive import archived_session
+
     files = session_files((), sources, no_discover=no_discover)
-    named = [file for file in files if reference in file.name]
-    for some in (named, files):
-        sessions, _ = read_sessions(some)
-        family = [one for session in sessions for one in (session, *session.children)]
-        matching = [session for session in family if session.id.startswith(reference)]
-        if matching:
-            whole = [session for session in matching if session.id == reference]
-            return _only(whole or matching, reference, "say more of the id")
+    if matching := _called(reference, [file for file in files if reference in file.name]):
+        return _only(matching, reference, "say more of the id")
+    kept = archived_session(reference)
+    if kept is not None and not Path(kept.file).exists():  # else every file is read before that is known
+        return _told(kept, "its file is gone", reveal=reveal)
+    if matching := _called(reference, files):
+        return _only(matching, reference, "say more of the id")
+    if kept is not None:
+        return _told(kept, "no file that was looked at holds it", reveal=reveal)
     among = f"{len(files):,} file{'' if len(files) == 1 else 's'}"
     raise ReadError(f"no file and no session is called `{reference}` among {among}; `thresher sessions` lists them")
+
+
+def _called(reference: str, files: Sequence[Path]) -> list[Session]:
+    """Sessions in the files whose ids begin like that; only those with that id, if there are any."""
+    sessions, _ = read_sessions(files)
+    family = [one for session in sessions for one in (session, *session.children)]
+    matching = [session for session in family if session.id.startswith(reference)]
+    return [session for session in matching if session.id == reference] or matching
+
+
+def _told(session: Session, why: str, *, reveal: bool) -> Session:
+    from thresher.cli.archive import without_secrets
+
+    warn(f"(from the archive: {why}{'' if reveal else '; secrets are redacted'})")
+    return session if reveal else without_secrets(session)
 
 
 def _only(sessions: Sequence[Session], reference: str, hint: str) -> Session:

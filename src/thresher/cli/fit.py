@@ -104,7 +104,7 @@ def _value(result: Fitted, target: str | None) -> Any:
     if target is None:
         return None
     if target == TEXT:
-        from thresher.render import plain_text
+        from thresher.render.plain import plain_text
 
         return plain_text(result.history)
     written = emission(result.history, target)
@@ -114,7 +114,7 @@ def _value(result: Fitted, target: str | None) -> Any:
 
 
 def _explain(made: Plan, output: Path | None) -> None:
-    from thresher.render import plan_table
+    from thresher.render.plan import plan_table
 
     out = console()
     for piece in plan_table(made):

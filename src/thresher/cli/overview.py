@@ -4,12 +4,17 @@ import os
 from collections import defaultdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
 
 from thresher.cli.common import console, print_json
 from thresher.formats import discover
-from thresher.render import amount, size
+from thresher.render.words import amount, size
 from thresher.store import home
+
+if TYPE_CHECKING:
+    from thresher.memory.values import Sizes
 
 
 def show_overview(*, as_json: bool) -> None:
@@ -19,7 +24,7 @@ def show_overview(*, as_json: bool) -> None:
         by_agent[found.format].append(found.path)
     agents = [_agent(name, paths) for name, paths in by_agent.items()]
     if as_json:
-        print_json({"agents": agents, "home": str(home())})
+        print_json({"agents": agents, "home": str(home()), "memory": to_builtins(_kept())})
         return
     out = console()
     if not agents:
@@ -27,7 +32,21 @@ def show_overview(*, as_json: bool) -> None:
         out.print("Try it on samples:  thresher demo\nOn files elsewhere:  thresher sessions PATH…")
         return
     out.print(_table(agents))
-    out.print("\nNext:  thresher sessions        list them\n       thresher show ID         read one")
+    kept = _kept()
+    if kept.sessions:
+        takes = size(kept.archive + kept.index)
+        out.print(f"\nMemory keeps {amount(kept.messages)} messages of {amount(kept.sessions)} sessions in {takes}.")
+    out.print(
+        "\nNext:  thresher sessions        list them\n       thresher show ID         read one"
+        "\n       thresher search WORDS…   find one by what was done in it"
+    )
+
+
+def _kept() -> "Sizes":
+    """What memory holds; it is not brought up to date for this."""
+    from thresher.memory import Memory
+
+    return Memory(discover=False).sizes()
 
 
 def _agent(name: str, paths: list[Path]) -> dict[str, Any]:

@@ -139,7 +139,7 @@ def _swept(
 
 def _told_breaches(results: "Results") -> bool:
     """Say where somebody serves more than can be: then the measure is wrong, and no figure of it is to be trusted."""
-    from thresher.render import clean
+    from thresher.render.words import clean
     from thresher.replay.scores import above_bound
     from thresher.replay.ways import CONTROLS
 

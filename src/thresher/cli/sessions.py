@@ -33,7 +33,7 @@ def command(
       thresher sessions ~/old-laptop/.claude --json
       thresher sessions --no-discover --source backup/
     """
-    from thresher.render import session_row, session_table
+    from thresher.render.rows import session_row, session_table
 
     files = session_files(paths, sources, no_discover=no_discover)
     sessions, failures = read_sessions(files, named=[*paths, *sources])

@@ -7,10 +7,12 @@ import click
 from msgspec import structs
 
 from thresher.cli.common import console, find_session, json_option, place_options, print_json
-from thresher.errors import ReadError
+from thresher.errors import OptionError, ReadError
 from thresher.model import Session
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from rich.padding import Padding
     from rich.text import Text
 
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
 @click.option("--policy", "-p", help="Say what this preset or policy would do to each part.")
 @click.option("--budget", "-b", help="And what else would go to fit into so many tokens.")
 @click.option("--child", help="Show this sub-agent of the session instead (the start of its id).")
+@click.option("--around", type=click.IntRange(0), help="Show the message with this number, as a search tells it (#12).")
+@click.option(
+    "--context", type=click.IntRange(0), default=3, show_default=True, help="With --around: messages on each side."
+)
+@click.option("--reveal", is_flag=True, help="Of a session from the archive, show keys and passwords as they are.")
 @place_options
 @json_option
 def command(
@@ -31,34 +38,69 @@ def command(
     policy: str | None,
     budget: str | None,
     child: str | None,
+    around: int | None,
+    context: int,
+    reveal: bool,
     sources: tuple[Path, ...],
     no_discover: bool,
     as_json: bool,
 ) -> None:
     """Read SESSION: a file, or the start of a session's id.
 
+    A session whose file is gone comes from memory's archive, with its secrets redacted.
+
     \b
     Examples:
       thresher show 0f3c9a1e
+      thresher show 0f3c9a1e --around 12
       thresher show rollout.jsonl.zst --full
       thresher show 0f3c9a1e --policy smart --budget 60k
       thresher show 0f3c9a1e --child a7c31f9 --json
     """
-    from thresher.render import session_value, transcript
-
-    found = find_session(session, sources, no_discover=no_discover)
+    found = find_session(session, sources, no_discover=no_discover, reveal=reveal)
     if child is not None:
-        matching = [one for one in found.children if one.id.startswith(child)]
-        if not matching:
-            known = ", ".join(one.id for one in found.children) or "none"
-            raise ReadError(f"session `{found.id}` has no sub-agent `{child}`; it has {known}")
-        found = matching[0]
+        found = _child(found, child)
+    if around is not None:
+        if policy or budget:
+            raise OptionError("--around shows messages as they are; leave out --policy and --budget")
+        _show_around(found, around, context, full=full, as_json=as_json)
+    else:
+        _show(found, policy, budget, full=full, as_json=as_json)
+
+
+def _child(session: Session, child: str) -> Session:
+    matching = [one for one in session.children if one.id.startswith(child)]
+    if not matching:
+        known = ", ".join(one.id for one in session.children) or "none"
+        raise ReadError(f"session `{session.id}` has no sub-agent `{child}`; it has {known}")
+    return matching[0]
+
+
+def _show(found: Session, policy: str | None, budget: str | None, *, full: bool, as_json: bool) -> None:
+    from thresher.render.transcript import session_value, transcript
+
     plan, found = _planned(found, policy, budget) if policy or budget else (None, found)
     if as_json:
         print_json(session_value(found) | ({"plan": plan.to_dict()} if plan else {}))
-        return
+    else:
+        _print(transcript(found, full=full, plan=plan))
+
+
+def _show_around(found: Session, at: int, context: int, *, full: bool, as_json: bool) -> None:
+    from thresher.render.around import around_lines, around_value, message_count
+
+    count = message_count(found)
+    if at >= count:
+        raise OptionError(f"session `{found.id}` has {count:,} messages, counted from 0; there is no {at:,}")
+    if as_json:
+        print_json(around_value(found, at, context))
+    else:
+        _print(around_lines(found, at, context, full=full))
+
+
+def _print(lines: "Iterable[Text]") -> None:
     out = console()
-    for line in transcript(found, full=full, plan=plan):
+    for line in lines:
         if out.is_terminal:
             out.print(_indented(line))
         else:

@@ -4,7 +4,7 @@ In: paths, or messages as an API takes them. Out: sessions and histories. One fi
 one fixture. Imports `model` and `errors` only; no other package knows a format by name.
 """
 
-from thresher.formats.discovery import Found, discover
+from thresher.formats.discovery import Found, discover, files_below
 from thresher.formats.reading import emission, emit, parse, read, read_all, sniff
 from thresher.formats.source import Limits
 from thresher.formats.table import Format, find_format, format_names
@@ -22,6 +22,7 @@ __all__ = [
     "discover",
     "emission",
     "emit",
+    "files_below",
     "find_format",
     "format_names",
     "parse",

@@ -333,4 +333,4 @@ def homes(environment: Mapping[str, str], home: Path) -> list[Home]:
     ]
 
 
-FORMAT = TranscriptFormat(NAME, "Claude Code", sniff, read, homes)
+FORMAT = TranscriptFormat(NAME, "Claude Code", sniff, read, homes, resume="claude --resume {id}")

@@ -313,4 +313,4 @@ def homes(environment: Mapping[str, str], home: Path) -> list[Home]:
     ]
 
 
-FORMAT = TranscriptFormat(NAME, "Codex CLI", sniff, read, homes)
+FORMAT = TranscriptFormat(NAME, "Codex CLI", sniff, read, homes, resume="codex resume {id}")

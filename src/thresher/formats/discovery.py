@@ -1,7 +1,7 @@
 """Where the agents of this machine keep their sessions. Looks, never opens."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,3 +35,13 @@ def discover(
                     if path.is_file() and not (skip and path.match(skip)):
                         found.setdefault(path, one.name)
     return [Found(name, path) for path, name in found.items()]
+
+
+def files_below(place: Path) -> Iterator[Path]:
+    """A file itself, or every file below a folder; links are not followed, so there are no loops."""
+    if not place.is_dir():
+        yield place
+        return
+    for top, folders, names in os.walk(place):
+        folders.sort()
+        yield from (path for name in sorted(names) if (path := Path(top) / name).is_file())

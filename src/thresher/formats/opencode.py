@@ -388,4 +388,4 @@ def homes(environment: Mapping[str, str], home: Path) -> list[Home]:  # noqa: AR
     return []
 
 
-FORMAT = TranscriptFormat(NAME, "opencode", sniff, read, homes)
+FORMAT = TranscriptFormat(NAME, "opencode", sniff, read, homes, resume="opencode --session {id}")

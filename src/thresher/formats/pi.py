@@ -260,4 +260,4 @@ def homes(environment: Mapping[str, str], home: Path) -> list[Home]:
     return [Home(root / "sessions", "**/*.jsonl")]
 
 
-FORMAT = TranscriptFormat(NAME, "pi", sniff, read, homes)
+FORMAT = TranscriptFormat(NAME, "pi", sniff, read, homes, resume="pi --session {file}")

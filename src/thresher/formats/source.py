@@ -220,9 +220,9 @@ class SourceFile:
 
                 return cast(IO[bytes], gzip.open(self.path, "rb"))
             if magic == ZSTD_MAGIC:
-                zstd = _zstd()
-                self._unpack_errors = (OSError, EOFError, zstd.ZstdError)
-                return cast(IO[bytes], zstd.open(self.path, "rb"))
+                packing = zstd()
+                self._unpack_errors = (OSError, EOFError, packing.ZstdError)
+                return cast(IO[bytes], packing.open(self.path, "rb"))
             return cast(IO[bytes], self.path.open("rb", buffering=0))
         except IsADirectoryError as error:
             raise ReadError(f"`{self.path}` is a folder; name a file in it") from error
@@ -230,7 +230,8 @@ class SourceFile:
             raise ReadError(f"`{self.path}` cannot be read: {error.strerror or error}") from error
 
 
-def _zstd() -> Any:
+def zstd() -> Any:
+    """The library that packs and unpacks zstd: part of Python from 3.14 on."""
     try:
         from compression import zstd  # noqa: PLC0415 - from Python 3.14 on
     except ImportError:

@@ -37,6 +37,8 @@ class TranscriptFormat(Struct, frozen=True):
     read: Callable[[SourceFile], list[Session]]
     homes: Callable[[Mapping[str, str], Path], Sequence[Home]]
     """Where its sessions are, by environment and home directory."""
+    resume: str = ""
+    """The command that goes on with a session, with `{id}` or `{file}` in it."""
     kind: Literal["transcript"] = "transcript"
 
 

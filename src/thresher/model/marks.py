@@ -49,7 +49,7 @@ RECALLED = (
     "claude-mem-context relevant-memories relevant_memories supermemory-context",
     "supermemory-containers memory-hint hindsight_memories hindsight_context openviking-context",
     "recalled_experience recalled-memories recalled_memories memory-context memory_context",
-    "mem0-memories thresher thresher-recall thresher-memory",
+    "mem0-memories deja-recall thresher thresher-recall thresher-memory",
 )
 """Elements that memory tools put around old text, thresher's own among them."""
 
@@ -118,7 +118,9 @@ _PHRASE = re.compile(r"\s*(?:" + "|".join(f"({pattern})" for pattern, _ in PHRAS
 _OLD_INSIDE = re.compile(rf"(?:<|&lt;)(?:{_names(RECALLED)})\b|^\[\d+/\d+\]\s+[0-9a-f]{{7,40}}\s+•", re.MULTILINE)
 
 
-class _Span(NamedTuple):
+class Span(NamedTuple):
+    """Where in a text somebody else than its author speaks."""
+
     start: int
     stop: int
     author: Literal["harness", "recall"]
@@ -126,7 +128,7 @@ class _Span(NamedTuple):
 
 def author_of(text: str) -> Author:
     """Who wrote a text of the user's role: a human, if anything of a human's is in it."""
-    spans = _spans(text)
+    spans = voices(text)
     if not spans or _rest(text, spans):
         return "human"
     return "recall" if any(span.author == "recall" for span in spans) else "harness"
@@ -134,27 +136,18 @@ def author_of(text: str) -> Author:
 
 def harness_spans(text: str) -> list[tuple[int, int]]:
     """Where in a text the harness speaks, or a memory tool through it: in order, not overlapping."""
-    return [(span.start, span.stop) for span in _spans(text)]
+    return [(span.start, span.stop) for span in voices(text)]
 
 
 def human_text(text: str) -> str:
     """What a human typed of it."""
-    return _rest(text, _spans(text))
+    return _rest(text, voices(text))
 
 
-def _rest(text: str, spans: list[_Span]) -> str:
-    kept: list[str] = []
-    position = 0
-    for span in spans:
-        kept.append(text[position : span.start])
-        position = span.stop
-    kept.append(text[position:])
-    return "".join(kept).strip()
-
-
-def _spans(text: str) -> list[_Span]:
+def voices(text: str) -> list[Span]:
+    """The harness's and the memory tools' spans in a text of the user's role: in order, not overlapping."""
     if RECALL_PHRASE.match(text):
-        return [_Span(0, len(text), "recall")]
+        return [Span(0, len(text), "recall")]
     spans = _phrase(text)
     if "<" not in text or (spans and spans[-1].stop == len(text)):
         return spans
@@ -165,29 +158,39 @@ def _spans(text: str) -> list[_Span]:
     return sorted(spans + _wrapper(text, spans))
 
 
-def _phrase(text: str) -> list[_Span]:
+def _rest(text: str, spans: list[Span]) -> str:
+    kept: list[str] = []
+    position = 0
+    for span in spans:
+        kept.append(text[position : span.start])
+        position = span.stop
+    kept.append(text[position:])
+    return "".join(kept).strip()
+
+
+def _phrase(text: str) -> list[Span]:
     found = _PHRASE.match(text)
     if found is None or found.lastindex is None:
         return []
     closing = PHRASES[found.lastindex - 1][1]
     if closing is None:
-        return [_Span(0, found.end(), "harness")]
+        return [Span(0, found.end(), "harness")]
     stop = text.find(closing, found.end()) if closing else -1
-    return [_Span(0, len(text) if stop < 0 else stop + len(closing), "harness")]
+    return [Span(0, len(text) if stop < 0 else stop + len(closing), "harness")]
 
 
-def _whole(text: str) -> list[_Span]:
+def _whole(text: str) -> list[Span]:
     found = _WHOLE.match(text)
     if found and text.rstrip().lower().endswith(f"</{found['name'].lower()}>"):
-        return [_Span(0, len(text), "harness")]
+        return [Span(0, len(text), "harness")]
     return []
 
 
-def _elements(text: str, position: int) -> list[_Span]:
+def _elements(text: str, position: int) -> list[Span]:
     """Elements that open a line, or follow straight upon another."""
     lowered = text.lower()  # a few characters change length in lower case; then tags must be written as they close
     searched = lowered if len(lowered) == len(text) else text
-    spans: list[_Span] = []
+    spans: list[Span] = []
     unclosed: set[str] = set()
     while found := _KNOWN.match(text, position) or _OPENING.search(text, position):
         name = found["name"].lower()
@@ -200,7 +203,7 @@ def _elements(text: str, position: int) -> list[_Span]:
         position = stop + len(closing)
         tail = _TAIL.match(text, position)
         position = tail.end() if tail else position
-        spans.append(_Span(found.start(), position, _voice(text, found, position)))
+        spans.append(Span(found.start(), position, _voice(text, found, position)))
     return spans
 
 
@@ -211,7 +214,7 @@ def _voice(text: str, found: re.Match[str], stop: int) -> Literal["harness", "re
     return "recall" if is_hook and _OLD_INSIDE.search(text, found.end(), stop) else "harness"
 
 
-def _wrapper(text: str, spans: list[_Span]) -> list[_Span]:
+def _wrapper(text: str, spans: list[Span]) -> list[Span]:
     """The tags around a human's words, where those are the first thing that is left."""
     position = 0
     for span in spans:
@@ -223,4 +226,4 @@ def _wrapper(text: str, spans: list[_Span]) -> list[_Span]:
     stop = text.find(closing, found.end()) if found else -1
     if found is None or stop < 0 or any(span.start <= stop < span.stop for span in spans):
         return []
-    return [_Span(position, found.end(), "harness"), _Span(stop, stop + len(closing), "harness")]
+    return [Span(position, found.end(), "harness"), Span(stop, stop + len(closing), "harness")]

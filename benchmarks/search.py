@@ -1,0 +1,244 @@
+"""How well and how fast past sessions are found, beside other tools in the same run.
+
+    python benchmarks/search.py quality [PEER …]       306 commits, each sought by its subject: which session made it?
+    python benchmarks/search.py tune                   the ranking's numbers, chosen on some and judged on other commits
+    python benchmarks/search.py speed FOLDER [PEER …]  FOLDER from search_corpus.py: build, second sync, queries, sizes
+
+`quality` reads `../shared/data`. Its `hard` commits are those whose subject stands word for word in no session. The
+baseline is SQLite's FTS5 with stemming: any of the words but stop words, one row a text, a session the sum of its best
+three. The other tools (`search_peers.py`) get an environment and a home of their own; none is asked unless named.
+"""
+
+import argparse
+import json
+import sqlite3
+import statistics
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from search_peers import DATA, LIMIT, PEERS, STOP_WORDS, Answered, ask_all, lodge, measured, score, unpack
+
+from thresher import read_all
+from thresher.memory import Memory, asking, ranking
+from thresher.memory.provenance import pieces
+
+Row = dict[str, Any]
+Ask = Callable[[str], list[str]]
+FOLDS = 8
+GRID = {"TOGETHER": (0.0, 0.15, 0.3), "NEAR": (1, 3, 5), "BESIDE": (0.15, 0.25, 0.4), "TITLED": (0.0, 0.15, 0.3)}
+"""What is tried: the weight of words side by side, how many messages count together and how much, that of a title."""
+
+
+def commits() -> list[Row]:
+    rows: list[Row] = json.loads((DATA / "commits.json").read_text())
+    return rows
+
+
+def asked(ask: Ask, queries: Iterable[Row]) -> list[Answered]:
+    found = []
+    for row in queries:
+        began = time.perf_counter()
+        files = ask(row["subject"])
+        seconds = time.perf_counter() - began
+        places = [place for place, file in enumerate(files, 1) if file in row["relevant"]]
+        found.append(Answered(not row["verbatim"], places[0] if places else 0, not files, seconds))
+    return found
+
+
+def told(name: str, answers: Sequence[Answered]) -> None:
+    hard = [answer for answer in answers if answer.hard]
+    cells = []
+    for some in (answers, hard):
+        points = score(some)
+        cells += [f"{points.hit1:.3f}", f"{points.hit5:.3f}", f"{points.mrr:.3f}"]
+    median = statistics.median(answer.seconds for answer in answers)
+    empty = sum(answer.empty for answer in answers)
+    print(f"| {name} | {' | '.join(cells)} | {empty} | {median * 1000:.0f} ms |", flush=True)
+
+
+def remembered(home: Path) -> Ask:
+    memory = Memory(home=home, sources=[DATA / "claude_code"], discover=False)
+    memory.sync()
+
+    def ask(words: str) -> list[str]:
+        answer = memory.search(words, sessions=LIMIT, messages=1, sync=False)
+        return [f"claude_code/{Path(one.file).name}" for one in answer.sessions]
+
+    return ask
+
+
+def baseline() -> Ask:
+    """FTS5 as plainly as it can be used well."""
+    rows = sqlite3.connect(":memory:")
+    rows.execute("CREATE VIRTUAL TABLE said USING fts5(text, file UNINDEXED, tokenize = 'porter unicode61')")
+    for path in sorted((DATA / "claude_code").iterdir()):
+        texts = (
+            piece.text
+            for session in read_all(path)
+            for _, said in pieces(list(session.messages(branches=True)))
+            for piece in said
+            if piece.field in ("human", "agent", "thinking", "summary", "input")
+        )
+        rows.executemany("INSERT INTO said VALUES (?, ?)", ((text, f"claude_code/{path.name}") for text in texts))
+
+    def ask(words: str) -> list[str]:
+        spoken = ["".join(sign if sign.isalnum() else " " for sign in word) for word in words.split()]
+        kept = [word for word in " ".join(spoken).split() if word.lower() not in STOP_WORDS]
+        query = " OR ".join(f'"{word}"' for word in kept)
+        best: dict[str, list[float]] = defaultdict(list)
+        for file, points in rows.execute(
+            "SELECT file, -bm25(said) FROM said WHERE said MATCH ? ORDER BY rank", [query]
+        ):
+            if len(best[file]) < 3:
+                best[file].append(points)
+        return sorted(best, key=lambda file: -sum(n / d for d, n in enumerate(best[file], 1)))[:LIMIT]
+
+    return ask
+
+
+def quality(names: Sequence[str]) -> None:
+    queries = commits()
+    print("| | hit@1 | hit@5 | MRR | hard hit@1 | hit@5 | MRR | empty | median |\n|---|" + "---:|" * 8)
+    with tempfile.TemporaryDirectory() as folder:
+        told("**thresher**", asked(remembered(Path(folder) / "own"), queries))
+        told("FTS5 baseline", asked(baseline(), queries))
+        if names:
+            home = Path(folder) / "peers"
+            files = unpack(home)
+            for name in names:
+                peer = PEERS[name]
+                peer.build(home)
+                told(name, ask_all(peer, home, files, queries))
+                peer.stop(home)
+
+
+class Trial(NamedTuple):
+    """One setting of the ranking, and how it did on every commit."""
+
+    setting: dict[str, float]
+    answers: list[Answered]
+
+
+def tune() -> None:
+    """Settings are chosen by MRR on all commits but one fold's, and judged on that fold."""
+    queries = commits()
+    with tempfile.TemporaryDirectory() as folder:
+        ask = remembered(Path(folder))
+        trials = []
+        for values in product(*GRID.values()):
+            setting = dict(zip(GRID, values, strict=True))
+            for name, value in setting.items():
+                setattr(asking if name == "TOGETHER" else ranking, name, value)
+            trials.append(Trial(setting, asked(ask, queries)))
+            told(str(setting), trials[-1].answers)
+    for kind, folds in (("project", [row["repo"] for row in queries]), ("session", session_folds(queries))):
+        chosen: list[Answered] = [*trials[0].answers]
+        for fold in sorted(set(folds)):
+            outside = [place for place, one in enumerate(folds) if one != fold]
+            best = max(trials, key=lambda trial: score([trial.answers[place] for place in outside]).mrr)
+            print(f"without {kind} {fold}: {best.setting}")
+            for place, one in enumerate(folds):
+                chosen[place] = best.answers[place] if one == fold else chosen[place]
+        told(f"**judged on the {kind} left out**", chosen)
+
+
+def session_folds(queries: Sequence[Row]) -> list[str]:
+    """Commits of one session are in one fold."""
+    leader: dict[str, str] = {}
+
+    def find(file: str) -> str:
+        while leader.setdefault(file, file) != file:
+            file = leader[file]
+        return file
+
+    for row in queries:
+        for file in row["relevant"]:
+            leader[find(file)] = find(row["relevant"][0])
+    groups = sorted({find(row["relevant"][0]) for row in queries})
+    number = {group: str(place % FOLDS) for place, group in enumerate(groups)}
+    return [number[find(row["relevant"][0])] for row in queries]
+
+
+def questions(projects: Path, number: int) -> Iterator[str]:
+    """What people might ask of a corpus: some words in a row out of prompts and answers."""
+    taken = 0
+    for path in sorted(projects.rglob("*.jsonl")):
+        for line in path.read_text().splitlines()[:1]:
+            content = json.loads(line).get("message", {}).get("content")
+            if isinstance(content, str) and len(content.split()) > 8:
+                yield " ".join(content.split()[2:7])
+                taken += 1
+        if taken >= number:
+            return
+
+
+def speed(folder: Path, names: Sequence[str]) -> None:
+    projects = next(folder.rglob("projects"), folder)
+    with tempfile.TemporaryDirectory() as place:
+        home = Path(place) / "own"
+        command = [sys.executable, "-m", "thresher.cli", "sync", "--no-discover", "--source", str(projects), "--json"]
+        extra = {"THRESHER_HOME": str(home), "PYTHONPATH": str(Path(__file__).resolve().parents[1] / "src")}
+        for label in ("build", "second sync"):
+            built = measured(command, Path(place), seconds=3600, extra=extra)
+            print(
+                f"{label}: {built.seconds:.2f} s, {built.cpu:.1f} s of CPU, peak {built.peak / 1e6:.0f} MB", flush=True
+            )
+        memory = Memory(home=home, sources=[projects], discover=False)
+        sizes = memory.sizes()
+        print(f"{sizes.sessions:,} sessions, {sizes.messages:,} messages, {sizes.text / 1e6:.0f} MB of text")
+        share = f"{sizes.index / sizes.text:.0%} of the text"
+        print(f"index {sizes.index / 1e6:.0f} MB ({share}), archive {sizes.archive / 1e6:.0f} MB")
+        asks = list(questions(projects, 200))
+        for label, check in (("in process", False), ("in process, with the check for changes", True)):
+            times = []
+            for words in asks:
+                began = time.perf_counter()
+                memory.search(words, sync=check)
+                times.append(time.perf_counter() - began)
+            median, last = statistics.median(times), statistics.quantiles(times, n=20)[-1]
+            print(f"query {label}: median {median * 1000:.1f} ms, p95 {last * 1000:.1f} ms")
+        search = [*command[:3], "search", "--no-discover", "--source", str(projects)]
+        times = [measured([*search, words], Path(place), seconds=60, extra=extra).seconds for words in asks[:15]]
+        print(f"the whole command: median {statistics.median(times) * 1000:.0f} ms")
+        for name in names:
+            peer, house = PEERS[name], Path(place) / name
+            lodge(house, projects)
+            built = peer.build(house)
+            done = f"{built.seconds:.2f} s, {built.cpu:.1f} s of CPU" if built.finished else "did not finish"
+            print(
+                f"{name}: build {done}, peak {built.peak / 1e6:.0f} MB, {peer.disk(house) / 1e6:.0f} MB on disk",
+                flush=True,
+            )
+            peer.stop(house)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    for name in ("quality", "speed"):
+        verb = verbs.add_parser(name)
+        if name == "speed":
+            verb.add_argument("folder", type=Path)
+        verb.add_argument("peers", nargs="*", metavar="PEER", help=", ".join(PEERS))
+    verbs.add_parser("tune")
+    told_to = parser.parse_args()
+    unknown = set(getattr(told_to, "peers", ())) - PEERS.keys()
+    if unknown:
+        parser.error(f"no peer is called {min(unknown)}; known are {', '.join(PEERS)}")
+    match told_to.verb:
+        case "quality":
+            quality(told_to.peers)
+        case "tune":
+            tune()
+        case "speed":
+            speed(told_to.folder, told_to.peers)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,400 @@
+"""Other tools that search past sessions, behind one shape: build an index over a home, then ask it.
+
+Each lives in an environment of its own, at the version that was measured, and runs as the command its users run: the
+time of a call is that of the whole command, with its check for changes. Its home is a folder made for it that holds
+`.claude/projects` and nothing else, the way out to the network is shut by a proxy that does not answer, and nothing
+of the user who runs this is read.
+
+What each does with the words of a question:
+- fast-resume ranks sessions by any of the words, but reads `fix(docs): …` as its own syntax and then finds nothing;
+- ccrecall ranks sessions by any of the words; here it is without the model that it would download;
+- agentsview (`--fts`) and cc-conversation-search want all words in one message. They give messages: a session stands
+  where its first one does. agentsview leaves sessions with one prompt out unless told; it is told.
+
+So each is also asked, as `name+stop`, for the words alone, without punctuation and stop words: what a person learns to
+type after the first empty answer.
+
+    python benchmarks/search_peers.py quality [PEER …]
+    python benchmarks/search_peers.py build FOLDER [PEER …]     FOLDER from search_corpus.py
+"""
+
+import argparse
+import contextlib
+import gzip
+import json
+import os
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+ENVIRONMENTS = Path(tempfile.gettempdir()) / "thresher-search-peers"
+LIMIT = 20
+"""The most sessions that every peer gives."""
+MESSAGES = 500
+"""What is asked of a peer that gives messages, so that enough sessions are among them."""
+BUILD_SECONDS = 15 * 60
+SHUT = "http://127.0.0.1:9"
+COMMON = (
+    "a about after all also an and any are as at be because been before but by can could did do does for from had has "
+    "have he her his how i if in into is it its just me more most my no not now of on only or other our out over she "
+    "should so some such than that the their them then there these they this those to too under up was we were what "
+    "when where which while who why will with would you your"
+)
+STOP_WORDS = frozenset(COMMON.split())
+
+Row = dict[str, Any]
+
+
+class Built(NamedTuple):
+    """What a build took: time, that of the processors, and the most memory that its largest process held, in bytes."""
+
+    seconds: float
+    cpu: float
+    peak: int
+    finished: bool
+    said: str
+    """The end of what it printed."""
+
+
+# Environments and processes
+
+
+def environment(name: str, folder: Path = ENVIRONMENTS) -> Path:
+    """The folder of a peer's commands; made with pip where it is not there."""
+    version = PEERS[name].version
+    place = folder / f"{name}-{version}"
+    commands = place / ("Scripts" if os.name == "nt" else "bin")
+    if not (place / "ready").exists():
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(place)], check=True)
+        pip = [str(commands / "python"), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
+        subprocess.run([*pip, f"{name}=={version}"], check=True)
+        (place / "ready").touch()
+    return commands
+
+
+def variables(home: Path) -> dict[str, str]:
+    """All that a peer sees of the world."""
+    folders = {"CACHE": ".cache", "CONFIG": ".config", "DATA": ".local/share", "STATE": ".local/state"}
+    return {
+        "PATH": os.defpath,
+        "LANG": "C.UTF-8",
+        "HOME": str(home),
+        "CLAUDE_CONFIG_DIR": str(home / ".claude"),
+        **{f"XDG_{key}_HOME": str(home / place) for key, place in folders.items()},
+        **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), SHUT),
+        **dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost"),
+        "HF_HUB_OFFLINE": "1",
+        "DO_NOT_TRACK": "1",
+        "AGENTSVIEW_TELEMETRY_ENABLED": "false",
+        "AGENTSVIEW_NO_BROWSER": "1",
+    }
+
+
+def measured(command: Sequence[str], home: Path, *, seconds: float, extra: dict[str, str]) -> Built:
+    """Run a command to its end, or end it with all that it started when its time is over."""
+    late = threading.Event()
+    with tempfile.TemporaryFile("w+") as said:
+        start = time.perf_counter()
+        process = subprocess.Popen(
+            command, env=variables(home) | extra, cwd=home, stdout=said, stderr=said, start_new_session=True
+        )
+
+        def end() -> None:
+            late.set()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+        timer = threading.Timer(seconds, end)
+        timer.start()
+        _, status, usage = os.wait4(process.pid, 0)
+        timer.cancel()
+        taken = time.perf_counter() - start
+        process.returncode = os.waitstatus_to_exitcode(status)
+        said.seek(0)
+        done = not late.is_set() and process.returncode == 0
+        return Built(taken, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, done, said.read()[-300:])
+
+
+# The peers
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A tool that finds sessions: what it is called with, and where in its JSON the sessions are."""
+
+    name: str
+    version: str
+    command: str
+    kept: str
+    """Where under the home its index is."""
+    building: tuple[str, ...]
+    asking: Callable[[str, int], list[str]]
+    found: Callable[[Any], Iterable[str]]
+    build_variables: tuple[tuple[str, str], ...] = ()
+    daemon: bool = False
+
+    def line(self, arguments: Sequence[str]) -> list[str]:
+        return [str(environment(self.name.removesuffix("+stop")) / self.command), *arguments]
+
+    def run(self, home: Path, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        command, seen = self.line(arguments), variables(home)
+        return subprocess.run(command, env=seen, cwd=home, capture_output=True, text=True, check=False, timeout=120)
+
+    def build(self, home: Path, *, seconds: float = BUILD_SECONDS) -> Built:
+        """Index all sessions of a home from nothing, for as long as it may take."""
+        self.stop(home)
+        shutil.rmtree(home / self.kept, ignore_errors=True)
+        return measured(self.line(self.building), home, seconds=seconds, extra=dict(self.build_variables))
+
+    def search(self, home: Path, query: str, limit: int = LIMIT) -> list[str]:
+        """The ids of sessions, the best first; none where the tool fails."""
+        if self.daemon and home not in RUNNING:
+            self.run(home, ["daemon", "start"])
+            RUNNING.add(home)
+        answer = self.run(home, self.asking(query, limit))
+        if answer.returncode != 0:
+            return []
+        try:
+            found = self.found(json.loads(answer.stdout))
+        except ValueError:
+            return []
+        return list(dict.fromkeys(found))[:limit]
+
+    def disk(self, home: Path) -> int:
+        """What it keeps for a home, in bytes."""
+        return sum(file.stat().st_size for file in (home / self.kept).rglob("*") if file.is_file())
+
+    def stop(self, home: Path) -> None:
+        """End the server, where there is one."""
+        if self.daemon and home in RUNNING:
+            self.run(home, ["daemon", "stop"])
+            RUNNING.discard(home)
+
+
+RUNNING: set[Path] = set()  # homes with a server
+
+
+def bare(query: str) -> str:
+    """The words of a question that are not everywhere."""
+    words = re.findall(r"\w+", query)
+    return " ".join(word for word in words if word.lower() not in STOP_WORDS) or query
+
+
+def without_stop_words(peer: Peer) -> Peer:
+    return replace(peer, name=f"{peer.name}+stop", asking=lambda query, limit: peer.asking(bare(query), limit))
+
+
+def ask_agentsview(query: str, _limit: int) -> list[str]:
+    wide = ["--include-one-shot", "--include-automated", "--limit", str(MESSAGES)]
+    return ["session", "search", "--fts", "--json", *wide, "--", query]
+
+
+PLAIN = {
+    peer.name: peer
+    for peer in (
+        Peer(
+            "fast-resume",
+            "2.14.0",
+            "fr",
+            ".cache/fast-resume",
+            ("--rebuild", "--json", "--limit", "1"),
+            lambda query, limit: ["--json", "--limit", str(limit), "--", query],
+            lambda answer: [row["id"] for row in answer["sessions"]],
+        ),
+        Peer(
+            "ccrecall",
+            "0.26.0",
+            "ccrecall",
+            ".ccrecall",
+            ("import",),
+            lambda query, limit: ["--json", "search", "--keyword-only", "-n", str(min(limit, 20)), f"--query={query}"],
+            lambda answer: [row["session_uuid"] for row in answer["results"]],
+        ),
+        Peer(
+            "agentsview",
+            "0.46.1",
+            "agentsview",
+            ".agentsview",
+            ("sync",),
+            ask_agentsview,
+            lambda answer: [row["session_id"] for row in answer["matches"] or ()],
+            build_variables=(("AGENTSVIEW_NO_DAEMON", "1"),),
+            daemon=True,
+        ),
+        Peer(
+            "cc-conversation-search",
+            "0.5.3",
+            "cc-conversation-search",
+            ".conversation-search",
+            ("init", "--days", "3650", "--force", "--quiet"),
+            lambda query, _limit: ["search", "--json", "--limit", str(MESSAGES), "--", query],
+            lambda answer: [row["session_id"] for row in answer],
+        ),
+    )
+}
+PEERS = PLAIN | {f"{name}+stop": without_stop_words(peer) for name, peer in PLAIN.items()}
+
+
+# Homes
+
+
+def lodge(home: Path, projects: Path) -> None:
+    """Give a home the sessions of a corpus, without a second copy where the file system can."""
+    for file in projects.rglob("*.jsonl"):
+        target = home / ".claude" / "projects" / file.relative_to(projects)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.exists():
+            continue
+        try:
+            target.hardlink_to(file)
+        except OSError:
+            shutil.copy2(file, target)
+
+
+def unpack(home: Path, data: Path = DATA) -> dict[str, str]:
+    """Write the real sessions into a home as their agent would. Gives each session id's file in the data."""
+    rows = map(json.loads, (data / "index.jsonl").read_text(encoding="utf-8").splitlines())
+    named: dict[str, str] = {}
+    for row in rows:
+        if row["file"].startswith("claude_code/"):
+            raw = (data / row["file"]).read_bytes()
+            content = gzip.decompress(raw) if row["file"].endswith(".gz") else raw
+            identity, ended = head(content)
+            if not identity or identity in named:
+                identity = str(uuid.uuid5(uuid.NAMESPACE_URL, row["file"]))
+            slug = "-" + "".join(letter if letter.isalnum() else "-" for letter in row["repo"])
+            target = home / ".claude" / "projects" / slug / f"{identity}.jsonl"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+            os.utime(target, (ended, ended))
+            named[identity] = row["file"]
+    return named
+
+
+def head(content: bytes) -> tuple[str, float]:
+    """The id that a session's lines give, and when its last line was written."""
+    identity, ended = "", 0.0
+    for line in content.splitlines():
+        try:
+            row: Row = json.loads(line)
+        except ValueError:
+            continue
+        identity = identity or str(row.get("sessionId") or "")
+        if stamp := row.get("timestamp"):
+            ended = max(ended, datetime.fromisoformat(str(stamp)).timestamp())
+    return identity, ended
+
+
+# Quality
+
+
+class Score(NamedTuple):
+    """How well questions were answered."""
+
+    queries: int
+    hit1: float
+    hit5: float
+    mrr: float
+    empty: int
+
+
+class Answered(NamedTuple):
+    """A question's answer: the rank of the first right session (0: none), whether there was any, and the time."""
+
+    hard: bool
+    rank: int
+    empty: bool
+    seconds: float
+
+
+def score(answers: Sequence[Answered]) -> Score:
+    ranks = [answer.rank for answer in answers]
+    share = [sum(0 < rank <= most for rank in ranks) / len(ranks) for most in (1, 5)]
+    mean = sum(1 / rank for rank in ranks if rank) / len(ranks)
+    return Score(len(ranks), share[0], share[1], mean, sum(answer.empty for answer in answers))
+
+
+def ask_all(peer: Peer, home: Path, files: dict[str, str], queries: Iterable[Row]) -> list[Answered]:
+    """Each commit's subject, word for word."""
+    answers = []
+    for query in queries:
+        start = time.perf_counter()
+        found = peer.search(home, query["subject"], LIMIT)
+        taken = time.perf_counter() - start
+        right = [rank for rank, one in enumerate(found, 1) if files.get(one) in query["relevant"]]
+        answers.append(Answered(not query["verbatim"], right[0] if right else 0, not found, taken))
+    return answers
+
+
+def quality(names: Sequence[str]) -> None:
+    queries: list[Row] = json.loads((DATA / "commits.json").read_text(encoding="utf-8"))
+    print(f"{'peer':30} {'':>5} {'n':>4} {'hit@1':>6} {'hit@5':>6} {'MRR':>6} {'empty':>6} {'median':>9}")
+    for name in names:
+        peer = PEERS[name]
+        with tempfile.TemporaryDirectory(prefix="search-home-") as folder:
+            home = Path(folder)
+            files = unpack(home)
+            built = peer.build(home)
+            try:
+                answers = ask_all(peer, home, files, queries) if built.finished else []
+            finally:
+                peer.stop(home)
+        if not answers:
+            print(f"{name:30} build failed: {built.said}")
+            continue
+        median = statistics.median(answer.seconds for answer in answers) * 1e3
+        for label, some in (("all", answers), ("hard", [answer for answer in answers if answer.hard])):
+            one = score(some)
+            row = f"{one.queries:4} {one.hit1:6.3f} {one.hit5:6.3f} {one.mrr:6.3f} {one.empty:6}"
+            print(f"{name:30} {label:>5} {row} {median:6.0f} ms", flush=True)
+
+
+# Builds
+
+
+def build(folder: Path, names: Sequence[str], homes: Path, seconds: float) -> None:
+    print(f"{'peer':30} {'build':>16} {'cpu':>8} {'peak MB':>8} {'disk MB':>8}")
+    for name in names:
+        home = homes / name
+        lodge(home, folder)
+        built = PEERS[name].build(home, seconds=seconds)
+        took = f"{built.seconds:.1f} s" if built.finished else "did not finish"
+        size = f"{built.peak / 1e6:8.0f} {PEERS[name].disk(home) / 1e6:8.1f}"
+        print(f"{name:30} {took:>16} {built.cpu:6.1f} s {size}", flush=True)
+        if not built.finished:
+            print(f"    {built.said}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Other tools that search sessions.")
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    one = verbs.add_parser("quality", help="on real sessions and the commits they made")
+    one.add_argument("peers", nargs="*", default=list(PEERS))
+    two = verbs.add_parser("build", help="time, memory and disk on a corpus")
+    two.add_argument("folder", type=Path, help="holds <project>/<session>.jsonl")
+    two.add_argument("peers", nargs="*", default=list(PLAIN))
+    two.add_argument("--seconds", type=float, default=BUILD_SECONDS)
+    arguments = parser.parse_args()
+    if arguments.verb == "quality":
+        quality(arguments.peers)
+    else:
+        # Beside the corpus, so that links can stand for copies.
+        with tempfile.TemporaryDirectory(prefix="homes-", dir=arguments.folder.resolve().parent) as homes:
+            build(arguments.folder, arguments.peers, Path(homes), arguments.seconds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+"""`thresher search`: past sessions, found by what was said and done in them."""
+
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from thresher.cli.common import (
+    bring_up_to_date,
+    json_option,
+    place_options,
+    print_json,
+    print_lines,
+    program,
+    warn,
+)
+from thresher.formats import format_names
+from thresher.memory.query import FIELDS, SEARCHED, moment
+
+if TYPE_CHECKING:
+    from thresher.memory import Memory
+    from thresher.memory.hits import Answer
+    from thresher.render.memory import Line
+
+CURRENT = ("CLAUDE_CODE_SESSION_ID", "CLAUDE_SESSION_ID", "CODEX_THREAD_ID", "CODEX_SESSION_ID")
+"""Where agents tell the programs that they start which session is running."""
+INSIDE = ("CLAUDECODE", "CODEX_SANDBOX", "CODEX_CI", "OPENCODE", "GEMINI_CLI")
+"""What agents set for those programs, if they tell nothing else."""
+ARGUMENTS = "thresher.search.arguments"
+
+
+class SearchCommand(click.Command):
+    """Remembers how it was called, for the command of the next page."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep a copy; click uses up what it is given."""
+        ctx.meta[ARGUMENTS] = [*args]
+        return super().parse_args(ctx, args)
+
+
+@click.command("search", cls=SearchCommand)
+@click.argument("words", nargs=-1)
+@click.option("--require", multiple=True, help="A word that a message must have, too; may be given several times.")
+@click.option("--exclude", multiple=True, help="A word that a message must not have; may be given several times.")
+@click.option("--regex", default="", help="A regular expression that a message must match.")
+@click.option(
+    "--field",
+    "fields",
+    multiple=True,
+    type=click.Choice(FIELDS),
+    help="Look only there; may be given several times. What tools printed (output) is looked into only on request.",
+)
+@click.option("--project", default="", help="Only sessions in a folder with this in its path.")
+@click.option("--agent", default="", type=click.Choice(["", *format_names()]), help="Only this agent's sessions.")
+@click.option("--branch", default="", help="Only sessions on this git branch.")
+@click.option("--since", help="Only messages since then: 2026-03-01, 7d, 2w, today.")
+@click.option("--until", help="Only messages until then; a day means its end.")
+@click.option("--role", default="", type=click.Choice(["", "user", "assistant"]), help="Only what this side wrote.")
+@click.option("--file", "file", default="", help="Only messages that touch this file: a path, or the end of one.")
+@click.option("--subagents", is_flag=True, help="Look into sub-agents' sessions, too.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Let in what is left out: recalls, noise, sub-agents, this session."
+)
+@click.option(
+    "--rank",
+    type=click.Choice(["best", "matches"]),
+    default="best",
+    show_default=True,
+    help="By how well the best passages fit, or by how many messages match.",
+)
+@click.option("--sessions", type=click.IntRange(1, 1000), default=10, show_default=True, help="Sessions on a page.")
+@click.option("--messages", type=click.IntRange(1, 1000), default=5, show_default=True, help="Messages of each.")
+@click.option(
+    "--context", type=click.IntRange(20, 20_000), default=300, show_default=True, help="Characters of each message."
+)
+@click.option("--page", type=click.IntRange(1, 100_000), default=1, show_default=True, help="Which page.")
+@click.option("--current", help="The session that asks: it and its family are left out. Agents tell it by themselves.")
+@click.option("--cutoff", is_flag=True, help="Drop all messages up to a session's last recall; loses honest work.")
+@click.option("--left-out", is_flag=True, help="Say what searches do not look into, and what share of all it is.")
+@click.option("--no-sync", is_flag=True, help="Do not look for new sessions and messages first.")
+@click.option("--reveal", is_flag=True, help="Show keys, tokens and passwords as they are.")
+@place_options
+@json_option
+def command(
+    words: tuple[str, ...],
+    sessions: int,
+    messages: int,
+    context: int,
+    page: int,
+    since: str | None,
+    until: str | None,
+    current: str | None,
+    left_out: bool,
+    no_sync: bool,
+    reveal: bool,
+    sources: tuple[Path, ...],
+    no_discover: bool,
+    as_json: bool,
+    **filters: Any,
+) -> None:
+    """Find past sessions, of every agent on this machine, by WORDS.
+
+    Plain words are alternatives: the more of them a session has, and the rarer they are, the better it ranks. '"In
+    double quotes"' they must stand so (mind your shell's own quotes), and migrat* is the beginning of a word. What
+    memory tools printed into a session is left out, as is the session that asks.
+
+    Exits 0 where something is found, 1 where nothing is, 2 on wrong use.
+
+    \b
+    Examples:
+      thresher search how did we fix the jwt refresh
+      thresher search auth login --require jwt --exclude test --since 30d
+      thresher search '"connection reset"' --project shop --agent codex
+      thresher search timeout --field output --rank matches
+      thresher search retry --file src/client.py --json
+    """
+    from thresher.memory import Memory
+
+    _check_asked(words, filters, left_out)
+    filters |= _times(since, until)
+    memory = Memory(sources=sources, discover=not no_discover)
+    if not no_sync:
+        bring_up_to_date(memory)
+    answer = None
+    if words or _conditions(filters):
+        filters["current"] = current or _current(quiet=filters["everything"])
+        filters["fields"] = filters["fields"] or SEARCHED
+        shown = {"sessions": sessions, "messages": messages, "context": context, "page": page}
+        answer = memory.search(" ".join(words), sync=False, reveal=reveal, **shown, **filters)
+    following = ""
+    if answer is not None and page * sessions < answer.found:
+        following = _following(click.get_current_context().meta[ARGUMENTS], page + 1)
+    _print(memory, answer, following, left_out=left_out, as_json=as_json)
+    if answer is not None and not answer.sessions:
+        sys.exit(1)
+
+
+def _times(since: str | None, until: str | None) -> dict[str, datetime]:
+    now = datetime.now().astimezone()
+    start = {"since": moment(since, now)} if since else {}
+    return start | ({"until": moment(until, now, end=True)} if until else {})
+
+
+def _conditions(filters: dict[str, Any]) -> bool:
+    return bool(filters["regex"] or filters["require"] or filters["file"])
+
+
+def _check_asked(words: Sequence[str], filters: dict[str, Any], left_out: bool) -> None:
+    if not (any(word.strip() for word in words) or _conditions(filters) or left_out):
+        raise click.UsageError("say what to look for: words, or --require, --regex or --file")
+
+
+def _current(*, quiet: bool) -> str:
+    """The session that this runs in, where its agent tells it."""
+    known = next((value for name in CURRENT if (value := os.environ.get(name))), "")
+    if not known and not quiet and any(os.environ.get(name) for name in INSIDE):
+        warn(
+            "an agent asks, and which session that is is not known: its own words may be among the answers; "
+            "--current ID leaves them out"
+        )
+    return known
+
+
+def _following(arguments: Sequence[str], page: int) -> str:
+    """The command for another page: as it was called."""
+    kept: list[str] = []
+    rest = iter(arguments)
+    for argument in rest:
+        if argument == "--page":
+            next(rest, None)
+        elif not argument.startswith("--page="):
+            kept.append(argument)
+    at = kept.index("--") if "--" in kept else len(kept)
+    return shlex.join([program(), "search", *kept[:at], "--page", str(page), *kept[at:]])
+
+
+def _print(memory: "Memory", answer: "Answer | None", following: str, *, left_out: bool, as_json: bool) -> None:
+    from thresher.render.memory import answer_value, left_out_lines, left_out_value, marked
+
+    for note in answer.notes if answer else ():
+        warn(note)
+    if as_json:
+        value = answer_value(answer) if answer else {}
+        print_json(value | ({"left_out": left_out_value(memory.left_out())} if left_out else {}))
+        return
+    if answer:
+        lines = _lines(memory, answer, following)
+        ids = [one.id for one in answer.sessions]
+        print_lines(marked(lines, ids) if ids and not sys.stdout.isatty() else lines)
+    if left_out:
+        print_lines(left_out_lines(memory.left_out()))
+
+
+def _lines(memory: "Memory", answer: "Answer", following: str) -> "Iterator[Line]":
+    from thresher.render.memory import answer_lines, nothing_lines
+
+    if answer.sessions:
+        return answer_lines(answer, program=program(), following=following)
+    return nothing_lines(answer, memory.sizes(), program=program())

@@ -1,0 +1,191 @@
+"""A query in the index's own words.
+
+The plain words of a question are alternatives. Words that stand side by side in it count more where they do so in the
+text; that also finds `refreshToken` by `refresh token`, since identifiers are split when they are indexed. What a query
+demands (phrases, required words, kinds of words, times) must be so of the one text that matches.
+
+Scripts without spaces are indexed by the character; here they become pairs of neighbours.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import pairwise
+
+from tantivy import FieldType, Occur
+from tantivy import Query as IndexQuery
+
+from thresher.memory.docs import RECALL, ends
+from thresher.memory.index import Found, Index
+from thresher.memory.query import Query, is_stop_word, telling
+from thresher.memory.values import KINDS, ROLES
+from thresher.memory.words import plain_words, words
+
+TOGETHER = 0.15
+"""What two words side by side add to the two words, as a share of their weight."""
+MOST_PAIRS = 24
+BEGINNINGS = 64
+"""Words that the beginning of one may stand for."""
+TITLES = 50
+MOST_RECALLS = 100_000
+UNSPACED = re.compile(r"[\u0e00-\u0e7f\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
+Pair = tuple[str, str]
+
+
+class Asked:
+    """A query, worked out once for one index: of these sessions, without those."""
+
+    def __init__(
+        self,
+        query: Query,
+        index: Index,
+        *,
+        only: "frozenset[int] | set[int] | None" = None,
+        without: Collection[int] = (),
+    ) -> None:
+        self.query, self._index = query, index
+        self._only, self._without = only, without
+        spoken = " ".join((query.words, *query.phrases))
+        spaced = words(UNSPACED.sub(" ", spoken))
+        runs = [words(run) for run in UNSPACED.findall(spoken)]
+        self.terms = telling([*spaced, *(run[0] for run in runs if len(run) == 1)])
+        neighbours = (pair for pair in pairwise(spaced) if not any(map(is_stop_word, pair)))
+        self._near: list[Pair] = list(dict.fromkeys(neighbours))[:MOST_PAIRS]
+        self._signs: list[Pair] = list(dict.fromkeys(pair for run in runs for pair in pairwise(run)))[:MOST_PAIRS]
+        self._kinds = [field for field in query.fields if field not in ("output", "paths")]
+        if query.file:
+            touching = set(index.counts(self._touches()))
+            self._only = touching if only is None else touching & only
+        self._cut = list(self._before_recalls()) if query.cutoff else []
+
+    def counts(self) -> dict[int, int]:
+        """How many texts match, by session."""
+        return self._index.counts(self._matching(self._only))
+
+    def left_out(self) -> dict[int, int]:
+        """How many would match that are left out by default, by the code of the reason."""
+        return self._index.counts(self._matching(self._only, reasons=(1, None)), "reason")
+
+    def within(self, sessions: Collection[int]) -> int:
+        """How many match in sessions that may not answer."""
+        among = sessions if self._only is None else self._only.intersection(sessions)
+        return sum(self._index.counts(self._matching(among, barred=False)).values()) if among else 0
+
+    def cut_off(self) -> int:
+        """How many match that the cut-off takes."""
+        if not self._cut:
+            return 0
+        taken = _all([self._matching(self._only, barred=False), _either(self._cut)], self._outside())
+        return sum(self._index.counts(taken).values())
+
+    def best(self, limit: int, sessions: Collection[int] | None = None) -> list[Found]:
+        """The texts that match best, in some sessions or all."""
+        return self._index.search(self._matching(self._only if sessions is None else sessions), limit)
+
+    def titles(self) -> list[Found]:
+        """The titles that hold any of the words."""
+        titled = [_either(list(self._alternatives("said"))), self._of_kinds(["title"])]
+        return self._index.search(_all([*titled, *self._among(self._only)], self._barred()), TITLES)
+
+    def _matching(
+        self, sessions: Collection[int] | None, reasons: "tuple[int, int | None] | None" = None, *, barred: bool = True
+    ) -> IndexQuery:
+        query = self.query
+        ways = [self._in("said", self._kinds)] if self._kinds else []
+        ways += [self._in(field, ()) for field in ("output", "paths") if field in query.fields]
+        reasons = reasons or (0, None if query.everything else 0)
+        limits = [self._range("reason", *reasons), *self._among(sessions), *self._limits()]
+        return _all([_either(ways), *limits], self._barred() if barred else ())
+
+    def _in(self, field: str, kinds: "Sequence[str]") -> IndexQuery:
+        """All that is asked of one text, in one field of the index."""
+        query = self.query
+        must = [self._phrase(field, text) for text in (*query.require, *query.phrases)]
+        must += [self._begun(field, prefix) for prefix in query.prefixes]
+        must += [_either(list(self._alternatives(field)))] if query.words else []
+        must += [self._touches()] if query.file and not must else []
+        must += [self._of_kinds(kinds)] if kinds else []
+        never = [self._phrase(field, text) for text in query.exclude if words(text)]
+        return _all(must, never) if must else IndexQuery.empty_query()
+
+    def _alternatives(self, field: str) -> Iterator[IndexQuery]:
+        if field == "output":  # its words are as they stand, and no positions are kept
+            signs = (sign for pair in self._signs for sign in pair)
+            yield from (self._term(field, word) for word in [*telling(plain_words(self.query.words)), *signs])
+            return
+        yield from (self._term(field, term) for term in self.terms)
+        for pair in self._near:
+            yield IndexQuery.boost_query(self._side_by_side(field, pair), TOGETHER)
+        yield from (self._side_by_side(field, pair) for pair in self._signs)
+
+    def _phrase(self, field: str, text: str) -> IndexQuery:
+        """A word or a phrase; what holds no word is nowhere."""
+        spoken = plain_words(text) if field == "output" else words(text)
+        if not spoken:
+            return IndexQuery.empty_query()
+        if field == "output":
+            return _all([self._term(field, word) for word in spoken])
+        return self._side_by_side(field, spoken)
+
+    def _begun(self, field: str, prefix: str) -> IndexQuery:
+        known = {*self._index.beginning(field, prefix.lower(), BEGINNINGS), *words(prefix)[:1]}
+        return _either([self._term(field, word) for word in sorted(known)])
+
+    def _touches(self) -> IndexQuery:
+        return self._term("file", next(iter(ends(self.query.file)), ""))
+
+    def _limits(self) -> Iterator[IndexQuery]:
+        query = self.query
+        if query.role:
+            yield self._term("role", ROLES.index(query.role))
+        if query.since or query.until:
+            since = int(query.since.timestamp()) if query.since else 1
+            yield self._range("time", since, int(query.until.timestamp()) if query.until else None)
+
+    def _among(self, sessions: Collection[int] | None) -> Iterator[IndexQuery]:
+        if sessions is not None:
+            yield IndexQuery.const_score_query(self._one_of("session", sessions), 0.0)
+
+    def _barred(self) -> Iterator[IndexQuery]:
+        yield from self._outside()
+        yield from self._cut
+
+    def _outside(self) -> Iterator[IndexQuery]:
+        if self._without:
+            yield self._one_of("session", self._without)
+
+    def _before_recalls(self) -> Iterator[IndexQuery]:
+        """Of each session that holds a recall, all up to the time of the last one."""
+        last: dict[int, int] = {}
+        for one in self._index.search(self._range("reason", RECALL, RECALL), MOST_RECALLS):
+            last[one.session] = max(one.time, last.get(one.session, 0))
+        for session, time in last.items():
+            yield _all([self._term("session", session), self._range("time", 1, time)])
+
+    def _of_kinds(self, kinds: "Sequence[str]") -> IndexQuery:
+        codes = [KINDS.index(kind) for kind in kinds]
+        return IndexQuery.const_score_query(self._one_of("kind", codes), 0.0)
+
+    def _one_of(self, field: str, numbers: Collection[int]) -> IndexQuery:
+        return IndexQuery.term_set_query(self._index.schema, field, sorted(numbers))
+
+    def _range(self, field: str, low: int, high: int | None) -> IndexQuery:
+        limited = IndexQuery.range_query(self._index.schema, field, FieldType.Integer, low, high)
+        return IndexQuery.const_score_query(limited, 0.0)
+
+    def _term(self, field: str, value: str | int) -> IndexQuery:
+        return IndexQuery.term_query(self._index.schema, field, value)
+
+    def _side_by_side(self, field: str, spoken: Sequence[str]) -> IndexQuery:
+        if len(spoken) == 1:
+            return self._term(field, spoken[0])
+        return IndexQuery.phrase_query(self._index.schema, field, list(spoken))
+
+
+def _either(parts: Sequence[IndexQuery]) -> IndexQuery:
+    return IndexQuery.boolean_query([(Occur.Should, part) for part in parts]) if parts else IndexQuery.empty_query()
+
+
+def _all(parts: Iterable[IndexQuery], never: Iterable[IndexQuery] = ()) -> IndexQuery:
+    return IndexQuery.boolean_query(
+        [*((Occur.Must, part) for part in parts), *((Occur.MustNot, part) for part in never)]
+    )

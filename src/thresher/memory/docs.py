@@ -1,0 +1,123 @@
+"""What of a session goes into the index: one entry for each kind of words in a message.
+
+The kinds are `human`, `agent`, `thinking`, `summary`, `commands` (what was run), `input` (what other tools were given)
+and `output`; words that are left out for a reason are an entry of their own beside those that are not. All lie in one
+field of the index, so that a word weighs the same whoever says it. Only outputs, two thirds of all text and searched
+when asked for, have another: endings stay, no positions are kept, and of a long one only the beginning and the end are
+taken.
+
+A call's entry also names the `paths` it touches as words, and as `file` each path whole and every end of it
+(`a/b/c.py`, `b/c.py`, `c.py`). A path stands in no other field, so that words find text. The title, with the words of
+the branch, is an entry in a block of its own: minus the session's key.
+
+Messages that a compaction repeats are in the archive and not here. Every text passes through `redact` first.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
+from typing import NamedTuple
+
+from thresher.memory.packing import BLOCK
+from thresher.memory.provenance import Piece, pieces
+from thresher.memory.secrets import redact
+from thresher.memory.values import REASONS, ROLES, Facts, Kind
+from thresher.memory.words import parted, spaced
+from thresher.model import Message, Session
+from thresher.model.tools import ToolUse, tool_use
+
+VERSION = 2
+"""How entries are made: another number makes all indexes be built anew."""
+HEAD, TAIL = 4000, 1000
+"""Characters of an output that are taken from its beginning and its end."""
+MOST_FOLDERS = 24
+RECALL = REASONS.index("recall")
+
+
+class Doc(NamedTuple):
+    """One entry."""
+
+    block: int
+    at: int
+    """The place of the message in the session; -1 for a title."""
+    kind: Kind
+    texts: list[str]
+    reason: int
+    derived: bool = False
+    role: int = 0
+    time: int = 0
+    paths: tuple[str, ...] = ()
+
+
+def read_pieces(session: Session) -> list[list[Piece]]:
+    """The pieces of each message, in the order that messages are kept in; none for what is repeated."""
+    found: list[list[Piece]] = []
+    for history in _ways(session):
+        said = dict(pieces([message for message in history if not message.carried]))
+        numbers = count()
+        found += [[] if message.carried else said.get(next(numbers), []) for message in history]
+    return found
+
+
+def _ways(session: Session) -> Iterator[list[Message]]:
+    """What was said in one go: all segments together, each way that was taken back from for itself."""
+    yield [message for segment in session.segments for message in segment]
+    yield from ([*branch.history] for branch in session.branches)
+
+
+def signature(found: Iterable[list[Piece]]) -> bytes:
+    """What is left out and why: a later message can change it for an earlier one."""
+    told = (f"{piece.reason}{'+' if piece.derived else ''}" for said in found for piece in said)
+    return ",".join(told).encode()
+
+
+def docs_of(
+    messages: Sequence[Message], found: Sequence[list[Piece]], block: int, number: int, *, made_by: str
+) -> Iterator[Doc]:
+    """The entries of one block of a session, given all its messages and their pieces."""
+    for at in range(number * BLOCK, min((number + 1) * BLOCK, len(messages))):
+        for doc in _message_docs(messages[at], found[at], block, at):
+            yield doc._replace(reason=RECALL) if made_by else doc
+
+
+def title_doc(facts: Facts) -> Doc:
+    """The entry of a session's name."""
+    text = parted(redact(f"{facts.title}\n{facts.branch}"))
+    return Doc(-facts.key, -1, "title", [text], RECALL if facts.made_by else 0)
+
+
+def _message_docs(message: Message, found: list[Piece], block: int, at: int) -> Iterator[Doc]:
+    if not found:
+        return
+    uses = [tool_use(call) for call in message.calls]
+    matched = sum(piece.field == "input" for piece in found) == len(uses)
+    each = iter(uses if matched else ())
+    groups: dict[tuple[Kind, str, bool], tuple[list[str], list[str]]] = {}
+    for piece in found:
+        use = next(each, None) if piece.field == "input" else None
+        kind: Kind = "commands" if use is not None and use.command else piece.field
+        texts, paths = groups.setdefault((kind, piece.reason, piece.derived), ([], []))
+        texts.append(_words(piece, use))
+        paths += [use.path] if use is not None and use.path else []
+    if not matched and groups:
+        next(iter(groups.values()))[1].extend(use.path for use in uses if use.path)
+    role, time = ROLES.index(message.role), int(message.time.timestamp()) if message.time else 0
+    for (kind, reason, derived), (texts, paths) in groups.items():
+        told = tuple(redact(path) for path in paths)
+        yield Doc(block, at, kind, texts, REASONS.index(reason), derived, role, time, told)
+
+
+def _words(piece: Piece, use: ToolUse | None) -> str:
+    """A piece as the index takes it: without secrets, its words apart."""
+    text = piece.text
+    if piece.field == "output":
+        return spaced(redact(f"{text[:HEAD]}\n{text[-TAIL:]}" if len(text) > HEAD + TAIL else text))
+    if use is not None and use.path:
+        text = "\n".join(line for line in text.split("\n") if line != use.path)
+    return parted(redact(text))
+
+
+def ends(path: str) -> list[str]:
+    """A path, and every end of it that begins with a name; in lower case, with slashes."""
+    clean = path.encode("utf-8", "replace").decode().replace("\\", "/").lower()
+    names = [name for name in clean.split("/") if name not in ("", ".")]
+    return ["/".join(names[place:]) for place in range(len(names))][-MOST_FOLDERS:]

@@ -1,0 +1,90 @@
+"""Whether a file changed, and how: looked at from outside first, and opened only where that says so.
+
+A file of lines grows at its end. Bytes up to the last complete line are remembered by a digest: where they are the
+same, it grew, or was only touched. A line that is still being written counts when it is complete: when its end is
+there, or when it is JSON as it stands. A file that is one document has no lines, and all its bytes count.
+"""
+
+import os
+from hashlib import blake2b
+from pathlib import Path
+from typing import BinaryIO, Literal, NamedTuple
+
+from thresher.memory.values import Known, Stat
+from thresher.model.jsontext import load
+
+CHUNK = 1 << 20
+STEP = 1 << 16
+Verdict = Literal["new", "grown", "rewritten", "touched"]
+
+
+class Mark(NamedTuple):
+    """How far a file was complete, and the digest of its bytes up to there."""
+
+    offset: int
+    prefix: bytes
+
+
+def stat_of(path: str | Path) -> Stat | None:
+    """What the system says of a file or folder; None where it is not there, or cannot be looked at."""
+    try:
+        facts = os.stat(path)  # noqa: PTH116 - thousands of files, and a `Path` costs more than the look
+    except (OSError, ValueError):
+        return None
+    inode = facts.st_ino & 0x7FFF_FFFF_FFFF_FFFF
+    return Stat(facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, inode)
+
+
+def mark_of(path: Path, size: int) -> Mark:
+    """The mark of the first so many bytes of a file. Raises `OSError`."""
+    with path.open("rb") as file:
+        offset = _complete(file, size)
+        return Mark(offset, _digest(file, offset))
+
+
+def verdict(path: Path, known: Known | None, mark: Mark) -> Verdict:
+    """What became of a file since it was last read. Raises `OSError`."""
+    if known is None or not known.prefix or known.state not in ("here", "gone"):
+        return "new"
+    if mark.offset < known.offset:
+        return "rewritten"
+    if mark.offset == known.offset:
+        return "touched" if mark.prefix == known.prefix else "rewritten"
+    with path.open("rb") as file:
+        return "grown" if _digest(file, known.offset) == known.prefix else "rewritten"
+
+
+def _complete(file: BinaryIO, size: int) -> int:
+    """Bytes up to the end of the last complete line; the size where there are no lines."""
+    first = file.readline(STEP).strip()
+    if not (first.startswith(b"{") and first.endswith(b"}")):
+        return size
+    end = size
+    tail = b""
+    while end > 0:
+        start = max(0, end - STEP)
+        file.seek(start)
+        piece = file.read(end - start)
+        cut = piece.rfind(b"\n")
+        tail = piece[cut + 1 :] + tail
+        if cut >= 0:
+            break
+        end = start
+    return size if not tail.strip() or _is_json(tail) else size - len(tail)
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        load(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _digest(file: BinaryIO, size: int) -> bytes:
+    digest = blake2b(digest_size=16)
+    file.seek(0)
+    while size > 0 and (piece := file.read(min(CHUNK, size))):
+        digest.update(piece)
+        size -= len(piece)
+    return digest.digest()

@@ -1,0 +1,227 @@
+"""The full-text index: made from the archive, and never more than that.
+
+Nothing is stored in it but numbers that lead back to the archive. A folder holds it, with a file beside that says
+which archive it was made for and by which version; an index that is damaged, of another archive or older is
+taken for none, and is built anew.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import cache, wraps
+from pathlib import Path
+from typing import NamedTuple, ParamSpec, TypeVar
+
+import tantivy
+
+from thresher.memory.docs import Doc, ends
+from thresher.memory.values import KINDS
+from thresher.memory.words import PLAIN, STEMMED, analyzer, parted
+from thresher.store.errors import StoreError
+
+HEAP = 160_000_000
+"""Bytes of entries that are held in memory while an index is written."""
+SMALL = 16_000_000
+"""What takes fewer bytes is written by one thread, so that it becomes one segment."""
+NAME = "thresher.name"
+META = "meta.json"
+NUMBERS = ("session", "block", "kind", "reason", "derived", "role", "time")
+MOST_SESSIONS = 1_000_000
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Found(NamedTuple):
+    """An entry that a query found."""
+
+    score: float
+    session: int
+    block: int
+    at: int
+    kind: int
+    reason: int
+    derived: bool
+    role: int
+    time: int
+
+
+@cache
+def schema() -> tantivy.Schema:
+    """The fields of an entry."""
+    builder = tantivy.SchemaBuilder()
+    for field in ("said", "paths"):
+        builder.add_text_field(field, tokenizer_name=STEMMED, index_option="position")
+    builder.add_text_field("output", tokenizer_name=PLAIN, index_option="freq")
+    builder.add_text_field("file", tokenizer_name="raw", index_option="basic")
+    for field in NUMBERS:
+        builder.add_integer_field(field, indexed=True, fast=True)
+    builder.add_integer_field("at", fast=True)
+    return builder.build()
+
+
+def _guarded(method: Callable[P, R]) -> Callable[P, R]:
+    """What tantivy cannot do becomes an error of ours."""
+
+    @wraps(method)
+    def inner(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(*args, **kwargs)
+        except (ValueError, OSError) as error:
+            advice = "free the disk; what is kept is safe, and the next sync goes on or builds the index anew"
+            raise StoreError(f"the search index cannot be used ({error}); {advice}") from error
+
+    return inner
+
+
+class Index:
+    """An index in a folder."""
+
+    def __init__(self, folder: Path, inner: tantivy.Index) -> None:
+        self.folder = folder
+        self.schema = inner.schema
+        self._inner = inner
+        self._writer: tantivy.IndexWriter | None = None
+        self._is_committed = False
+        self._searcher: tantivy.Searcher | None = None
+        self._seen: tuple[int, int] | None = None
+        inner.register_tokenizer(STEMMED, analyzer(STEMMED))
+        inner.register_tokenizer(PLAIN, analyzer(PLAIN))
+        inner.config_reader(reload_policy="manual")
+
+    @classmethod
+    def opened(cls, folder: Path, name: str) -> "Index | None":
+        """The index of this name, or None where there is none that can be used."""
+        try:
+            if (folder / NAME).read_text() != name:
+                return None
+            index = cls(folder, tantivy.Index.open(str(folder)))
+            _ = index.searcher.num_docs
+        except (ValueError, OSError, StoreError):
+            return None
+        return index
+
+    @classmethod
+    def created(cls, folder: Path, name: str) -> "Index":
+        """A new one, in place of whatever is there."""
+        try:
+            remove(folder)
+            folder.mkdir(mode=0o700, parents=True)
+            index = cls(folder, tantivy.Index(schema(), path=str(folder)))
+            (folder / NAME).write_text(name)
+        except (ValueError, OSError) as error:
+            raise StoreError(f"{folder}: no index can be made there ({error}); free the disk") from error
+        return index
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    @property
+    def searcher(self) -> tantivy.Searcher:
+        """A look at the index as it was last written, by whomever."""
+        facts = (self.folder / META).stat()
+        seen = (facts.st_mtime_ns, facts.st_ino)
+        if self._searcher is None or seen != self._seen:
+            self._inner.reload()
+            self._searcher, self._seen = self._inner.searcher(), seen
+        return self._searcher
+
+    @_guarded
+    def search(self, query: tantivy.Query, limit: int) -> list[Found]:
+        """The best entries, the best first."""
+        searcher = self.searcher
+        hits = searcher.search(query, limit, count=False).hits
+        places = [place for _, place in hits]
+        columns = [searcher.fast_field_values(field, places) for field in Found._fields[1:]]
+        rows = zip(*([int(value or 0) for value in column] for column in columns), strict=True)
+        return [
+            Found(score, session, block, at, kind, reason, bool(derived), role, time)
+            for (score, _), (session, block, at, kind, reason, derived, role, time) in zip(hits, rows, strict=True)
+        ]
+
+    @_guarded
+    def counts(self, query: tantivy.Query, field: str = "session") -> dict[int, int]:
+        """How many entries a query finds, by session or another number."""
+        terms = {"terms": {"field": field, "size": MOST_SESSIONS}}
+        buckets = self.searcher.aggregate(query, {"by": terms})["by"]["buckets"]
+        return {int(bucket["key"]): int(bucket["doc_count"]) for bucket in buckets}
+
+    @_guarded
+    def beginning(self, field: str, prefix: str, limit: int) -> list[str]:
+        """Words of a field that begin so, the most frequent first."""
+        return [word for word, _ in self.searcher.terms_with_prefix(field, prefix, limit=limit)]
+
+    @_guarded
+    def frequency(self, word: str) -> int:
+        """In how many entries a word is."""
+        return self.searcher.doc_freq("said", word)
+
+    # --- writing -------------------------------------------------------------------------------------------------
+
+    @_guarded
+    def begin(self, size: int, above: int) -> None:
+        """Begin to write so many bytes; what an interrupted writing left above this block goes."""
+        if self._writer is None:
+            self._writer = self._inner.writer(HEAP, 1 if size < SMALL else min(4, os.cpu_count() or 1))
+            stale = tantivy.Query.range_query(
+                self.schema, "block", tantivy.FieldType.Integer, lower_bound=above, include_lower=False
+            )
+            self._writer.delete_documents_by_query(stale)
+
+    @_guarded
+    def add(self, session: int, docs: Iterable[Doc]) -> None:
+        """Add entries of a session."""
+        assert self._writer is not None
+        self._is_committed = False
+        for doc in docs:
+            self._writer.add_document(_document(session, doc))
+
+    @_guarded
+    def remove_block(self, block: int) -> None:
+        """Remove the entries of a block."""
+        assert self._writer is not None
+        self._writer.delete_documents_by_term("block", block)
+
+    @_guarded
+    def commit(self) -> None:
+        """Make all of it last."""
+        assert self._writer is not None
+        self._writer.commit()
+        self._is_committed = True
+        for path in self.folder.iterdir():
+            with suppress(FileNotFoundError):  # merges tidy up behind us
+                path.chmod(0o600)
+
+    def close(self) -> None:
+        """End writing; what was not committed is forgotten, and what is being merged is waited for."""
+        writer, self._writer = self._writer, None
+        if writer is not None and self._is_committed:
+            with suppress(ValueError, OSError):
+                writer.wait_merging_threads()
+
+
+def remove(folder: Path) -> None:
+    """Remove an index, if there is one."""
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
+def _document(session: int, doc: Doc) -> tantivy.Document:
+    made = tantivy.Document()
+    made.add_integer("session", session)
+    made.add_integer("block", doc.block)
+    made.add_integer("at", doc.at)
+    made.add_integer("kind", KINDS.index(doc.kind))
+    made.add_integer("reason", doc.reason)
+    made.add_integer("derived", int(doc.derived))
+    made.add_integer("role", doc.role)
+    if doc.time:
+        made.add_integer("time", doc.time)
+    field = "output" if doc.kind == "output" else "said"
+    for text in doc.texts:
+        made.add_text(field, text)
+    for path in doc.paths:
+        made.add_text("paths", parted(path))
+        for end in ends(path):
+            made.add_text("file", end)
+    return made

@@ -1,0 +1,176 @@
+"""`Memory`: every past session, kept and found."""
+
+import os
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
+
+from thresher.errors import OptionError
+from thresher.formats import discover, files_below
+from thresher.memory.embedded import FOLDER, EmbeddedStore
+from thresher.memory.finding import View, find
+from thresher.memory.hits import Answer, Recalled
+from thresher.memory.query import FIELDS, Query, moment, parse_query, telling
+from thresher.memory.sync import sync
+from thresher.memory.values import Facts, Report, Sizes
+from thresher.memory.words import words
+from thresher.model import History, Session
+from thresher.store.errors import AmbiguousIdError, NotStoredError
+
+if TYPE_CHECKING:
+    from thresher.summarise.endpoint import Endpoint
+
+TELLING = 24
+"""Words of a conversation that related ones are looked for with."""
+
+
+class Memory:
+    """Past sessions of every agent on this machine, and of what `sources` names.
+
+    `home` is where it is kept (default: `THRESHER_HOME`); `sources` are more files and folders to read; without
+    `discover` the agents' own folders are left out. Nothing is written but below `home`.
+    """
+
+    def __init__(
+        self,
+        *,
+        home: str | os.PathLike[str] | None = None,
+        sources: Sequence[str | os.PathLike[str]] = (),
+        discover: bool = True,
+    ) -> None:
+        self.store = EmbeddedStore(None if home is None else Path(home) / FOLDER)
+        self._sources = [Path(source) for source in sources]
+        self._discover = discover
+
+    def sync(
+        self,
+        *,
+        progress: Callable[[int, int], None] | None = None,
+        wait: bool = True,
+        waiting: Callable[[], None] | None = None,
+    ) -> Report:
+        """Read what is new; an unchanged world costs a look at each file's date, and no write.
+
+        One sync works at a time. With `wait`, another is waited for (`waiting` is called once); without, `busy` is
+        told and nothing done.
+        """
+        found = [(one.format, one.path) for one in discover()] if self._discover else []
+        named = [(None, path) for source in self._sources for path in files_below(source)]
+        return sync(self.store, [*found, *named], progress=progress, wait=wait, waiting=waiting)
+
+    def search(
+        self,
+        words: str | Query,
+        *,
+        sessions: int = 10,
+        messages: int = 5,
+        context: int = 300,
+        page: int = 1,
+        sync: bool = True,
+        reveal: bool = False,
+        **filters: Any,
+    ) -> Answer:
+        """Find the sessions that answer a question, each with its best messages.
+
+        `filters` are the fields of `Query`: `require=("jwt",)`, `project="shop"`, `since="7d"`. New turns are read
+        first, unless `sync` is off. Secrets are redacted, unless `reveal`.
+        """
+        query = _refined(parse_query(words) if isinstance(words, str) else words, filters)
+        view = View(
+            _counted("sessions", sessions), _counted("messages", messages), context, _counted("page", page), reveal
+        )
+        busy = self.sync(wait=False).busy if sync else False
+        if query.regex:
+            from thresher.memory.scanning import find_pattern  # noqa: PLC0415 - only where a pattern is asked for
+
+            answer = find_pattern(self.store, query, view)
+        else:
+            answer = find(self.store, query, view)
+        told = words if isinstance(words, str) else query.words
+        notes = ("another sync is at work: the newest turns may be missing",) if busy else ()
+        return structs.replace(answer, query=told, notes=(*notes, *answer.notes))
+
+    def related(self, history: History | Session, *, sessions: int = 5, sync: bool = True) -> Answer:
+        """Past sessions that a conversation which starts may go on from: by the words of its first prompts."""
+        current = history.id if isinstance(history, Session) else ""
+        history = history.history if isinstance(history, Session) else history
+        prompts = [history[one.start].text for one in history.exchanges[:3]]
+        said = telling(words(" ".join(prompts)[:20_000]), most=400)
+        index = self.store.index()
+        rare = sorted(said, key=index.frequency)[:TELLING] if index else []
+        kept = " ".join(word for word in said if word in rare)
+        return self.search(Query(words=kept, current=current), sessions=sessions, sync=sync)
+
+    def recall(
+        self, id: str, question: str, *, budget: int = 2000, reveal: bool = False, endpoint: "Endpoint | None" = None
+    ) -> Recalled:
+        """What one session says about a question, within so many tokens; with an `endpoint`, its model's answer."""
+        from thresher.memory.recalling import recall  # noqa: PLC0415 - it can ask a model, which a search never does
+
+        return recall(self.store, self.facts(id), question, budget=budget, reveal=reveal, endpoint=endpoint)
+
+    def facts(self, id: str) -> Facts:
+        """The session whose id this is, or begins with it."""
+        found = self.store.facts(id=id) if id else []
+        whole = [one for one in found if one.id == id] or found
+        if not whole:
+            raise NotStoredError(
+                f"no remembered session is called `{id}`; `thresher search` and `thresher sync` know more"
+            )
+        if len({one.root for one in whole}) > 1:
+            ids = ", ".join(one.id for one in whole[:5])
+            raise AmbiguousIdError(f"`{id}` could be {len(whole)} sessions: {ids}; say more of the id")
+        return max(whole, key=lambda one: (not one.gone, one.messages))
+
+    def session(self, id: str) -> Session:
+        """A session from the archive, also when its file is gone."""
+        return self.store.session(self.facts(id).key)
+
+    def forget(
+        self, *, ids: Sequence[str] = (), project: str = "", before: datetime | None = None, dry: bool = False
+    ) -> list[Facts]:
+        """Remove sessions for good, index and archive, and never read them again; with `dry`, only say which."""
+        if not (ids or project or before):
+            raise OptionError("say what is to be forgotten: ids, a project, or a date")
+        found = {one.key: one for id in ids for one in [self.facts(id)]}
+        if project or before:
+            found |= {one.key: one for one in self.store.facts(project=project, until=before)}
+        if not dry and found:
+            with self.store.writing():
+                self.store.forget(found)
+        return list(found.values())
+
+    def sizes(self) -> Sizes:
+        """How much is kept, and what it takes on disk."""
+        return self.store.sizes()
+
+    def left_out(self) -> dict[str, int]:
+        """How many entries a search leaves out by default, by reason; those that it looks into under ""."""
+        return self.store.left_out()
+
+
+def _refined(query: Query, filters: dict[str, Any]) -> Query:
+    unknown = filters.keys() - set(Query.__struct_fields__)
+    if unknown:
+        known = ", ".join(sorted(set(Query.__struct_fields__) - {"words", "phrases", "prefixes"}))
+        raise OptionError(f"a search knows no `{min(unknown)}`; it knows {known}")
+    now = datetime.now(UTC).astimezone()
+    for name, end in (("since", False), ("until", True)):
+        if isinstance(filters.get(name), str):
+            filters[name] = moment(filters[name], now, end=end)
+    for name in ("require", "exclude", "fields"):
+        if name in filters:
+            filters[name] = (filters[name],) if isinstance(filters[name], str) else tuple(filters[name])
+    for field in filters.get("fields", ()):
+        if field not in FIELDS:
+            raise OptionError(f"messages have no field `{field}`; they have {', '.join(FIELDS)}")
+    return structs.replace(query, **filters)
+
+
+def _counted(name: str, number: int) -> int:
+    if number < 1:
+        raise OptionError(f"`{name}` must be 1 or more, not {number}")
+    return number

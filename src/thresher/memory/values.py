@@ -1,0 +1,108 @@
+"""What the memory of past sessions speaks of: sessions, the files they come from, and what a sync did."""
+
+from datetime import datetime
+from hashlib import blake2b
+from typing import Literal, NamedTuple, get_args
+
+from msgspec import Struct
+
+from thresher.memory.provenance import Reason
+from thresher.model.message import Role
+
+ROLES: tuple[Role, ...] = get_args(Role)
+REASONS: tuple[Reason, ...] = get_args(Reason)
+"""The index keeps a role and a reason as their places here: new ones go to the end."""
+
+Kind = Literal["human", "agent", "thinking", "summary", "input", "commands", "output", "title"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+"""What the words of an entry are; kept like the others."""
+
+State = Literal["here", "gone", "foreign", "failed", "part"]
+"""`foreign`: in no known format, so it is not looked into again until it changes. `part`: read with another file."""
+
+
+HIDDEN = "forgotten:"
+
+
+class Stat(NamedTuple):
+    """What the system says of a file without opening it."""
+
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+
+
+class Known(NamedTuple):
+    """A file as it was when it was last looked at."""
+
+    path: str
+    stat: Stat
+    state: State = "here"
+    format: str = ""
+    """The format that the caller said it is in; empty where it was recognised."""
+    offset: int = 0
+    """Bytes up to the end of the last complete line; all of them in a file that has no lines."""
+    prefix: bytes = b""
+    """The digest of those bytes."""
+    problem: str = ""
+    """Why it could not be read."""
+    whole: str = ""
+    """The file that this one is a part of."""
+
+
+def hidden(path: str) -> str:
+    """The name under which a file is known whose sessions were all forgotten: it does not tell the path."""
+    return HIDDEN + blake2b(path.encode("utf-8", "replace"), digest_size=16).hexdigest()
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """A session, without its messages."""
+
+    key: int
+    id: str
+    agent: str
+    file: str
+    project: str = ""
+    branch: str = ""
+    title: str = ""
+    version: str = ""
+    parent: str = ""
+    root: str = ""
+    """The same for all of one family: forks, resumes, continuations, copies, sub-agents."""
+    subagent: bool = False
+    call: str = ""
+    started: datetime | None = None
+    ended: datetime | None = None
+    messages: int = 0
+    compactions: int = 0
+    made_by: str = ""
+    """The memory tool that made this session itself."""
+    gone: bool = False
+    """The file is not there any more, or no longer holds it: what is kept here is all there is."""
+
+
+class Sizes(Struct, frozen=True):
+    """How much is remembered, and what it takes, in bytes."""
+
+    text: int
+    archive: int
+    index: int
+    sessions: int
+    messages: int
+
+
+class Report(NamedTuple):
+    """What a sync found and did, in files; `messages` are those that were not known before."""
+
+    new: int = 0
+    grown: int = 0
+    rewritten: int = 0
+    unchanged: int = 0
+    gone: int = 0
+    foreign: int = 0
+    failed: tuple[str, ...] = ()
+    messages: int = 0
+    seconds: float = 0.0
+    busy: bool = False
+    """Another sync is at work, so nothing was done."""

@@ -1,0 +1,65 @@
+"""Text to the words that are searched for: the same for what is indexed and for what is asked.
+
+`refreshToken`, `HTMLParser` and `refresh_token` are several words, each character of a script without spaces is
+a word of its own (so they are looked for as phrases), and English endings go. The index cuts at everything
+that is no letter or digit; what it cannot see is made visible to it by spaces first. A pattern that does all of it
+inside the index takes twice the time of the whole.
+
+Outputs of tools are mostly names and numbers, and most of all text: their words are taken as they stand.
+"""
+
+import re
+from functools import cache
+from itertools import pairwise
+from unicodedata import normalize
+
+import tantivy
+
+STEMMED, PLAIN = "words", "plain"
+"""The names of the two analyzers."""
+LONGEST = 40
+"""Bytes from which a word is taken for data."""
+
+# An upper-case letter comes first, so that the search for a place to begin is one fast scan.
+_HUMP = re.compile(r"[A-Z](?:(?<=[a-z0-9][A-Z])|(?<=[A-Z][A-Z])(?=[a-z]))")
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
+    "\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+
+
+def spaced(text: str) -> str:
+    """The text with spaces between the characters of scripts that have none."""
+    if text.isascii():
+        return text
+    return _UNSPACED.sub(r" \g<0> ", normalize("NFKC", text.encode("utf-8", "replace").decode()))
+
+
+def parted(text: str) -> str:
+    """The text with spaces wherever a word ends."""
+    text = spaced(text)
+    cuts = [found.start() for found in _HUMP.finditer(text)]
+    if not cuts:
+        return text
+    return " ".join([text[start:end] for start, end in pairwise((0, *cuts, len(text)))])
+
+
+def words(text: str) -> list[str]:
+    """The words of a text as the index has them."""
+    return analyzer(STEMMED).analyze(parted(text))
+
+
+def plain_words(text: str) -> list[str]:
+    """The words of a text as the index has those of outputs."""
+    return analyzer(PLAIN).analyze(spaced(text))
+
+
+@cache
+def analyzer(name: str) -> tantivy.TextAnalyzer:
+    """What makes words out of text."""
+    builder = (
+        tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
+        .filter(tantivy.Filter.remove_long(LONGEST))
+        .filter(tantivy.Filter.lowercase())
+    )
+    return builder.filter(tantivy.Filter.stemmer("english")).build() if name == STEMMED else builder.build()

@@ -1,0 +1,63 @@
+"""Small sessions as Claude Code writes them, and what is remembered of them."""
+
+import json
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from thresher.memory.asking import Asked
+from thresher.memory.embedded import EmbeddedStore
+from thresher.memory.query import Query, Searched
+from thresher.memory.sync import sync
+from thresher.memory.values import Report
+
+
+def name(number: int) -> str:
+    """The id of a session."""
+    return str(uuid.UUID(int=number))
+
+
+def line(session: str, number: int, role: str, content: Any, **more: Any) -> bytes:
+    """One record; records of a session are a chain."""
+    row = {
+        "type": role,
+        "uuid": str(uuid.uuid5(uuid.UUID(session), str(number))),
+        "parentUuid": str(uuid.uuid5(uuid.UUID(session), str(number - 1))) if number else None,
+        "sessionId": session,
+        "timestamp": f"2026-03-{1 + number // 1440:02}T{number // 60 % 24:02}:{number % 60:02}:00.000Z",
+        "cwd": "/home/sam/shop",
+        "message": {"role": role, "content": content, **({"id": f"msg_{session}_{number}"} if role != "user" else {})},
+        **more,
+    }
+    return json.dumps(row).encode() + b"\n"
+
+
+def chat(session: str, said: Iterable[str], first: int = 0) -> bytes:
+    """A session in which a person and a model take turns."""
+    roles = ("user", "assistant")
+    return b"".join(
+        line(session, number, roles[number % 2], text if number % 2 == 0 else [{"type": "text", "text": text}])
+        for number, text in enumerate(said, first)
+    )
+
+
+def talk(session: str, count: int, first: int = 0) -> bytes:
+    """So many messages, each with a word of its own."""
+    return chat(session, (f"we speak of topic{number} at length here" for number in range(first, first + count)), first)
+
+
+def synced(store: EmbeddedStore, folder: Path) -> Report:
+    """The report of a sync with all files of a folder, without how long it took."""
+    files = [(None, path) for path in sorted(folder.rglob("*")) if path.is_file()]
+    return sync(store, files)._replace(seconds=0)
+
+
+def places(store: EmbeddedStore, text: str, field: Searched | None = None) -> list[tuple[str, int]]:
+    """The id of the session and the place of each text that has any of the words, in a field or in what was said."""
+    index = store.index()
+    assert index is not None
+    fields: tuple[Searched, ...] = (field,) if field else ("human", "agent")
+    found = Asked(Query(words=text, fields=fields, everything=True), index).best(1000)
+    ids = {facts.key: facts.id for facts in store.facts()}
+    return sorted({(ids[one.session], one.at) for one in found})

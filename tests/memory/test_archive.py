@@ -1,0 +1,230 @@
+"""The truth: what was read comes back, and only what changed is written."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from chats import chat, name, places, synced, talk
+from msgspec import structs
+
+from thresher.formats import read_all
+from thresher.memory.embedded import EmbeddedStore
+from thresher.memory.packing import compress, packed, unpacked
+from thresher.memory.values import Known, Stat
+from thresher.model import Branch, History, Message, Session, Text, ToolCall
+from thresher.samples import write_samples
+from thresher.store.errors import NotStoredError, StoreError
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> EmbeddedStore:
+    return EmbeddedStore(tmp_path / "memory")
+
+
+def _bare(session: Session) -> Session:
+    """As it comes back: without the lines that the messages were made of."""
+
+    def bare(history: History) -> History:
+        return structs.replace(history, messages=tuple(structs.replace(one, records=()) for one in history))
+
+    return structs.replace(
+        session,
+        segments=tuple(map(bare, session.segments)),
+        branches=tuple(Branch(bare(branch.history), branch.after) for branch in session.branches),
+        children=tuple(map(_bare, session.children)),
+    )
+
+
+def _record(store: EmbeddedStore, *sessions: Session, file: str = "/a") -> int:
+    with store.writing():
+        added = store.record(Known(file, Stat(1, 2, 3, 4), prefix=b"x"), sessions)
+        store.refresh_index()
+    return added
+
+
+def _said(*texts: str, id: str = "one", **more: object) -> Session:
+    messages = tuple(Message("user", (Text(text),)) for text in texts)
+    return Session("claude-code", id, "/a", (History(messages),), **more)  # type: ignore[arg-type]
+
+
+def test_samples_come_back_as_they_were_read(store: EmbeddedStore, tmp_path: Path) -> None:
+    files = [path for path in write_samples(tmp_path / "home") if "subagents" not in str(path)]
+    synced(store, tmp_path / "home")
+    for file in files:
+        for session in read_all(file):
+            (facts,) = store.facts(id=session.id)
+            assert store.session(facts.key) == _bare(session)
+            assert (facts.title, facts.project, facts.started) == (session.title, session.project, session.started)
+
+
+def test_every_format_comes_back(store: EmbeddedStore, shared_data: Path, tmp_path: Path) -> None:
+    for folder in ("claude_code", "codex", "pi", "mini_swe", "opencode", "openai_tools"):
+        file = min((shared_data / folder).iterdir(), key=lambda path: (path.stat().st_size, path.name))
+        (tmp_path / "data").mkdir(exist_ok=True)
+        copy = tmp_path / "data" / f"{folder}-{file.name}"
+        copy.write_bytes(file.read_bytes())
+        synced(store, tmp_path / "data")
+        for session in read_all(copy):
+            found = [one for one in store.facts(id=session.id) if one.file == str(copy)]
+            assert _bare(session) in [store.session(one.key) for one in found]
+
+
+def test_half_characters_survive(store: EmbeddedStore) -> None:
+    odd = Message("user", (Text("half \ud800 of it, and \U0001f600"),))
+    assert unpacked(compress(packed([odd]))) == [odd]
+    _record(store, _said("half \ud800 a pair of words", title="a \udc00 title", project="/\ud800"))
+    assert [part.text for part in store.messages(1)[0].parts] == ["half \ud800 a pair of words"]  # type: ignore[union-attr]
+    assert places(store, "pair") == [("one", 0)]
+    assert store.facts()[0].title == "a ? title"
+
+
+def test_messages_by_place(store: EmbeddedStore) -> None:
+    _record(store, _said(*map(str, range(200))))
+    for start, stop in ((0, 1), (63, 65), (64, 128), (130, 200), (199, 900), (500, 501), (5, 5)):
+        assert [one.text for one in store.messages(1, start, stop)] == [str(n) for n in range(200)][start:stop]
+    assert len(store.messages(1, 100)) == 100
+
+
+def test_growth_rewrites_only_the_last_block(store: EmbeddedStore) -> None:
+    texts = [f"word{number} and some more" for number in range(150)]
+    assert _record(store, _said(*texts)) == 150
+    assert store.archive.above(0) == [(1, 0, 1), (1, 1, 2), (1, 2, 3)]
+    assert _record(store, _said(*texts, "and word150 at the end")) == 1
+    assert store.archive.above(0) == [(1, 0, 1), (1, 1, 2), (1, 2, 4)]
+    assert places(store, "word150", "human") == [("one", 150)]
+    assert places(store, "word149", "human") == [("one", 149)]
+    assert _record(store, _said(*texts[:70], "something else was said")) == -80
+    assert [row[:2] for row in store.archive.above(0)] == [(1, 0), (1, 1)]
+    assert places(store, "word149", "human") == []
+
+
+def test_a_later_recall_changes_what_an_earlier_block_is(store: EmbeddedStore) -> None:
+    """The prompt that led to a recall is derived, and the recall may come a block later."""
+    texts = tuple(Message("user", (Text(f"say what was said of topic{number}"),)) for number in range(64))
+    asked = (*texts, Message("assistant", (ToolCall("c", "mcp__thresher__search", '{"query": "topics"}'),), "model"))
+    _record(store, Session("claude-code", "one", "/a", (History(texts),)))
+    assert store.left_out()["derived"] == 0
+    _record(store, Session("claude-code", "one", "/a", (History(asked),)))
+    assert store.left_out()["derived"] == 1
+    assert [row[1:] for row in store.archive.above(0)] == [(0, 2), (1, 3)]
+
+
+def test_facts_are_found_by_what_is_known(store: EmbeddedStore) -> None:
+    day = datetime(2026, 3, 1, tzinfo=UTC)
+    session = _said(
+        "hello to all of you", id="abc", project="/home/sam/Shop", git_branch="fix/tax", started=day, ended=day
+    )
+    _record(store, session, _said("another session it is", id="abd"))
+    assert [one.id for one in store.facts()] == ["abc", "abd"]
+    for given in ({"id": "abc"}, {"project": "shop"}, {"branch": "fix/tax"}, {"since": day}, {"until": day}):
+        assert [one.id for one in store.facts(**given)] == ["abc"]
+    assert [one.id for one in store.facts([2], agent="claude-code")] == ["abd"]
+    assert store.facts([]) == store.facts(agent="codex") == store.facts(id="ab%") == []
+    with pytest.raises(NotStoredError, match="no session has the key 9"):
+        store.session(9)
+
+
+def test_what_a_file_no_longer_holds_stays_and_is_marked(store: EmbeddedStore) -> None:
+    _record(store, _said("the first one is here", id="a"), _said("the second one is here", id="b"))
+    _record(store, _said("the second one is here", id="b"))
+    assert [(one.id, one.gone) for one in store.facts()] == [("a", True), ("b", False)]
+    assert places(store, "first", "human") == [("a", 0)]
+
+
+def test_sessions_of_one_name_in_one_file_are_two(store: EmbeddedStore) -> None:
+    _record(store, _said("the first one is here"), _said("the second one is here"))
+    _record(store, _said("the first one is here"), _said("the second one is here"))
+    assert [one.id for one in store.facts()] == ["one", "one"]
+    assert len({one.root for one in store.facts()}) == 2
+
+
+def test_forgotten_is_gone_to_the_last_byte(store: EmbeddedStore, tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    secret, other = folder / f"{name(1)}.jsonl", folder / f"{name(2)}.jsonl"
+    secret.write_bytes(chat(name(1), ["the xylophonist lives at platypusville", "understood, the xylophonist"] * 50))
+    other.write_bytes(chat(name(2), ["nothing of that is in here", "indeed it is not"]))
+    synced(store, folder)
+    assert _holds(store.folder, b"xylophonist")
+    (facts,) = store.facts(id=name(1))
+    with store.archive.opened() as connection:
+        bodies = [row[0] for row in connection.execute("SELECT body FROM blocks WHERE session = ?", (facts.key,))]
+    assert all(_holds(store.folder, body[:200]) for body in bodies)
+    assert _terms(store, "xylophon")
+    with store.writing():
+        assert store.forget([facts.key]) == 1
+    assert not any(_holds(store.folder, body[:200]) for body in bodies)
+    assert not _terms(store, "xylophon")
+    assert not any(_holds(store.folder, word) for word in (b"xylophonist", b"platypusvill", name(1).encode()))
+    assert [one.id for one in store.facts()] == [name(2)]
+    assert places(store, "nothing") == [(name(2), 0)]
+    assert synced(store, folder).unchanged == 2
+    secret.write_bytes(secret.read_bytes() + chat(name(1), ["more of the xylophonist"], 100))
+    assert synced(store, folder).messages == 0
+    assert not _holds(store.folder, b"xylophonist")
+    assert synced(store, folder).unchanged == 2
+
+
+def _terms(store: EmbeddedStore, prefix: str) -> list[str]:
+    """Words that the index knows of, be there entries with them or not."""
+    index = store.index()
+    assert index is not None
+    return index.beginning("said", prefix, 9)
+
+
+def _holds(folder: Path, word: bytes) -> bool:
+    """Whether a word lies in a file of a folder as it stands, or in a block of the archive."""
+    store = EmbeddedStore(folder)
+    kept = any(word in one.text.encode() for facts in store.facts() for one in store.messages(facts.key))
+    return kept or any(word in path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+def test_files_are_the_users_alone(store: EmbeddedStore, tmp_path: Path) -> None:
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / f"{name(1)}.jsonl").write_bytes(talk(name(1), 4))
+    synced(store, tmp_path / "files")
+    assert {oct(path.stat().st_mode & 0o777) for path in store.folder.rglob("*") if path.is_file()} == {"0o600"}
+    assert store.folder.stat().st_mode & 0o777 == (store.folder / "index").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_newer_archive_is_refused(store: EmbeddedStore) -> None:
+    with store.archive.opened() as connection:
+        connection.execute("PRAGMA user_version = 99")
+    with pytest.raises(StoreError, match="newer version"):
+        store.facts()
+
+
+def test_an_archive_that_is_none_says_so(store: EmbeddedStore) -> None:
+    store.folder.mkdir()
+    store.archive.path.write_bytes(b"this is no database at all, but it is long enough to be one" * 100)
+    with pytest.raises(StoreError, match="cannot be read or written"):
+        store.facts()
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (2, 0, 1), (1, 2, 0)])
+def test_a_family_has_one_root_whatever_came_first(store: EmbeddedStore, order: tuple[int, ...]) -> None:
+    line = [
+        _said("the very first of them", id="a"),
+        _said("the second goes on", id="b", parent="a"),
+        _said("the third as well", id="c", parent="b"),
+    ]
+    for place in order:
+        _record(store, line[place], file=f"/{place}")
+    assert {one.root for one in store.facts()} == {"a"}
+    assert len(store.facts(root="a")) == 3
+
+
+def test_copies_and_shared_beginnings_are_family(store: EmbeddedStore) -> None:
+    first = Message("user", (Text("how it all began"),), id="5e57daf2-9555-4394-81fa-b87fdd5461311")
+    original = Session("claude-code", "a", "/a", (History((first,)),))
+    resumed = Session("claude-code", "b", "/b", (History((first, Message("assistant", (Text("and went on"),)))),))
+    _record(store, original, file="/a")
+    _record(store, resumed, file="/b")
+    _record(store, structs.replace(original, file="/copy"), file="/copy")
+    assert {one.root for one in store.facts()} == {"a"}
+
+
+def test_namesakes_are_no_family(store: EmbeddedStore) -> None:
+    _record(store, structs.replace(_said("what one person asked"), file="/x/chat.json"), file="/x/chat.json")
+    _record(store, structs.replace(_said("what another one asked"), file="/y/chat.json"), file="/y/chat.json")
+    assert len({one.root for one in store.facts()}) == 2

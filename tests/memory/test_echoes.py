@@ -1,0 +1,298 @@
+"""A search finds where something was done, and never what a search found before.
+
+The set: ten sources with two questions each; twenty-four ways in which their words come into other sessions, each
+between other work; sessions that memory tools made; and messages that only look like any of it.
+"""
+
+from pathlib import Path
+
+import pytest
+from chats import name
+from echoes import (
+    CHORES,
+    ECHOES,
+    HONEST,
+    MADE,
+    TOPICS,
+    Rollout,
+    Talk,
+    Topic,
+    after_of,
+    before_of,
+    echo,
+    honest,
+    own_block,
+    paraphrased,
+    some_topics,
+    source,
+    write_set,
+)
+
+from thresher.memory import Memory
+from thresher.memory.hits import Answer, SessionHit
+from thresher.memory.query import FIELDS, Query
+from thresher.render.memory import answer_lines, marked, recalled_lines
+
+QUESTIONS = [(place, question) for place, topic in enumerate(TOPICS) for question in topic.questions]
+WHOLE = 100_000
+
+
+@pytest.fixture(scope="module")
+def memory(tmp_path_factory: pytest.TempPathFactory) -> Memory:
+    """All sources, echoes and honest messages, read once."""
+    folder = tmp_path_factory.mktemp("echoes")
+    write_set(folder / "sessions")
+    for number, (role, text) in enumerate(HONEST):
+        honest(number, role, text).write(folder / "sessions")
+    memory = Memory(home=folder / "home", sources=[folder / "sessions"], discover=False)
+    memory.sync()
+    return memory
+
+
+def remembered(folder: Path) -> Memory:
+    return Memory(home=folder / "home", sources=[folder / "sessions"], discover=False)
+
+
+def ids(answer: Answer) -> list[str]:
+    return [session.id for session in answer.sessions]
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def quotes(session: SessionHit, topic: Topic) -> bool:
+    """Whether a hit shows what a memory tool said of a topic: what was asked and told, in one breath."""
+    seam = flat(f"{topic.asked[-25:]} {topic.told[:25]}")
+    return any(seam in flat(hit.text) for hit in session.hits)
+
+
+# Sources, and what comes back of them.
+
+
+@pytest.mark.parametrize(("place", "question"), QUESTIONS)
+def test_the_source_is_first_and_no_echo_is_among_the_first_five(memory: Memory, place: int, question: str) -> None:
+    answer = memory.search(question, sync=False, sessions=5, messages=100, context=WHOLE)
+    assert ids(answer)[0] == name(100 + place)
+    assert not any(quotes(session, topic) for session in answer.sessions for topic in TOPICS)
+    assert not {name(300 + number) for number in range(len(MADE))}.intersection(ids(answer))
+    assert answer.excluded["recall"] >= len(ECHOES) // 4
+
+
+@pytest.mark.parametrize(("place", "question"), QUESTIONS[::3])
+def test_on_request_the_echoes_are_there(memory: Memory, place: int, question: str) -> None:
+    answer = memory.search(
+        question, sync=False, sessions=60, messages=100, context=WHOLE, everything=True, fields=FIELDS
+    )
+    assert sum(quotes(session, TOPICS[place]) for session in answer.sessions) >= len(ECHOES) // 3
+    assert answer.excluded == {}
+    every = memory.search(question, sync=False, fields=FIELDS)
+    assert answer.found > every.found
+
+
+@pytest.mark.parametrize("question", [question for _, question in QUESTIONS])
+def test_a_paraphrase_ranks_below_its_source(memory: Memory, question: str) -> None:
+    order = ids(memory.search(question, sync=False, sessions=60))
+    place = next(place for place, asked in QUESTIONS if asked == question)
+    told = [name(200 + at) for at, way in enumerate(ECHOES) if "paraphrase" in way and TOPICS[place] in some_topics(at)]
+    assert told
+    assert all(order.index(name(100 + place)) < order.index(one) for one in told if one in order)
+
+
+@pytest.mark.parametrize(("place", "question"), QUESTIONS)
+@pytest.mark.parametrize("asked", ["the question", "something else"])
+def test_a_short_paraphrase_ranks_below_its_source_too(tmp_path: Path, place: int, question: str, asked: str) -> None:
+    for number, topic in enumerate(TOPICS):
+        source(number, topic).write(tmp_path / "sessions")
+    told = paraphrased(TOPICS[place])
+    for number in range(3):
+        talk = Talk(1 + number, day=20 + number).user(
+            question if asked == "the question" else "What do we know of this?"
+        )
+        talk.does("mcp__thresher__search", own_block([TOPICS[place]]), query=question).says(told)
+        talk.write(tmp_path / "sessions")
+    order = ids(remembered(tmp_path).search(question))
+    assert order[0] == name(100 + place)
+
+
+def test_a_paraphrase_is_found_where_the_source_is_not_known(tmp_path: Path) -> None:
+    talk = Talk(1).user("How did we fix the refresh?").does("mcp__thresher__search", own_block(TOPICS[:1]), query="x")
+    talk.says(paraphrased(TOPICS[0])).write(tmp_path / "sessions")
+    answer = remembered(tmp_path).search("rotated refresh token grace period")
+    assert ids(answer) == [name(1)]
+    assert answer.sessions[0].hits[0].text == paraphrased(TOPICS[0])
+
+
+@pytest.mark.parametrize(
+    ("number", "way", "chore"), [(n, *both) for n, both in enumerate(zip(ECHOES, CHORES, strict=True))]
+)
+def test_work_before_and_after_an_echo_is_found(memory: Memory, number: int, way: str, chore: str) -> None:
+    for said in (before_of(chore), after_of(chore)):
+        best = memory.search(said, sync=False).sessions[0]
+        assert best.id == name(200 + number), way
+        assert said in [hit.text for hit in best.hits]
+
+
+@pytest.mark.parametrize("number", range(len(HONEST)))
+def test_honest_messages_are_not_lost(memory: Memory, number: int) -> None:
+    text = HONEST[number][1]
+    best = memory.search(Query(words=text), sync=False, context=WHOLE).sessions[0]
+    assert best.id == name(400 + number)
+    assert flat(text) in [hit.text for hit in best.hits]
+
+
+# What Thresher itself prints.
+
+
+@pytest.mark.parametrize(("place", "question"), QUESTIONS[::4])
+def test_what_thresher_prints_is_known_again(tmp_path: Path, place: int, question: str) -> None:
+    for number, topic in enumerate(TOPICS):
+        source(number, topic).write(tmp_path / "sessions")
+    memory = remembered(tmp_path)
+    answer = memory.search(question)
+    recalled = memory.recall(answer.sessions[0].id, question)
+    printed = "\n".join(line.text for line in marked(answer_lines(answer), ids(answer)))
+    excerpts = "\n".join(line.text for line in marked(recalled_lines(recalled), [recalled.session.id]))
+    assert TOPICS[place].told[:40] in printed + excerpts
+    for number, output in enumerate((printed, excerpts)):
+        talk = Talk(1 + number).user("What do the others say?").runs("sh look.sh", f"2 files\n{output}\n3 files")
+        talk.says("I pass it on.").user(f"Look at this:\n{output}\n").says("Seen.").write(tmp_path / "sessions")
+        Rollout(10 + number, (("user", "What else?"), ("runs", "sh look.sh", output))).write(tmp_path / "sessions")
+    after = memory.search(question)
+    assert ids(after) == ids(answer)
+    assert after.excluded["recall"] >= 2
+    for output in (question, TOPICS[place].told):
+        printed_too = memory.search(output, fields=("output",))
+        assert not {name(1), name(2), name(10), name(11)}.intersection(ids(printed_too))
+
+
+# The asking session.
+
+
+@pytest.mark.parametrize(("place", "question"), QUESTIONS)
+@pytest.mark.parametrize("looks", [False, True])
+def test_who_only_asked_does_not_outrank_who_answered(tmp_path: Path, place: int, question: str, looks: bool) -> None:
+    for number, topic in enumerate(TOPICS):
+        source(number, topic).write(tmp_path / "sessions")
+    for number in range(3):
+        talk = Talk(1 + number, day=20 + number).user(question)
+        if looks:
+            talk.does("mcp__thresher__search", own_block([TOPICS[place]]), query=question).says("That is all I find.")
+        else:
+            talk.says("I do not know: nothing in this folder speaks of that.")
+        talk.write(tmp_path / "sessions")
+    answer = remembered(tmp_path).search(question)
+    assert ids(answer)[0] == name(100 + place)
+    assert not any(quotes(session, TOPICS[place]) for session in answer.sessions)
+
+
+def test_who_asked_and_then_did_it_is_no_asker(tmp_path: Path) -> None:
+    order = "Move the parcel labels to the new printer queue"
+    talk = Talk(1).user(order).does("Edit", "updated", file_path="/home/sam/shop/ops/cups.conf", new_string="lp0")
+    talk.says("It is done.").write(tmp_path / "sessions")
+    Talk(2, day=9).user("The printer is loud today.").says("Put the parcel on it.").write(tmp_path / "sessions")
+    assert ids(remembered(tmp_path).search(order))[0] == name(1)
+
+
+def test_a_question_without_an_answer_is_still_found(tmp_path: Path) -> None:
+    Talk(1).user("Which carrier takes pianos to Iceland?").says("I do not know.").write(tmp_path / "sessions")
+    assert ids(remembered(tmp_path).search("which carrier takes pianos to iceland?")) == [name(1)]
+
+
+# Families.
+
+
+def _family(folder: Path) -> None:
+    """A source; a resumed copy of it that went on; and another source."""
+    first = source(0, TOPICS[0])
+    first.write(folder)
+    first.write_copy(folder, Talk(1, day=12).user("Now log how often the grace period is used.").says("It is counted."))
+    source(1, TOPICS[1]).write(folder)
+
+
+def test_a_resumed_copy_is_one_hit_with_its_source(tmp_path: Path) -> None:
+    _family(tmp_path / "sessions")
+    memory = remembered(tmp_path)
+    answer = memory.search("refresh token rotated by two tabs")
+    assert answer.found == len(answer.sessions) == 1
+    best = answer.sessions[0]
+    assert {best.id, *best.family} == {name(100), name(1)}
+    newest = memory.search("how often is the grace period used").sessions[0]
+    assert newest.id == name(1)
+
+
+def test_a_fork_that_names_its_parent_is_one_hit_with_it(tmp_path: Path) -> None:
+    source(0, TOPICS[0]).write(tmp_path / "sessions")
+    fork = Talk(1, day=12).user(TOPICS[0].asked, forkedFrom={"sessionId": name(100), "messageUuid": "x"})
+    fork.says(TOPICS[0].told).write(tmp_path / "sessions")
+    answer = remembered(tmp_path).search(TOPICS[0].questions[0])
+    assert answer.found == 1
+    assert {answer.sessions[0].id, *answer.sessions[0].family} == {name(100), name(1)}
+
+
+def test_a_compaction_is_no_second_hit_and_its_summary_no_better_than_its_source(tmp_path: Path) -> None:
+    talk = source(0, TOPICS[0])
+    talk.compacts(f"Summary: {TOPICS[0].told}").user("Go on with the login page.").says("The login page is next.")
+    talk.write(tmp_path / "sessions")
+    source(1, TOPICS[1]).write(tmp_path / "sessions")
+    answer = remembered(tmp_path).search("refresh token rotated by two tabs at the same moment")
+    assert ids(answer) == [name(100)]
+    assert answer.sessions[0].hits[0].text == TOPICS[0].told
+
+
+# The session that asks.
+
+
+def test_the_current_session_and_its_family_are_left_out_while_they_ask(tmp_path: Path) -> None:
+    _family(tmp_path / "sessions")
+    memory = remembered(tmp_path)
+    for current in (name(100), name(1)):
+        answer = memory.search("grace period of the refresh token", current=current)
+        assert not {name(100), name(1)}.intersection(ids(answer))
+        assert answer.excluded["current session"] > 0
+    assert ids(memory.search("grace period of the refresh token"))[0] in (name(100), name(1))
+    assert ids(memory.search("grace period of the refresh token", current=name(100), everything=True))[0] != name(101)
+
+
+def test_a_current_session_that_is_not_known_is_told(tmp_path: Path) -> None:
+    _family(tmp_path / "sessions")
+    answer = remembered(tmp_path).search("grace period", current=name(999))
+    assert ids(answer)
+    assert any(name(999) in note for note in answer.notes)
+
+
+def test_sub_agents_are_hidden_and_counted(tmp_path: Path) -> None:
+    talk = source(0, TOPICS[0]).does("Agent", "Found it.", description="Find floats", prompt="Find all floats.")
+    talk.write(tmp_path / "sessions")
+    below = Talk(100, day=3).user("Find all floats in the voucher arithmetic.").says("The voucher arithmetic has four.")
+    records = b"".join(below.lines()).replace(
+        b'"type": "user"', b'"isSidechain": true, "agentId": "a1b2c3", "type": "user"'
+    )
+    path = tmp_path / "sessions" / name(100) / "subagents" / "agent-a1b2c3.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(
+        records.replace(b'"type": "assistant"', b'"isSidechain": true, "agentId": "a1b2c3", "type": "assistant"')
+    )
+    source(1, TOPICS[1]).write(tmp_path / "sessions")
+    memory = remembered(tmp_path)
+    answer = memory.search("floats in voucher arithmetic")
+    assert not any("voucher" in hit.text for session in answer.sessions for hit in session.hits)
+    assert answer.excluded == {"sub-agent": 2}
+    shown = memory.search("floats in voucher arithmetic", subagents=True).sessions[0]
+    assert shown.hits[0].text.startswith(("Find all floats", "The voucher"))
+    assert shown.root == name(100)
+    assert shown.resume == ""
+
+
+# The first design's cut-off.
+
+
+def test_the_cut_off_loses_honest_work(tmp_path: Path) -> None:
+    """It is there to compare with: what came before a recall goes, what comes after it stays."""
+    echo(0, ECHOES["our MCP tool"], some_topics(0), CHORES[0]).write(tmp_path / "sessions")
+    memory = remembered(tmp_path)
+    assert ids(memory.search(before_of(CHORES[0])))
+    cut = memory.search(before_of(CHORES[0]), cutoff=True)
+    assert not any(before_of(CHORES[0]) in hit.text for session in cut.sessions for hit in session.hits)
+    assert cut.excluded["before a recall"] >= 1
+    assert ids(memory.search("regression test guards it", cutoff=True)) == [name(200)]

@@ -1,0 +1,256 @@
+"""The index: which words are found where, and that it is made again when it is lost."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from chats import chat, name, places, synced, talk
+from tantivy import Query
+
+from thresher.memory import docs
+from thresher.memory.asking import Asked
+from thresher.memory.embedded import EmbeddedStore
+from thresher.memory.index import Index
+from thresher.memory.query import Query as Asking
+from thresher.memory.query import Searched
+from thresher.memory.values import REASONS, Known, Stat
+from thresher.memory.words import words
+from thresher.model import History, Message, Session, Summary, Text, Thinking, ToolCall, ToolResult
+from thresher.store.errors import StoreError
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> EmbeddedStore:
+    return EmbeddedStore(tmp_path / "memory")
+
+
+def _recorded(store: EmbeddedStore, *messages: Message, **more: str) -> None:
+    session = Session("claude-code", "one", "/a", (History(messages),), **more)  # type: ignore[arg-type]
+    with store.writing():
+        store.record(Known("/a", Stat(1, 2, 3, 4), prefix=b"x"), [session])
+        store.refresh_index()
+
+
+def _user(text: str) -> Message:
+    return Message("user", (Text(text),))
+
+
+def _model(*parts: object) -> Message:
+    return Message("assistant", parts, "model")  # type: ignore[arg-type]
+
+
+def _at(store: EmbeddedStore, text: str, field: Searched) -> list[int]:
+    return [at for _, at in places(store, text, field)]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("refreshToken refresh_token RefreshTokens", ["refresh", "token"] * 3),
+        ("HTMLParser getURL2 sha256 v1.2", ["html", "parser", "get", "url2", "sha256", "v1", "2"]),
+        ("running tests, don't", ["run", "test", "don", "t"]),
+        ("東京タワー and 中文text", ["東", "京", "タ", "ワ", "ー", "and", "中", "文", "text"]),
+        ("한국어 ไทย Ａ", ["한", "국", "어", "ไ", "ท", "ย", "a"]),
+        ("naïve Größe привет", ["naïv", "größe", "привет"]),
+        ("half \ud800 and " + "x" * 60, ["half", "and"]),
+        ("", []),
+    ],
+)
+def test_words(text: str, told: list[str]) -> None:
+    assert words(text) == told
+
+
+def test_each_field_has_its_own_words(store: EmbeddedStore) -> None:
+    arguments = json.dumps({"file_path": "/home/sam/shop/src/taxRate.py", "content": "alpha"})
+    shell = json.dumps({"command": "pytest tests/unit -q", "description": "run the gamma tests"})
+    result = ToolResult("c", (Text("output of beta " + "filler " * 2000 + " the omega end"),))
+    _recorded(
+        store,
+        _user("please mend the delta thing"),
+        _model(Thinking("thinking of epsilon here"), Text("speaking of zeta now"), ToolCall("c", "Write", arguments)),
+        Message("tool", (result,), "tool"),
+        _model(ToolCall("d", "Bash", shell)),
+        Message("user", (Summary("a summary of theta so far"),)),
+        title="The kappa title",
+        git_branch="fix/lambda-rate",
+    )
+    told: dict[Searched, tuple[str, int]] = {
+        "human": ("delta", 0),
+        "thinking": ("epsilon", 1),
+        "agent": ("zeta", 1),
+        "input": ("alpha gamma", 1),
+    }
+    for field, (word, place) in told.items():
+        assert _at(store, word, field)[0] == place
+    assert _at(store, "beta", "output") == _at(store, "omega", "output") == [2]
+    assert _at(store, "theta", "summary") == [4]
+    assert _at(store, "pytest", "commands") == [3]
+    assert _at(store, "kappa", "title") == _at(store, "lambda", "title") == [-1]
+    assert _at(store, "tax rate", "paths") == [1]
+    assert _at(store, "tax rate", "input") == []
+
+
+def test_a_file_is_found_by_any_end_of_its_path(store: EmbeddedStore) -> None:
+    _recorded(store, _model(ToolCall("c", "Read", '{"file_path": "/home/Sam/shop/tax.py"}'), Text("looking at it now")))
+    index = store.index()
+    assert index is not None
+    for path in ("tax.py", "shop/tax.py", "home/sam/shop/tax.py"):
+        assert len(index.search(Query.term_query(index.schema, "file", path), 9)) == 1
+    assert index.search(Query.term_query(index.schema, "file", "ax.py"), 9) == []
+    assert docs.ends("./a\\B.py") == ["a/b.py", "b.py"]
+
+
+def test_what_is_left_out_is_in_the_index_with_its_reason(store: EmbeddedStore) -> None:
+    _recorded(store, _user("ok"), _user("[Request interrupted by user]"), _user("why does the build fail today?"))
+    assert store.left_out() == {"": 1, "short": 1, "interruption": 1, "derived": 0}
+    index = store.index()
+    assert index is not None
+    reasons = {found.at: REASONS[found.reason] for found in index.search(Query.all_query(), 9) if found.at >= 0}
+    assert reasons == {0: "short", 1: "interruption", 2: ""}
+
+
+def test_what_a_compaction_repeats_is_there_once(store: EmbeddedStore) -> None:
+    said = Message("user", (Text("the one question of today"),), id="m")
+    again = Message("user", (Text("the one question of today"),), id="m", carried=True)
+    session = Session("claude-code", "one", "/a", (History((said,)), History((again, _user("and then some more")))))
+    with store.writing():
+        store.record(Known("/a", Stat(1, 2, 3, 4)), [session])
+        store.refresh_index()
+    assert _at(store, "question", "human") == [0]
+    assert _at(store, "more", "human") == [2]
+    assert len(store.messages(1)) == 3
+
+
+def test_secrets_are_not_in_the_index(store: EmbeddedStore) -> None:
+    token = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
+    _recorded(store, _user(f"the token is {token} for now"), title=f"use {token}")
+    assert _at(store, "token", "human") == [0]
+    for field in ("human", "title"):
+        assert not set(_at(store, token, field)) - set(_at(store, "redacted github token", field))
+    body = b"".join(path.read_bytes() for path in (store.folder / "index").iterdir())
+    assert token[4:20].lower().encode() not in body
+    assert token in store.messages(1)[0].text
+
+
+def test_another_title_takes_the_place_of_the_old_one(store: EmbeddedStore) -> None:
+    _recorded(store, _user("what this is about"), title="first name")
+    _recorded(store, _user("what this is about"), title="second name")
+    assert _at(store, "first", "title") == []
+    assert _at(store, "second", "title") == [-1]
+    assert _at(store, "name", "title") == [-1]
+
+
+def _a_few(store: EmbeddedStore, tmp_path: Path) -> Path:
+    folder = tmp_path / "files"
+    folder.mkdir(exist_ok=True)
+    for number in (1, 2):
+        (folder / f"{name(number)}.jsonl").write_bytes(talk(name(number), 70))
+    synced(store, folder)
+    assert places(store, "topic69") == [(name(1), 69), (name(2), 69)]
+    return folder
+
+
+def _lost(index: Path) -> None:
+    shutil.rmtree(index)
+
+
+def _garbage(index: Path) -> None:
+    (index / "meta.json").write_bytes(b"\x00garbage\xff")
+
+
+def _no_segment(index: Path) -> None:
+    for path in index.glob("*.term"):
+        path.unlink()
+
+
+def _torn_segment(index: Path) -> None:
+    for path in index.glob("*.idx"):
+        path.write_bytes(path.read_bytes()[:10])
+
+
+def _foreign(index: Path) -> None:
+    (index / "thresher.name").write_text("another archive 1")
+
+
+@pytest.mark.parametrize("harm", [_lost, _garbage, _no_segment, _torn_segment, _foreign])
+def test_an_index_that_is_no_good_is_made_again(store: EmbeddedStore, tmp_path: Path, harm: object) -> None:
+    folder = _a_few(store, tmp_path)
+    harm(store.folder / "index")  # type: ignore[operator]
+    again = EmbeddedStore(store.folder)
+    assert again.is_behind()
+    assert synced(again, folder).unchanged == 2
+    assert places(again, "topic69") == [(name(1), 69), (name(2), 69)]
+    assert places(again, "speak", "title") == [(name(1), -1), (name(2), -1)]
+    assert not again.is_behind()
+
+
+def test_another_way_of_making_entries_makes_it_anew(
+    store: EmbeddedStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = _a_few(store, tmp_path)
+    monkeypatch.setattr(docs, "VERSION", docs.VERSION + 1)
+    again = EmbeddedStore(store.folder)
+    assert again.index() is None
+    synced(again, folder)
+    assert places(again, "topic69") == [(name(1), 69), (name(2), 69)]
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_killed_between_truth_and_index(
+    store: EmbeddedStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """The truth is kept and the index is not, or is and the truth does not know it: nothing is lost or there twice."""
+    folder = _a_few(store, tmp_path)
+    grown = folder / f"{name(1)}.jsonl"
+    grown.write_bytes(grown.read_bytes() + talk(name(1), 10, 70))
+    commit = Index.commit
+
+    def killed(self: Index) -> None:
+        if moment == "after":
+            commit(self)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Index, "commit", killed)
+    with pytest.raises(KeyboardInterrupt):
+        synced(store, folder)
+    monkeypatch.undo()
+    again = EmbeddedStore(store.folder)
+    assert again.facts(id=name(1))[0].messages == 80
+    assert again.is_behind()
+    assert synced(again, folder).unchanged == 2
+    for word, place in (("topic69", 69), ("topic3", 3)):
+        assert places(again, word) == [(name(1), place), (name(2), place)]
+    assert places(again, "topic79") == [(name(1), 79)]
+
+
+def test_a_disk_that_is_full_says_what_to_do(
+    store: EmbeddedStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = _a_few(store, tmp_path)
+    (folder / f"{name(3)}.jsonl").write_bytes(chat(name(3), ["one more session of topic69"]))
+
+    class Full:
+        def __getattr__(self, _name: str) -> object:
+            raise OSError(28, "No space left on device")
+
+    begin = Index.begin
+
+    def begun(self: Index, *args: int) -> None:
+        begin(self, *args)
+        self._writer = Full()  # type: ignore[assignment]
+
+    monkeypatch.setattr(Index, "begin", begun)
+    with pytest.raises(StoreError, match="free the disk"):
+        synced(store, folder)
+    monkeypatch.undo()
+    again = EmbeddedStore(store.folder)
+    assert synced(again, folder).messages == 1
+    assert len(places(again, "topic69")) == 3
+
+
+def test_counts_by_session(store: EmbeddedStore, tmp_path: Path) -> None:
+    _a_few(store, tmp_path)
+    index = store.index()
+    assert index is not None
+    assert Asked(Asking(words="length", fields=("human",)), index).counts() == {1: 35, 2: 35}

@@ -1,0 +1,284 @@
+"""What is taken out of a text, and what stays. The secrets are put together here, so that no scanner finds one."""
+
+import base64
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from thresher import read_all
+from thresher.memory.secrets import redact, redacted
+
+MIXED = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8s9T0u1V2w3X4y5Z6" * 8
+HEX = "0a1b2c3d4e5f60718293a4b5c6d7e8f9" * 8
+UPPER = "ABCDEFGH234567JKLMNPQRST"
+LOWER = "abcdefghijklmnopqrstuvwxyz"
+BEGIN, END = "-----BEGIN " + "RSA PRIVATE KEY-----", "-----END " + "RSA PRIVATE KEY-----"
+LINES = [MIXED[start : start + 64] for start in range(0, 256, 64)] + ["Zm9vYmFy" + "=="]
+
+TOKENS = [
+    ("aws-access-key", "AKIA" + UPPER[:16]),
+    ("aws-access-key", "ASIA" + UPPER[4:20]),
+    *(("github-token", prefix + "a1B2" * 9) for prefix in ("ghp_", "gho_", "ghu_", "ghs_", "ghr_")),
+    ("github-token", "github_pat_" + MIXED[:22] + "_" + MIXED[:59]),
+    ("gitlab-token", "glpat-" + MIXED[:12] + "-" + MIXED[:7]),
+    ("gitlab-token", "glptt-" + HEX[:40]),
+    ("gitlab-token", "glcbt-" + "64_" + MIXED[:20]),
+    ("slack-token", "xoxb-" + "123456789012-123456789013-" + MIXED[:24]),
+    ("slack-token", "xapp-" + "1-A012BCDEF3G-1234567890123-" + HEX[:64]),
+    ("slack-webhook", "https://hooks.slack" + ".com/services/T01ABCDEF/B01ABCDEF/" + MIXED[:24]),
+    ("stripe-key", "sk_live_" + MIXED[:24]),
+    ("stripe-key", "rk_test_" + MIXED[:24]),
+    ("anthropic-key", "sk-ant-" + "api03-" + MIXED[:60] + "-_" + MIXED[:31] + "AA"),
+    ("openai-key", "sk-" + MIXED[:20] + "T3Blbk" + "FJ" + MIXED[:20]),
+    ("openai-key", "sk-proj-" + MIXED[:30] + "-" + MIXED[:43] + "T3Blbk" + "FJ" + MIXED[:74]),
+    ("openai-key", "sk-svcacct-" + MIXED[:58] + "T3Blbk" + "FJ" + MIXED[:58]),
+    ("google-api-key", "AIza" + "Sy" + MIXED[:33]),
+    ("google-oauth", "GOCSPX-" + MIXED[:28]),
+    ("google-oauth", "ya29." + MIXED[:80]),
+    ("npm-token", "npm_" + MIXED[:36]),
+    ("pypi-token", "pypi-" + "AgEIcHlwaS5vcmc" + MIXED[:120]),
+    ("huggingface-token", "hf_" + (LOWER + LOWER.upper())[10:44]),
+    ("sendgrid-key", "SG." + MIXED[:22] + "." + MIXED[:43]),
+    ("telegram-token", "123456789:" + "AA" + MIXED[:33]),
+    ("discord-token", "MT" + MIXED[:22] + "." + "GaB1cd" + "." + MIXED[:38]),
+    ("discord-token", "MT" + MIXED[:24] + "." + "GaB1cd" + "." + MIXED[:38]),
+    ("discord-webhook", "https://discord" + ".com/api/webhooks/123456789012345678/" + MIXED[:68]),
+    ("digitalocean-token", "dop_v1_" + HEX[:64]),
+    ("azure-secret", "abc8Q~" + MIXED[:34]),
+    ("heroku-key", "HRKU-" + "AA" + MIXED[:58]),
+    ("linear-key", "lin_api_" + MIXED[:40]),
+    ("notion-token", "ntn_" + "12345678901" + MIXED[:35]),
+    ("notion-token", "secret_" + MIXED[:43]),
+    ("sentry-token", "sntryu_" + HEX[:64]),
+    ("shopify-token", "shpat_" + HEX[:32]),
+    ("square-token", "sq0atp-" + MIXED[:22]),
+    ("square-token", "EAAA" + MIXED[:60]),
+    ("supabase-key", "sbp_" + HEX[:40]),
+    ("vercel-token", "vcp_" + MIXED[:52]),
+    ("groq-key", "gsk_" + MIXED[:52]),
+    ("vault-token", "hvs." + MIXED[:95]),
+    ("jwt", "eyJ" + "hbGciOiJIUzI1NiJ9" + ".eyJ" + "zdWIiOiIxMjM0NTY3ODkwIn0" + "." + MIXED[:43]),
+    ("private-key", "\n".join([BEGIN, *LINES, END])),
+    ("private-key", "\\n".join([BEGIN, *LINES, END])),
+    ("private-key", "\n".join([BEGIN, "Proc-Type: 4,ENCRYPTED", "DEK-Info: AES-128-CBC,0A1B", "", *LINES, END])),
+    ("private-key", "\n".join([BEGIN, *LINES])),
+    ("private-key", "\n".join(f"  {number}→{line}" for number, line in enumerate([BEGIN, *LINES, END])).lstrip(" 0→")),
+]
+
+
+@pytest.mark.parametrize(
+    "around", [("", ""), ("use ", " now"), ('{"k": "', '"}'), ("(", ")."), ("→", "←"), ("`", "`,")]
+)
+@pytest.mark.parametrize(("kind", "token"), TOKENS)
+def test_a_providers_token_goes_by_its_shape(kind: str, token: str, around: tuple[str, str]) -> None:
+    before, after = around
+    assert redacted(before + token + after) == (f"{before}[redacted {kind}]{after}", 1)
+
+
+VALUE = "q7" + "Zp3kX9" + "vL2mT8wB"
+
+
+@pytest.mark.parametrize(
+    ("before", "kind", "after"),
+    [
+        ("password=", "password", ""),
+        ("DB_PASSWORD=", "password", "\nnext"),
+        ('"passwd": "', "password", '",'),
+        ("pwd: '", "password", "'"),
+        ("client_secret = '", "secret", "'"),
+        ('SECRET_KEY_BASE="', "secret", '"'),
+        ("aws_secret_access_key = ", "secret", "\n"),
+        ('{\\"api_key\\": \\"', "api-key", '\\"}'),
+        ("X-Api-Key: ", "api-key", ""),
+        ("TWILIO_AUTH_TOKEN=", "token", ""),
+        ("DATADOG_APP_KEY: ", "provider-key", ""),
+        ("CLOUDFLARE_KEY=", "provider-key", ""),
+        ('os.environ["MY_TOKEN"] = "', "token", '"'),
+        ("AccountName=a;AccountKey=", "access-key", ";EndpointSuffix=b"),
+        ("credentials: ", "credential", ""),
+        ("'authToken' => '", "token", "'"),
+        ("Authorization: Bearer ", "bearer-token", "'"),
+        ('"Authorization": "Bearer ', "bearer-token", '"'),
+        ("headers['authorization'] = 'token ", "bearer-token", "'"),
+        ("postgres://app:", "password", "@db.internal:5432/app"),
+        ("https://someone:", "password", "@host/path"),
+    ],
+)
+def test_a_random_value_goes_where_its_name_says_what_it_is(before: str, kind: str, after: str) -> None:
+    assert redacted(before + VALUE + after) == (f"{before}[redacted {kind}]{after}", 1)
+
+
+def test_basic_credentials_go_and_the_word_stays() -> None:
+    pair = base64.b64encode(b"someone:their-word").decode()
+    assert redact(f"Authorization: Basic {pair}") == "Authorization: Basic [redacted basic-credentials]"
+    assert redact("Authorization: Basic authentication") == "Authorization: Basic authentication"
+
+
+def test_an_older_heroku_key_is_an_id_in_a_place() -> None:
+    key = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9"
+    assert redact(f"HEROKU_API_KEY={key}") == "HEROKU_API_KEY=[redacted heroku-key]"
+    assert redact(f"session_token={key}") == f"session_token={key}"
+
+
+def test_keys_in_hexadecimal_go_by_their_name() -> None:
+    assert redact(f"api_key={HEX[:32]}") == "api_key=[redacted api-key]"
+    assert redact(f"commit {HEX[:40]}") == f"commit {HEX[:40]}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "commit 3f786850e387550fdab836ed7e6dc881de23001b",
+        "id: 550e8400-e29b-41d4-a716-446655440000",
+        "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        '"integrity": "sha512-' + MIXED[:86] + '=="',
+        "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAA",
+        "token count: 1234567890",
+        "max_tokens=4096, tokens_per_turn=1200, total_tokens: 12345678901",
+        "privateKey: Uint8Array; signing_key = ed25519_dalek::SigningKey",
+        "token = process.env.GITHUB_TOKEN_2",
+        "password: ${DB_PASSWORD_1}",
+        "api_key=<your-key-123456>",
+        "api_key = os.environ['OPENAI_API_KEY_2']",
+        "token = get_token_v2(request1)",
+        "password = 'password123456'",
+        "secret: xxxxxxxxxxxxxxxx1234",
+        "api_key: REDACTED-1a2b3c4d5e",
+        "AKIA" + "IOSFODNN7EXAMPLE",
+        "ghp_" + "x" * 36,
+        "sk-" + "fading-circle-of-dots-and-lines-and-more",
+        "task-" + MIXED[:40],
+        "next_page_token: " + VALUE,
+        "postgres://postgres:postgres@localhost:5432/test",
+        "http://user:${PASSWORD}@host and http://user:{password}@host",
+        "http://localhost:8080/a@b",
+        "git@github.com:owner/name.git",
+        "Bearer tokens are sent in the Authorization: header",
+        "Authorization: Bearer $TOKEN",
+        "Authorization: Bearer <access-token-123>",
+        BEGIN + "\n...\n" + END,
+        "The file begins with `" + BEGIN + "` and then has lines.",
+        "secret_path: src/thresher/memory/secrets2.py",
+        "token: claude-sonnet-4-20250514",
+        "",
+    ],
+)
+def test_what_is_no_secret_stays_the_same_object(text: str) -> None:
+    result, count = redacted(text)
+    assert (result, count) == (text, 0)
+    assert result is text
+
+
+def test_only_the_secret_goes() -> None:
+    text = f"git clone https://me:{VALUE}@host/a.git && export A={'ghp_' + MIXED[:36]} # 2 of them\n"
+    assert redacted(text) == (
+        "git clone https://me:[redacted password]@host/a.git && export A=[redacted github-token] # 2 of them\n",
+        2,
+    )
+
+
+def test_a_key_that_breaks_off_takes_no_prose_with_it() -> None:
+    text = "\n".join([BEGIN, *LINES[:3]]) + "\n\nThe rest is missing. See the notes about it, please."
+    assert redact(text).startswith("[redacted private-key]")
+    assert redact(text).endswith("rest is missing. See the notes about it, please.")
+
+
+HOSTILE = [
+    "a" * 200_000,
+    "eyJ" * 70_000,
+    "-eyJ" * 50_000,
+    "eyJaaaaaaaaaa." * 14_000,
+    ("eyJ" + "a" * 20 + ".eyJ") * 7_000,
+    "password=" * 20_000,
+    "token: " * 30_000,
+    "-----BEGIN " * 20_000,
+    BEGIN * 6_000,
+    (BEGIN + "a" * 30) * 3_000,
+    "://a:" * 40_000,
+    "://" + "a" * 200_000,
+    "ghp_" * 50_000,
+    "sk-" * 70_000,
+    "SG." * 70_000,
+    "M" * 30 + "." + "a.-" * 60_000,
+    "1:AA" * 50_000,
+    "Authorization: Bearer " * 9_000,
+    "_" * 200_000,
+    ":" * 200_000,
+    "=" * 200_000,
+    "secret=" + "a1" * 100_000,
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_text_comes_back(text: str) -> None:
+    assert len(redact(text)) > 0
+
+
+PIECES = st.sampled_from(
+    [token for _, token in TOKENS]
+    + [f"{prefix}{VALUE}" for prefix in ("password=", 'token": "', "Authorization: Bearer ", "a://b:")]
+    + [
+        "password",
+        "token",
+        "-key",
+        "=",
+        ": ",
+        '"',
+        "'",
+        " ",
+        "@",
+        "-",
+        "_",
+        ".",
+        "]",
+        "[",
+        "\n",
+        "\\n",
+        MIXED[:40],
+        VALUE,
+    ]
+    + [BEGIN, END, "eyJ", "Bearer ", "://u:", "[redacted jwt]", "a", "é"]
+)
+
+
+@given(st.lists(PIECES | st.text(max_size=8), max_size=12).map("".join))
+def test_a_second_time_changes_nothing(text: str) -> None:
+    once, _ = redacted(text)
+    again, count = redacted(once)
+    assert again is once
+    assert count == 0
+
+
+@given(st.text(max_size=40), st.sampled_from(TOKENS), st.text(max_size=40))
+def test_no_token_survives_what_stands_around_it(before: str, example: tuple[str, str], after: str) -> None:
+    _, token = example
+    assert token not in redact(f"{before} {token} {after}")
+
+
+def test_recordings_lose_next_to_nothing(shared_data: Path) -> None:
+    read = 0
+    kinds: Counter[str] = Counter()
+    for path in sorted((shared_data / "claude_code").glob("c*-00[12].jsonl*"))[:12]:
+        for text in _texts([message.parts for session in read_all(path) for message in session.history]):
+            read += len(text)
+            if redacted(text)[1]:
+                kinds.update(re.findall(r"\[redacted ([a-z-]+)\]", redact(text)))
+    assert read > 500_000
+    assert kinds.total() <= 3, kinds
+
+
+def _texts(value: object) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case msgspec.Struct():
+            yield from _texts([getattr(value, name) for name in value.__struct_fields__])
+        case list() | tuple():
+            for item in value:
+                yield from _texts(item)

@@ -1,0 +1,62 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from thresher.memory.snippets import Finder, snippet, unspaced
+from thresher.memory.words import words
+
+
+def finder(query: str) -> Finder:
+    return Finder(words(query), unspaced(query), words)
+
+
+def marked(query: str, text: str) -> list[str]:
+    return [text[mark.start : mark.stop] for mark in finder(query).marks(text)]
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "wanted"),
+    [
+        ("fix", "We fixed it, fixing fixes.", ["fixed", "fixing", "fixes"]),
+        ("token", "refreshToken and TOKEN_LIMIT, tokens", ["Token", "TOKEN", "tokens"]),
+        ("refresh", "refreshToken", ["refresh"]),
+        ("test", "the latest contest", []),
+        ("authentication", "authenticate, authenticated", ["authenticate", "authenticated"]),
+        ("登录", "修复登录错误", ["登录"]),
+        ("errors", "no such thing", []),
+    ],
+)
+def test_forms_and_parts_of_identifiers_are_found(query: str, text: str, wanted: list[str]) -> None:
+    assert marked(query, text) == wanted
+
+
+def test_a_third_before_and_two_thirds_after() -> None:
+    text = "x " * 500 + "needle " + "y " * 500
+    piece = snippet(text, finder("needle").marks(text), 300)
+    before, after = piece.text.split("needle")
+    assert 80 <= len(before) <= 100
+    assert 170 <= len(after) <= 200
+    assert piece.cut == (True, True)
+
+
+def test_the_stretch_with_most_words_is_shown() -> None:
+    text = "alpha " + "x " * 400 + "alpha beta gamma " + "y " * 400
+    piece = snippet(text, finder("alpha beta gamma").marks(text), 120)
+    assert "alpha beta gamma" in piece.text
+
+
+def test_a_short_text_is_shown_whole_on_one_line() -> None:
+    text = "first\n\n  second   needle\t third"
+    piece = snippet(text, finder("needle").marks(text), 300)
+    assert piece.text == "first second needle third"
+    assert piece.cut == (False, False)
+    assert [piece.text[start:stop] for start, stop in piece.marks] == ["needle"]
+
+
+@given(st.text(max_size=600), st.integers(10, 200))
+def test_marks_stay_on_their_words(text: str, length: int) -> None:
+    told = f"{text} needle {text}"
+    found = finder("needle").marks(told)
+    piece = snippet(told, found, length)
+    assert all(words(piece.text[start:stop]) == words("needle") for start, stop in piece.marks)
+    assert len(piece.text) <= length + 20

@@ -1,0 +1,371 @@
+"""A sync reads what changed and nothing else, keeps what went, and harms nothing when it is cut short."""
+
+import gzip
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from chats import chat, line, name, places, synced, talk
+
+from thresher.formats import read_all
+from thresher.memory import sync as syncing
+from thresher.memory.embedded import EmbeddedStore
+from thresher.memory.gates import mark_of
+from thresher.memory.sync import sync
+from thresher.memory.values import Report
+from thresher.samples import write_samples
+
+LONG_AGO = 1_700_000_000
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> EmbeddedStore:
+    return EmbeddedStore(tmp_path / "memory")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "files").mkdir()
+    return tmp_path / "files"
+
+
+def _one(folder: Path, count: int = 70) -> Path:
+    file = folder / f"{name(1)}.jsonl"
+    file.write_bytes(talk(name(1), count))
+    return file
+
+
+def _state(folder: Path) -> dict[str, tuple[bytes, int]]:
+    """Every file with its bytes and the time of its last change."""
+    return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_world_that_did_not_change_costs_no_write_and_no_reading(
+    store: EmbeddedStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for file in write_samples(tmp_path / "home"):
+        os.utime(file, (LONG_AGO, LONG_AGO))
+    for place in (tmp_path / "home").rglob("subagents"):
+        os.utime(place, (LONG_AGO, LONG_AGO))
+    first = synced(store, tmp_path / "home")
+    assert first.new > 4
+    before = _state(store.folder)
+    monkeypatch.setattr(syncing, "read_all", lambda *_args, **_more: pytest.fail("read"))
+    monkeypatch.setattr(syncing, "mark_of", lambda *_args: pytest.fail("opened"))
+    again = synced(EmbeddedStore(store.folder), tmp_path / "home")
+    assert again == Report(unchanged=again.unchanged)
+    assert again.unchanged == first.new + first.foreign
+    assert _state(store.folder) == before
+
+
+def test_appended_turns_appear(store: EmbeddedStore, folder: Path) -> None:
+    file = _one(folder)
+    assert synced(store, folder) == Report(new=1, messages=70)
+    with file.open("ab") as end:
+        end.write(talk(name(1), 3, 70))
+    assert synced(store, folder) == Report(grown=1, messages=3)
+    assert places(store, "topic72") == [(name(1), 72)]
+    assert places(store, "topic1") == [(name(1), 1)]
+    assert [facts.messages for facts in store.facts()] == [73]
+
+
+@pytest.mark.parametrize("cut", [1, 40, 200])
+def test_a_torn_line_is_neither_lost_nor_there_twice(store: EmbeddedStore, folder: Path, cut: int) -> None:
+    file = _one(folder, 4)
+    last = talk(name(1), 1, 4)
+    file.write_bytes(file.read_bytes() + last[:-cut])
+    synced(store, folder)
+    file.write_bytes(file.read_bytes()[: -len(last) + cut] + last + talk(name(1), 1, 5))
+    assert synced(store, folder).grown == 1
+    assert [message.text for message in store.messages(1)] == [message.text for message in read_all(file)[0].history]
+    for number in range(6):
+        assert places(store, f"topic{number}") == [(name(1), number)]
+
+
+def test_a_line_that_is_still_being_written_costs_no_reading(store: EmbeddedStore, folder: Path) -> None:
+    file = _one(folder)
+    synced(store, folder)
+    with file.open("ab") as end:
+        end.write(talk(name(1), 1, 70)[:50])
+    assert synced(store, folder) == Report(unchanged=1)
+    with file.open("ab") as end:
+        end.write(talk(name(1), 1, 70)[50:].rstrip())
+    assert synced(store, folder) == Report(grown=1, messages=1)
+
+
+def test_touched_is_not_read_again(store: EmbeddedStore, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = _one(folder)
+    synced(store, folder)
+    os.utime(file, (LONG_AGO, LONG_AGO))
+    monkeypatch.setattr(syncing, "read_all", lambda *_args, **_more: pytest.fail("read"))
+    assert synced(store, folder) == Report(unchanged=1)
+    before = _state(store.folder)
+    assert synced(store, folder) == Report(unchanged=1)
+    assert _state(store.folder) == before
+
+
+def test_a_rewrite_is_noticed(store: EmbeddedStore, folder: Path) -> None:
+    file = _one(folder)
+    synced(store, folder)
+    file.write_bytes(talk(name(1), 66) + chat(name(1), ["we took another way from here"], 66))
+    assert synced(store, folder) == Report(rewritten=1, messages=-3)
+    assert places(store, "topic66") == []
+    assert places(store, "another way") == [(name(1), 66)]
+    assert places(store, "topic5") == [(name(1), 5)]
+
+
+def test_a_rewind_keeps_the_way_that_was_left(store: EmbeddedStore, folder: Path) -> None:
+    file = _one(folder, 6)
+    synced(store, folder)
+    back = line(
+        name(1), 4, "user", "instead do something entirely different", uuid="4e9c7a44-0000-4000-8000-000000000001"
+    )
+    file.write_bytes(file.read_bytes() + back)
+    assert synced(store, folder).grown == 1
+    session = store.session(1)
+    assert [message.text for message in session.history][-1] == "instead do something entirely different"
+    assert places(store, "topic5") == [(name(1), 6)]
+
+
+def test_what_went_stays_and_is_marked(store: EmbeddedStore, folder: Path) -> None:
+    file = _one(folder)
+    synced(store, folder)
+    body = file.read_bytes()
+    file.rename(folder.parent / "away")
+    assert synced(store, folder) == Report(gone=1)
+    assert synced(store, folder) == Report()
+    assert [facts.gone for facts in store.facts()] == [True]
+    assert len(store.session(1).history) == 70
+    assert places(store, "topic7") == [(name(1), 7)]
+    (folder.parent / "away").rename(file)
+    assert synced(store, folder).unchanged == 1
+    assert [facts.gone for facts in store.facts()] == [False]
+    assert file.read_bytes() == body
+
+
+def test_a_copy_is_of_the_same_family(store: EmbeddedStore, folder: Path) -> None:
+    file = _one(folder)
+    (folder / "copies").mkdir()
+    (folder / "copies" / file.name).write_bytes(file.read_bytes())
+    (folder / "copies" / f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes()))
+    assert synced(store, folder).new == 3
+    assert [(facts.id, facts.root) for facts in store.facts()] == [(name(1), name(1))] * 3
+
+
+def test_a_foreign_file_is_looked_into_again_when_it_changes(
+    store: EmbeddedStore, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = folder / "notes.jsonl"
+    file.write_text("these are only notes\n")
+    (folder / "empty.jsonl").touch()
+    assert synced(store, folder) == Report(foreign=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(syncing, "read_all", lambda *_args, **_more: pytest.fail("read"))
+        assert synced(store, folder) == Report(unchanged=2)
+    file.write_bytes(talk(name(3), 2))
+    assert synced(store, folder) == Report(new=1, unchanged=1, messages=2)
+
+
+def test_a_file_that_cannot_be_read_is_told_once_and_the_rest_goes_on(store: EmbeddedStore, folder: Path) -> None:
+    _one(folder)
+    bad = folder / "bad.json"
+    bad.write_text('{"info": {}, "messages": 5}')
+    report = sync(store, [("opencode", bad), (None, folder / f"{name(1)}.jsonl")])
+    assert report.new == 1
+    assert len(report.failed) == 1
+    assert "no list of `messages`" in report.failed[0]
+    assert store.sources()[str(bad)].state == "failed"
+    assert sync(store, [("opencode", bad)]).failed == ()
+
+
+def test_names_that_are_no_text_are_told(store: EmbeddedStore, folder: Path) -> None:
+    odd = os.fsdecode(os.fsencode(folder) + b"/bad\xff.jsonl")
+    try:
+        Path(odd).write_bytes(talk(name(1), 2))
+    except OSError:
+        pytest.skip("this file system takes no such names")
+    assert "rename it" in synced(store, folder).failed[0]
+
+
+def _with_subagent(tmp_path: Path) -> tuple[Path, Path, Path]:
+    write_samples(tmp_path / "home")
+    folder = tmp_path / "home" / ".claude"
+    (agent,) = folder.rglob("agent-*.jsonl")
+    parent = agent.parent.parent.with_suffix(".jsonl")
+    for path in (*folder.rglob("*"),):
+        os.utime(path, (LONG_AGO, LONG_AGO))
+    return folder, parent, agent
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_subagents_file_belongs_to_its_parent(
+    store: EmbeddedStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    folder, parent, agent = _with_subagent(tmp_path)
+    files: list[tuple[str | None, Path]] = [(None, path) for path in sorted(folder.rglob("*.jsonl"))]
+    if not named:
+        files.remove((None, agent))
+    reads: list[Path] = []
+
+    def read(path: Path, format: str | None) -> object:
+        reads.append(path)
+        return read_all(path, format=format)
+
+    monkeypatch.setattr(syncing, "read_all", read)
+    sync(store, files)
+    assert agent not in reads
+    (child,) = (facts for facts in store.facts() if facts.subagent)
+    (whole,) = (facts for facts in store.facts() if facts.file == str(parent))
+    assert child.root == whole.root == whole.id
+    assert [one.id for one in store.session(whole.key).children] == [child.id]
+    reads.clear()
+    assert sync(store, files)._replace(seconds=0) == Report(unchanged=2)
+    agent.write_bytes(
+        agent.read_bytes().rstrip() + b"\n" + agent.read_bytes().splitlines()[-1].replace(b"a", b"b") + b"\n"
+    )
+    assert sync(store, files).grown == 1
+    assert reads == [parent]
+
+
+def test_a_new_subagent_is_noticed(store: EmbeddedStore, tmp_path: Path) -> None:
+    folder, _, agent = _with_subagent(tmp_path)
+    files = [(None, path) for path in sorted(folder.rglob("*.jsonl")) if path != agent]
+    sync(store, files)
+    other = agent.with_name("agent-feedbeef.jsonl")
+    other.write_bytes(agent.read_bytes().replace(agent.stem.removeprefix("agent-").encode(), b"feedbeef"))
+    sync(store, files)
+    assert {facts.id for facts in store.facts() if facts.subagent} >= {"feedbeef"}
+
+
+def test_a_subagent_that_came_before_its_parent(store: EmbeddedStore, tmp_path: Path) -> None:
+    _, parent, agent = _with_subagent(tmp_path)
+    sync(store, [(None, agent)])
+    sync(store, [(None, agent), (None, parent)])
+    assert len([facts for facts in store.facts() if facts.file == str(agent)]) == 1
+    assert len({facts.root for facts in store.facts()}) == 1
+    assert store.sources()[str(agent)].whole == str(parent)
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from thresher.memory.embedded import EmbeddedStore
+with EmbeddedStore(Path(sys.argv[1])).writing():
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def holder(store: EmbeddedStore) -> Iterator["subprocess.Popen[str]"]:
+    command = [sys.executable, "-c", HOLD, str(store.folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def test_two_at_once(store: EmbeddedStore, folder: Path, holder: "subprocess.Popen[str]") -> None:
+    _one(folder)
+    files = [(None, folder / f"{name(1)}.jsonl")]
+    assert sync(store, files, wait=False)._replace(seconds=0) == Report(busy=True)
+    told = []
+
+    def waiting() -> None:
+        told.append("waiting")
+        holder.kill()
+
+    assert sync(store, files, waiting=waiting).new == 1
+    assert told == ["waiting"]
+
+
+def test_many_at_once_keep_everything_once(store: EmbeddedStore, folder: Path) -> None:
+    for number in range(1, 13):
+        (folder / f"{name(number)}.jsonl").write_bytes(talk(name(number), 70))
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom thresher.memory.embedded import EmbeddedStore\n"
+        "from thresher.memory.sync import sync\n"
+        "files = [(None, path) for path in sorted(Path(sys.argv[2]).iterdir())]\n"
+        "print(sync(EmbeddedStore(Path(sys.argv[1])), files).messages)\n"
+    )
+    command = [sys.executable, "-c", code, str(store.folder), str(folder)]
+    three = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    assert sum(int(process.communicate()[0]) for process in three) == 12 * 70
+    assert places(store, "topic42") == sorted((name(number), 42) for number in range(1, 13))
+    assert synced(store, folder) == Report(unchanged=12)
+
+
+@pytest.mark.parametrize("moment", range(0, 60, 7))
+def test_killed_at_any_moment_it_goes_on(store: EmbeddedStore, folder: Path, moment: int) -> None:
+    for number in range(1, 5):
+        (folder / f"{name(number)}.jsonl").write_bytes(talk(name(number), 70))
+    synced(store, folder)
+    for number in range(1, 9):
+        (folder / f"{name(number)}.jsonl").write_bytes(talk(name(number), 140))
+    calls = 0
+
+    def trace(frame: object, event: str, _value: object) -> object:
+        nonlocal calls
+        code = frame.f_code  # type: ignore[attr-defined]
+        if event == "call" and code.co_filename.endswith(("archive.py", "embedded.py", "index.py", "sync.py")):
+            calls += 1
+            if calls == 5 + moment * 9:
+                raise KeyboardInterrupt
+        return None
+
+    sys.settrace(trace)  # type: ignore[arg-type]
+    try:
+        synced(store, folder)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(None)
+    again = EmbeddedStore(store.folder)
+    synced(again, folder)
+    for word, place in (("topic69", 69), ("topic70", 70), ("topic139", 139)):
+        assert places(again, word) == sorted((name(number), place) for number in range(1, 9))
+    assert synced(again, folder) == Report(unchanged=8)
+
+
+def test_gates_know_documents_from_lines(tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    for body, offset in (
+        (b'{"a": 1}\n{"b": 2}\n', 18),
+        (b'{"a": 1}\n{"b": 2}', 17),
+        (b'{"a": 1}\n{"b": ', 9),
+        (b'{"a": 1}\n{"b": "' + b"x" * 200_000, 9),
+        (b'{\n  "a": 1\n}', 12),
+        (b"\x1f\x8b\x08rest", 7),
+        (b"", 0),
+    ):
+        file.write_bytes(body)
+        assert mark_of(file, len(body)).offset == offset
+
+
+def test_bytes_that_come_while_it_is_read_are_read_the_next_time(
+    store: EmbeddedStore, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = _one(folder)
+
+    def read(path: Path, format: str | None) -> object:
+        sessions = read_all(path, format=format)
+        with file.open("ab") as end:
+            end.write(talk(name(1), 1, 70))
+        return sessions
+
+    with monkeypatch.context() as patch:
+        patch.setattr(syncing, "read_all", read)
+        assert synced(store, folder).messages == 70
+    assert synced(store, folder) == Report(grown=1, messages=1)
+
+
+def test_progress_tells_how_far_it_is(store: EmbeddedStore, folder: Path) -> None:
+    file = _one(folder)
+    told: list[tuple[int, int]] = []
+    sync(store, [(None, file)], progress=lambda done, total: told.append((done, total)))
+    size = file.stat().st_size
+    assert told == [(size, size)]
