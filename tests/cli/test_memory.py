@@ -63,7 +63,7 @@ def data(*arguments: str) -> Any:
 
 
 def hit(text: str = "We signed the JWT with a key of its own", **changes: Any) -> Hit:
-    usual = Hit("user", "human", text, ((14, 17),), 12, 88, TIME, 1.5, (True, True))
+    usual = Hit("user", "human", "human", text, ((14, 17),), 12, 88, TIME, 1.5, (True, True))
     return structs.replace(usual, **changes)
 
 
@@ -79,7 +79,7 @@ def session(**changes: Any) -> SessionHit:
         score=2.5,
         matches=10,
         time=TIME,
-        hits=(hit(), hit("No, with the old one.", author="model", marks=(), at=13, cut=(False, False))),
+        hits=(hit(), hit("No, with the old one.", author="model", kind="agent", marks=(), at=13, cut=(False, False))),
         key=1,
         root="r",
         family=("a", "b"),
@@ -166,7 +166,7 @@ def test_nothing_found_says_what_to_try() -> None:
 
 
 def test_excerpts_are_cited_by_file_and_line() -> None:
-    excerpt = Excerpt("We signed the JWT", ((14, 17),), "user", "human", 12, 88, TIME, 6)
+    excerpt = Excerpt("We signed the JWT", ((14, 17),), "user", "human", "human", 12, 88, TIME, 6)
     recalled = Recalled(
         session(), "which key?", (excerpt, structs.replace(excerpt, line=0)), 12, answer="Its own [12]."
     )

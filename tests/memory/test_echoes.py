@@ -115,6 +115,15 @@ def test_a_short_paraphrase_ranks_below_its_source_too(tmp_path: Path, place: in
     assert order[0] == name(100 + place)
 
 
+@pytest.mark.parametrize("place", range(len(TOPICS)))
+def test_the_same_words_out_of_a_recall_rank_below_those_that_were_first(tmp_path: Path, place: int) -> None:
+    told = TOPICS[place].told
+    Talk(1).user("What was it in the end?").says(told).write(tmp_path / "sessions")
+    talk = Talk(2, day=20).user("What was it in the end?").does("mcp__deja__deja", told, query="end").says(told)
+    talk.write(tmp_path / "sessions")
+    assert ids(remembered(tmp_path).search(told)) == [name(1), name(2)]
+
+
 def test_a_paraphrase_is_found_where_the_source_is_not_known(tmp_path: Path) -> None:
     talk = Talk(1).user("How did we fix the refresh?").does("mcp__thresher__search", own_block(TOPICS[:1]), query="x")
     talk.says(paraphrased(TOPICS[0])).write(tmp_path / "sessions")

@@ -60,6 +60,8 @@ class Settings:
     exclude_roles: tuple[str, ...] | None = None
     max_message_length: int | None = None
     custom_patterns: tuple[str, ...] | None = None
+    retention: str | None = None
+    """How long past sessions are kept after their end: "365d", "2 years"."""
     policies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Options of single policies, by the policy's name."""
     presets: Mapping[str, tuple[Step, ...]] = field(default_factory=dict)

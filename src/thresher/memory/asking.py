@@ -61,6 +61,10 @@ class Asked:
         """How many texts match, by session."""
         return self._index.counts(self._matching(self._only))
 
+    def messages(self, sessions: Collection[int]) -> dict[int, int]:
+        """How many messages match in some sessions."""
+        return self._index.messages(self._matching(sessions)) if sessions else {}
+
     def left_out(self) -> dict[int, int]:
         """How many would match that are left out by default, by the code of the reason."""
         return self._index.counts(self._matching(self._only, reasons=(1, None)), "reason")
@@ -68,7 +72,7 @@ class Asked:
     def within(self, sessions: Collection[int]) -> int:
         """How many match in sessions that may not answer."""
         among = sessions if self._only is None else self._only.intersection(sessions)
-        return sum(self._index.counts(self._matching(among, barred=False)).values()) if among else 0
+        return sum(self._index.messages(self._matching(among, barred=False)).values()) if among else 0
 
     def cut_off(self) -> int:
         """How many match that the cut-off takes."""

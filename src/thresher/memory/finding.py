@@ -25,13 +25,16 @@ from thresher.memory.ranking import DERIVED, Scored, ordered, scores
 from thresher.memory.recalls import recall_of
 from thresher.memory.secrets import redact
 from thresher.memory.snippets import Finder, Mark, snippet, unspaced
-from thresher.memory.values import KINDS, REASONS, ROLES, Facts
+from thresher.memory.values import KINDS, REASONS, ROLES, Facts, Kind
 from thresher.memory.words import words
 from thresher.model import Message
 from thresher.model.tools import tool_use
 
 FIELD_OF = {"commands": "input"}
 """Kinds that are told apart only in the index."""
+_TELLS: dict[Kind, float] = {"human": 1.2, "agent": 1.1, "thinking": 0.8, "commands": 0.7, "input": 0.6, "output": 0.3}
+WORTH = [_TELLS.get(kind, 1.0) for kind in KINDS]
+"""How much a text of each kind tells a person, of those that match alike."""
 CANDIDATES = 300
 """Sessions, best first, that are looked at one by one."""
 AHEAD = 10
@@ -79,7 +82,8 @@ def find(store: EmbeddedStore, query: Query, view: View) -> Answer:
     with store.one_by_one() as message:
         shower = Shower(message, asked, view)
         page = shower.ranked_again(ranked, start + view.sessions)[start : start + view.sessions]
-        shown = tuple(shower.session(one) for one in page)
+        exact = asked.messages([one.facts.key for one in page])
+        shown = tuple(shower.session(one._replace(matches=exact.get(one.facts.key, 0))) for one in page)
     return Answer(
         query=query.words,
         sessions=shown,
@@ -256,6 +260,7 @@ class Shower:
         return Hit(
             role=message.role,
             author=message.author,
+            kind=KINDS[shown.found.kind],
             text=piece.text,
             marks=piece.marks,
             at=shown.found.at,
@@ -267,8 +272,8 @@ class Shower:
 
 
 def _by_worth(found: list[Found]) -> list[Found]:
-    """What was said out of a recall counts less."""
-    return sorted(found, key=lambda one: one.score * (DERIVED if one.derived else 1.0), reverse=True)
+    """What is said tells more than what is done; what was said out of a recall counts less."""
+    return sorted(found, key=lambda one: one.score * WORTH[one.kind] * (DERIVED if one.derived else 1.0), reverse=True)
 
 
 def session_hit(one: Scored, hits: tuple[Hit, ...], view: View) -> SessionHit:

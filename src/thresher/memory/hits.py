@@ -12,6 +12,8 @@ class Hit(Struct, frozen=True):
     """`user` or `assistant`, as the message has it."""
     author: str
     """Who really wrote it: human, model, tool, harness, recall."""
+    kind: str
+    """What the words are: human, agent, thinking, summary, input, commands, output."""
     text: str
     """A third of it before the best match, two thirds after; secrets are redacted."""
     marks: tuple[tuple[int, int], ...]
@@ -74,6 +76,7 @@ class Excerpt(Struct, frozen=True):
     marks: tuple[tuple[int, int], ...]
     role: str
     author: str
+    kind: str
     at: int
     line: int
     time: datetime | None

@@ -7,6 +7,7 @@ taken for none, and is built anew.
 
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache, wraps
@@ -28,6 +29,7 @@ NAME = "thresher.name"
 META = "meta.json"
 NUMBERS = ("session", "block", "kind", "reason", "derived", "role", "time")
 MOST_SESSIONS = 1_000_000
+MOST_PLACES = 50_000
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -141,10 +143,18 @@ class Index:
 
     @_guarded
     def counts(self, query: tantivy.Query, field: str = "session") -> dict[int, int]:
-        """How many entries a query finds, by session or another number."""
+        """How many entries a query finds, by a number that they have."""
         terms = {"terms": {"field": field, "size": MOST_SESSIONS}}
         buckets = self.searcher.aggregate(query, {"by": terms})["by"]["buckets"]
         return {int(bucket["key"]): int(bucket["doc_count"]) for bucket in buckets}
+
+    @_guarded
+    def messages(self, query: tantivy.Query) -> dict[int, int]:
+        """How many messages a query finds, by session: each once, however many of its entries match."""
+        searcher = self.searcher
+        places = [place for _, place in searcher.search(query, MOST_PLACES, count=False).hits]
+        pairs = set(zip(*(searcher.fast_field_values(field, places) for field in ("session", "at")), strict=True))
+        return Counter(int(session or 0) for session, _ in pairs)
 
     @_guarded
     def beginning(self, field: str, prefix: str, limit: int) -> list[str]:

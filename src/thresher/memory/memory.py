@@ -23,6 +23,9 @@ from thresher.store.errors import AmbiguousIdError, NotStoredError
 if TYPE_CHECKING:
     from thresher.summarise.endpoint import Endpoint
 
+PATIENCE = 0.1
+"""By what share of the retention a session may be older before it is forgotten."""
+SETTINGS = "thresher.toml"
 TELLING = 24
 """Words of a conversation that related ones are looked for with."""
 
@@ -31,7 +34,8 @@ class Memory:
     """Past sessions of every agent on this machine, and of what `sources` names.
 
     `home` is where it is kept (default: `THRESHER_HOME`); `sources` are more files and folders to read; without
-    `discover` the agents' own folders are left out. Nothing is written but below `home`.
+    `discover` the agents' own folders are left out. `retention` ("365d", "2 years"; default: the setting of that name,
+    or for ever) is how long a session is kept after its end. Nothing is written but below `home`.
     """
 
     def __init__(
@@ -40,10 +44,12 @@ class Memory:
         home: str | os.PathLike[str] | None = None,
         sources: Sequence[str | os.PathLike[str]] = (),
         discover: bool = True,
+        retention: str | None = None,
     ) -> None:
         self.store = EmbeddedStore(None if home is None else Path(home) / FOLDER)
         self._sources = [Path(source) for source in sources]
         self._discover = discover
+        self._retention = retention
 
     def sync(
         self,
@@ -59,7 +65,19 @@ class Memory:
         """
         found = [(one.format, one.path) for one in discover()] if self._discover else []
         named = [(None, path) for source in self._sources for path in files_below(source)]
-        return sync(self.store, [*found, *named], progress=progress, wait=wait, waiting=waiting)
+        report = sync(self.store, [*found, *named], progress=progress, wait=wait, waiting=waiting)
+        return report if report.busy else report._replace(forgotten=self._expire())
+
+    def _expire(self) -> int:
+        """Forget what is older than the retention: seldom, and then all of it, since the index is made anew by it."""
+        told = self._retention or _configured_retention()
+        if not told:
+            return 0
+        now = datetime.now(UTC)
+        limit = moment(told, now)
+        overdue = limit - (now - limit) * PATIENCE
+        oldest = min((one.ended for one in self.store.facts() if one.ended), default=now)
+        return len(self.forget(before=limit)) if oldest < overdue else 0
 
     def search(
         self,
@@ -90,19 +108,22 @@ class Memory:
         else:
             answer = find(self.store, query, view)
         told = words if isinstance(words, str) else query.words
-        notes = ("another sync is at work: the newest turns may be missing",) if busy else ()
-        return structs.replace(answer, query=told, notes=(*notes, *answer.notes))
+        return structs.replace(answer, query=told, notes=(*_at_work(busy), *answer.notes))
 
     def related(self, history: History | Session, *, sessions: int = 5, sync: bool = True) -> Answer:
         """Past sessions that a conversation which starts may go on from: by the words of its first prompts."""
         current = history.id if isinstance(history, Session) else ""
         history = history.history if isinstance(history, Session) else history
+        busy = self.sync(wait=False).busy if sync else False
         prompts = [history[one.start].text for one in history.exchanges[:3]]
         said = telling(words(" ".join(prompts)[:20_000]), most=400)
         index = self.store.index()
-        rare = sorted(said, key=index.frequency)[:TELLING] if index else []
+        rare = frozenset(sorted(said, key=index.frequency)[:TELLING]) if index else frozenset()
         kept = " ".join(word for word in said if word in rare)
-        return self.search(Query(words=kept, current=current), sessions=sessions, sync=sync)
+        if not kept:
+            return Answer(query="", sessions=(), found=0, notes=("there is no prompt to go by",))
+        found = self.search(Query(words=kept, current=current), sessions=sessions, sync=False)
+        return structs.replace(found, notes=(*_at_work(busy), *found.notes))
 
     def recall(
         self, id: str, question: str, *, budget: int = 2000, reveal: bool = False, endpoint: "Endpoint | None" = None
@@ -132,12 +153,16 @@ class Memory:
     def forget(
         self, *, ids: Sequence[str] = (), project: str = "", before: datetime | None = None, dry: bool = False
     ) -> list[Facts]:
-        """Remove sessions for good, index and archive, and never read them again; with `dry`, only say which."""
+        """Remove sessions for good, index and archive, and never read them again; with `dry`, only say which.
+
+        `project` is a part of a folder's path; `before` means sessions that ended before then.
+        """
         if not (ids or project or before):
             raise OptionError("say what is to be forgotten: ids, a project, or a date")
         found = {one.key: one for id in ids for one in [self.facts(id)]}
         if project or before:
-            found |= {one.key: one for one in self.store.facts(project=project, until=before)}
+            some = self.store.facts(project=project)
+            found |= {one.key: one for one in some if before is None or (one.ended and one.ended < before)}
         if not dry and found:
             with self.store.writing():
                 self.store.forget(found)
@@ -150,6 +175,18 @@ class Memory:
     def left_out(self) -> dict[str, int]:
         """How many entries a search leaves out by default, by reason; those that it looks into under ""."""
         return self.store.left_out()
+
+
+def _at_work(busy: bool) -> tuple[str, ...]:
+    return ("another sync is at work: the newest turns may be missing",) if busy else ()
+
+
+def _configured_retention() -> str | None:
+    if "THRESHER_RETENTION" not in os.environ and not Path(SETTINGS).is_file():
+        return None
+    from thresher.budget.settings import settings  # noqa: PLC0415 - it knows all policies, and is seldom needed here
+
+    return settings().retention
 
 
 def _refined(query: Query, filters: dict[str, Any]) -> Query:
@@ -167,7 +204,10 @@ def _refined(query: Query, filters: dict[str, Any]) -> Query:
     for field in filters.get("fields", ()):
         if field not in FIELDS:
             raise OptionError(f"messages have no field `{field}`; they have {', '.join(FIELDS)}")
-    return structs.replace(query, **filters)
+    query = structs.replace(query, **filters)
+    if not (query.words or query.phrases or query.prefixes or query.require or query.file or query.regex):
+        raise OptionError("nothing is asked for: give some words, or a file, or a pattern")
+    return query
 
 
 def _counted(name: str, number: int) -> int:

@@ -21,7 +21,7 @@ from thresher.memory.query import Searched, parse_query
 from thresher.memory.ranking import Scored
 from thresher.memory.secrets import redact
 from thresher.memory.snippets import Snippet, snippet
-from thresher.memory.values import Facts
+from thresher.memory.values import KINDS, Facts, Kind
 from thresher.model import Message, Text
 from thresher.store.errors import NotStoredError
 from thresher.summarise.endpoint import Endpoint, ask
@@ -80,19 +80,20 @@ def _pieces(store: EmbeddedStore, key: int, shower: Shower, shown: Sequence[Show
         at = one.found.at
         if at not in seen and not shower.is_question(one):
             seen.add(at)
-            yield _excerpt(one.message, at, snippet(one.piece.text, one.marks, STRETCH))
+            yield _excerpt(one.message, at, KINDS[one.found.kind], snippet(one.piece.text, one.marks, STRETCH))
         if one.message.author == "human" and (last := _last_word(store, key, at)) and last[0] not in seen:
             seen.add(last[0])
             text = last[1].text if reveal else redact(last[1].text)
-            yield _excerpt(last[1], last[0], snippet(text, (), STRETCH))
+            yield _excerpt(last[1], last[0], "agent", snippet(text, (), STRETCH))
 
 
-def _excerpt(message: Message, at: int, piece: Snippet) -> Excerpt:
+def _excerpt(message: Message, at: int, kind: Kind, piece: Snippet) -> Excerpt:
     return Excerpt(
         text=piece.text,
         marks=piece.marks,
         role=message.role,
         author=message.author,
+        kind=kind,
         at=at,
         line=message.source.line if message.source else 0,
         time=message.time,

@@ -83,6 +83,7 @@ def _hit(message: Message, at: int, piece: Piece, marks: list[Mark], context: in
     return Hit(
         role=message.role,
         author=message.author,
+        kind=piece.field,
         text=shown.text,
         marks=shown.marks,
         at=at,

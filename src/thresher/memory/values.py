@@ -106,3 +106,5 @@ class Report(NamedTuple):
     seconds: float = 0.0
     busy: bool = False
     """Another sync is at work, so nothing was done."""
+    forgotten: int = 0
+    """Sessions that were older than the retention."""

@@ -25,7 +25,15 @@ from thresher.render.words import amount, clean, plural, shorten, size
 MARK = "thresher-recall"
 LONGEST_TITLE = 100
 
-_LABELS = {"human": "user", "model": "asst"}
+_LABELS = {
+    "human": "user",
+    "agent": "asst",
+    "thinking": "think",
+    "summary": "sum",
+    "input": "call",
+    "commands": "run",
+    "output": "tool",
+}
 _COLOURS = {"human": "bold green", "model": "bold blue", "tool": "magenta"}
 _FOUND = "bold red"
 _TAG = re.compile(r"<(?=/?thresher)", re.IGNORECASE)
@@ -115,7 +123,7 @@ def _session(session: SessionHit, name: str, show: str) -> Iterator[Line]:
 
 
 def _hit(hit: Hit) -> Line:
-    label = f"  [{_LABELS.get(hit.author, hit.author)}] "
+    label = f"  [{_label(hit)}] "
     before, after = ("… " if hit.cut[0] else "", " …" if hit.cut[1] else "")
     ends = ((after, "dim"), (f"  #{hit.at}", "dim"))
     return Line(((label, _COLOURS.get(hit.author, "dim")), (before, "dim"), *_words(hit), *ends), hang=len(label))
@@ -185,6 +193,7 @@ def _hit_value(hit: Hit | Excerpt) -> dict[str, Any]:
     return {
         "role": hit.role,
         "author": hit.author,
+        "kind": hit.kind,
         "text": hit.text,
         "at": hit.at,
         "line": hit.line,
@@ -216,10 +225,15 @@ def recalled_lines(recalled: Recalled, *, program: str = "thresher") -> Iterator
         yield _command("show:  ", f"{program} show {quote(name)} --around {recalled.excerpts[0].at}", lead="")
 
 
+def _label(hit: Hit | Excerpt) -> str:
+    """Who speaks, or what is done; what a harness or a memory tool put in a human's place has their name."""
+    return hit.author if hit.author in ("harness", "recall") else _LABELS.get(hit.kind, hit.kind)
+
+
 def _citation(excerpt: Excerpt, session: SessionHit) -> Line:
     file = tilde(shorten(session.file, 300))
     place = f"{file}:{excerpt.line}" if excerpt.line else file
-    who = _LABELS.get(excerpt.author, excerpt.author)
+    who = _label(excerpt)
     time = f" · {_minute(excerpt.time)}" if excerpt.time else ""
     return Line(((f"[{excerpt.at}] ", "bold"), (place, "cyan"), (f"  {who}{time}", "dim")), copied=True)
 

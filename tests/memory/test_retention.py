@@ -1,0 +1,44 @@
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from chats import chat, name
+
+from thresher.memory import Memory
+
+
+def _sessions(folder: Path, *days_ago: int) -> None:
+    folder.mkdir()
+    for number, days in enumerate(days_ago, 1):
+        written = chat(name(number), ["what about the pelican today?", "the pelican is well and sends word"]).decode()
+        then = datetime.now(UTC) - timedelta(days=days)
+        (folder / f"{name(number)}.jsonl").write_text(written.replace("2026-03-01", f"{then:%Y-%m-%d}"))
+
+
+def _left(memory: Memory) -> int:
+    return len(memory.search("pelican", sync=False).sessions)
+
+
+@pytest.mark.parametrize(("retention", "left"), [(None, 2), ("1 year", 1), ("3000d", 2), ("450d", 2)])
+def test_what_is_older_than_the_retention_goes(tmp_path: Path, retention: str | None, left: int) -> None:
+    _sessions(tmp_path / "files", 10, 480)
+    memory = Memory(home=tmp_path / "home", sources=[tmp_path / "files"], discover=False, retention=retention)
+    assert memory.sync().forgotten == 2 - left
+    assert _left(memory) == left
+    assert memory.sync().messages == 0  # and does not come back
+
+
+def test_it_can_be_set_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _sessions(tmp_path / "files", 10, 480)
+    monkeypatch.setenv("THRESHER_RETENTION", "90d")
+    memory = Memory(home=tmp_path / "home", sources=[tmp_path / "files"], discover=False)
+    assert memory.sync().forgotten == 1
+
+
+def test_before_means_ended_before(tmp_path: Path) -> None:
+    _sessions(tmp_path / "files", 10, 480)
+    memory = Memory(home=tmp_path / "home", sources=[tmp_path / "files"], discover=False)
+    memory.sync()
+    assert memory.forget(before=datetime.now(UTC) - timedelta(days=600), dry=True) == []
+    assert len(memory.forget(before=datetime.now(UTC) - timedelta(days=100), dry=True)) == 1
+    assert _left(memory) == 2
