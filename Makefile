@@ -46,18 +46,23 @@ bench: $(VENV)/.ready-bench
 	$(BIN)/python benchmarks/evals.py
 	$(BIN)/python benchmarks/fit_speed.py
 	$(BIN)/python benchmarks/window_speed.py
+	$(BIN)/python benchmarks/search.py quality
+	$(BIN)/python benchmarks/search.py speed --messages 100000
 
 # Other tools come with many dependencies: they get an environment of their own.
 peers: $(PEERS)/.ready
 	$(PEERS)/bin/python benchmarks/legality.py
 	$(PEERS)/bin/python benchmarks/cost.py --split report
 	$(PEERS)/bin/python benchmarks/replay.py --split report
+	$(PEERS)/bin/python benchmarks/search.py quality fast-resume fast-resume+stop ccrecall agentsview cc-conversation-search
+	$(PEERS)/bin/python benchmarks/search.py speed --messages 1000000 fast-resume
 
 fuzz: $(VENV)/.ready-dev
 	$(BIN)/python benchmarks/fuzz.py --minutes 3
 
 soak: $(VENV)/.ready-dev
 	$(BIN)/python benchmarks/soak.py
+	$(BIN)/python benchmarks/soak_memory.py
 
 clean:
 	rm -rf $(VENV) $(PEERS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -2,10 +2,13 @@
 
     python benchmarks/search.py quality [PEER …]       306 commits, each sought by its subject: which session made it?
     python benchmarks/search.py tune                   the ranking's numbers, chosen on some and judged on other commits
-    python benchmarks/search.py speed FOLDER [PEER …]  FOLDER from search_corpus.py: build, second sync, queries, sizes
+    python benchmarks/search.py speed [PEER …]         build, second sync, queries, sizes, on a made-up corpus
 
-`quality` reads `../shared/data`. Its `hard` commits are those whose subject stands word for word in no session. The
-baseline is SQLite's FTS5 with stemming: any of the words but stop words, one row a text, a session the sum of its best
+`speed` writes its corpus (`--messages`, default 100,000; a million are 2.7 GB of files) to a temporary folder, or takes
+the one in `--corpus` that `search_corpus.py` wrote.
+
+`quality` reads the shared recordings. Its `hard` commits are those whose subject stands word for word in no session.
+The baseline is SQLite's FTS5 with stemming: any of the words but stop words, one row a text, a session its best
 three. The other tools (`search_peers.py`) get an environment and a home of their own; none is asked unless named.
 """
 
@@ -17,22 +20,31 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from search_corpus import write_corpus
 from search_peers import DATA, LIMIT, PEERS, STOP_WORDS, Answered, ask_all, lodge, measured, score, unpack
 
 from thresher import read_all
 from thresher.memory import Memory, asking, ranking
+from thresher.memory.embedded import EmbeddedStore
+from thresher.memory.index import Found
 from thresher.memory.provenance import pieces
+from thresher.memory.query import parse_query
+from thresher.memory.values import Facts
 
 Row = dict[str, Any]
 Ask = Callable[[str], list[str]]
 FOLDS = 8
-GRID = {"TOGETHER": (0.0, 0.15, 0.3), "NEAR": (1, 3, 5), "BESIDE": (0.15, 0.25, 0.4), "TITLED": (0.0, 0.15, 0.3)}
-"""What is tried: the weight of words side by side, how many messages count together and how much, that of a title."""
+GRID = {
+    "BESIDE": (0.0, 0.15, 0.3, 0.5),
+    "TITLED": (0.0, 0.15, 0.3, 0.5),
+    "SHARES": ((1.0,), (1.0, 1 / 2, 1 / 3), (1.0,) * 3),
+}
+"""What is tried of the ranking's numbers."""
 
 
 def commits() -> list[Row]:
@@ -121,31 +133,72 @@ def quality(names: Sequence[str]) -> None:
 class Trial(NamedTuple):
     """One setting of the ranking, and how it did on every commit."""
 
-    setting: dict[str, float]
+    setting: dict[str, Any]
     answers: list[Answered]
+
+
+class Kept(asking.Asked):
+    """A question whose answers are kept, so that many ways to rank them cost one search."""
+
+    def __init__(self, words: str, memory: Memory, without: set[int]) -> None:
+        assert isinstance(memory.store, EmbeddedStore)
+        index = memory.store.index()
+        assert index is not None
+        super().__init__(parse_query(words), index, without=without)
+        self.kept = super().counts(), super().best(ranking.TEXTS), super().titles()
+
+    def counts(self) -> dict[int, int]:
+        return self.kept[0]
+
+    def best(self, limit: int, sessions: Collection[int] | None = None) -> list[Found]:
+        return self.kept[1] if sessions is None else super().best(limit, sessions)
+
+    def titles(self) -> list[Found]:
+        return self.kept[2]
+
+
+def trials(queries: Sequence[Row], memory: Memory) -> Iterator[Trial]:
+    facts = {one.key: one for one in memory.store.facts()}
+    subagents = {one.key for one in facts.values() if one.subagent}
+    questions = [Kept(row["subject"], memory, subagents) for row in queries]
+    for values in product(*GRID.values()):
+        setting = dict(zip(GRID, values, strict=True))
+        for name, value in setting.items():
+            setattr(ranking, name, value)
+        yield Trial(setting, asked(ranks(questions, facts), queries))
+
+
+def ranks(questions: Sequence[Kept], facts: Mapping[int, Facts]) -> Ask:
+    known = iter(questions)
+
+    def ask(_words: str) -> list[str]:
+        question = next(known)
+        matches = question.counts()
+        found = ranking.scores(question, matches)
+        order = ranking.ordered([facts[key] for key in found], found, matches, question)
+        return [f"claude_code/{Path(one.facts.file).name}" for one in order[:LIMIT]]
+
+    return ask
 
 
 def tune() -> None:
     """Settings are chosen by MRR on all commits but one fold's, and judged on that fold."""
     queries = commits()
     with tempfile.TemporaryDirectory() as folder:
-        ask = remembered(Path(folder))
-        trials = []
-        for values in product(*GRID.values()):
-            setting = dict(zip(GRID, values, strict=True))
-            for name, value in setting.items():
-                setattr(asking if name == "TOGETHER" else ranking, name, value)
-            trials.append(Trial(setting, asked(ask, queries)))
-            told(str(setting), trials[-1].answers)
+        memory = Memory(home=folder, sources=[DATA / "claude_code"], discover=False)
+        memory.sync()
+        tried = list(trials(queries, memory))
     for kind, folds in (("project", [row["repo"] for row in queries]), ("session", session_folds(queries))):
-        chosen: list[Answered] = [*trials[0].answers]
+        chosen = [*tried[0].answers]
         for fold in sorted(set(folds)):
             outside = [place for place, one in enumerate(folds) if one != fold]
-            best = max(trials, key=lambda trial: score([trial.answers[place] for place in outside]).mrr)
+            best = max(tried, key=lambda trial: score([trial.answers[place] for place in outside]).mrr)
             print(f"without {kind} {fold}: {best.setting}")
-            for place, one in enumerate(folds):
-                chosen[place] = best.answers[place] if one == fold else chosen[place]
-        told(f"**judged on the {kind} left out**", chosen)
+            chosen = [best.answers[at] if one == fold else chosen[at] for at, one in enumerate(folds)]
+        told(f"judged on the {kind} left out", chosen)
+    tried.sort(key=lambda trial: score(trial.answers).mrr)
+    for name, trial in (("best", tried[-1]), ("worst", tried[0])):
+        told(f"the {name} of {len(tried)} on all of them: {trial.setting}", trial.answers)
 
 
 def session_folds(queries: Sequence[Row]) -> list[str]:
@@ -178,9 +231,11 @@ def questions(projects: Path, number: int) -> Iterator[str]:
             return
 
 
-def speed(folder: Path, names: Sequence[str]) -> None:
-    projects = next(folder.rglob("projects"), folder)
+def speed(corpus: Path | None, messages: int, names: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory() as place:
+        projects = corpus or Path(place) / "projects"
+        if corpus is None:
+            write_corpus(projects, messages)
         home = Path(place) / "own"
         command = [sys.executable, "-m", "thresher.cli", "sync", "--no-discover", "--source", str(projects), "--json"]
         extra = {"THRESHER_HOME": str(home), "PYTHONPATH": str(Path(__file__).resolve().parents[1] / "src")}
@@ -224,7 +279,8 @@ def main() -> None:
     for name in ("quality", "speed"):
         verb = verbs.add_parser(name)
         if name == "speed":
-            verb.add_argument("folder", type=Path)
+            verb.add_argument("--corpus", type=Path)
+            verb.add_argument("--messages", type=int, default=100_000)
         verb.add_argument("peers", nargs="*", metavar="PEER", help=", ".join(PEERS))
     verbs.add_parser("tune")
     told_to = parser.parse_args()
@@ -237,7 +293,7 @@ def main() -> None:
         case "tune":
             tune()
         case "speed":
-            speed(told_to.folder, told_to.peers)
+            speed(told_to.corpus, told_to.messages, told_to.peers)
 
 
 if __name__ == "__main__":

@@ -13,12 +13,8 @@ What each does with the words of a question:
 
 So each is also asked, as `name+stop`, for the words alone, without punctuation and stop words: what a person learns to
 type after the first empty answer.
-
-    python benchmarks/search_peers.py quality [PEER …]
-    python benchmarks/search_peers.py build FOLDER [PEER …]     FOLDER from search_corpus.py
 """
 
-import argparse
 import contextlib
 import gzip
 import json
@@ -26,7 +22,6 @@ import os
 import re
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -337,64 +332,3 @@ def ask_all(peer: Peer, home: Path, files: dict[str, str], queries: Iterable[Row
         right = [rank for rank, one in enumerate(found, 1) if files.get(one) in query["relevant"]]
         answers.append(Answered(not query["verbatim"], right[0] if right else 0, not found, taken))
     return answers
-
-
-def quality(names: Sequence[str]) -> None:
-    queries: list[Row] = json.loads((DATA / "commits.json").read_text(encoding="utf-8"))
-    print(f"{'peer':30} {'':>5} {'n':>4} {'hit@1':>6} {'hit@5':>6} {'MRR':>6} {'empty':>6} {'median':>9}")
-    for name in names:
-        peer = PEERS[name]
-        with tempfile.TemporaryDirectory(prefix="search-home-") as folder:
-            home = Path(folder)
-            files = unpack(home)
-            built = peer.build(home)
-            try:
-                answers = ask_all(peer, home, files, queries) if built.finished else []
-            finally:
-                peer.stop(home)
-        if not answers:
-            print(f"{name:30} build failed: {built.said}")
-            continue
-        median = statistics.median(answer.seconds for answer in answers) * 1e3
-        for label, some in (("all", answers), ("hard", [answer for answer in answers if answer.hard])):
-            one = score(some)
-            row = f"{one.queries:4} {one.hit1:6.3f} {one.hit5:6.3f} {one.mrr:6.3f} {one.empty:6}"
-            print(f"{name:30} {label:>5} {row} {median:6.0f} ms", flush=True)
-
-
-# Builds
-
-
-def build(folder: Path, names: Sequence[str], homes: Path, seconds: float) -> None:
-    print(f"{'peer':30} {'build':>16} {'cpu':>8} {'peak MB':>8} {'disk MB':>8}")
-    for name in names:
-        home = homes / name
-        lodge(home, folder)
-        built = PEERS[name].build(home, seconds=seconds)
-        took = f"{built.seconds:.1f} s" if built.finished else "did not finish"
-        size = f"{built.peak / 1e6:8.0f} {PEERS[name].disk(home) / 1e6:8.1f}"
-        print(f"{name:30} {took:>16} {built.cpu:6.1f} s {size}", flush=True)
-        if not built.finished:
-            print(f"    {built.said}")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Other tools that search sessions.")
-    verbs = parser.add_subparsers(dest="verb", required=True)
-    one = verbs.add_parser("quality", help="on real sessions and the commits they made")
-    one.add_argument("peers", nargs="*", default=list(PEERS))
-    two = verbs.add_parser("build", help="time, memory and disk on a corpus")
-    two.add_argument("folder", type=Path, help="holds <project>/<session>.jsonl")
-    two.add_argument("peers", nargs="*", default=list(PLAIN))
-    two.add_argument("--seconds", type=float, default=BUILD_SECONDS)
-    arguments = parser.parse_args()
-    if arguments.verb == "quality":
-        quality(arguments.peers)
-    else:
-        # Beside the corpus, so that links can stand for copies.
-        with tempfile.TemporaryDirectory(prefix="homes-", dir=arguments.folder.resolve().parent) as homes:
-            build(arguments.folder, arguments.peers, Path(homes), arguments.seconds)
-
-
-if __name__ == "__main__":
-    main()

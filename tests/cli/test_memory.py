@@ -2,18 +2,25 @@
 
 import json
 import re
+import shlex
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 from msgspec import structs
 
-from thresher.cli import cli
+from thresher.cli import VERBS, cli, common
 from thresher.cli.archive import without_secrets
 from thresher.cli.search import CURRENT, INSIDE
 from thresher.errors import ThresherError
+from thresher.memory import Memory
 from thresher.memory.hits import Answer, Excerpt, Hit, Recalled, SessionHit
 from thresher.memory.recalls import recall_spans
 from thresher.memory.values import Report, Sizes
@@ -27,6 +34,7 @@ from thresher.render.memory import (
     recalled_lines,
     recalled_value,
     report_lines,
+    report_value,
     short_ids,
 )
 from thresher.samples import write_samples
@@ -34,6 +42,8 @@ from thresher.samples import write_samples
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 QUESTION = ("half", "pennies", "lost", "at", "the", "reduced", "rate")
 TIME = datetime(2024, 12, 28, 10, 40, tzinfo=UTC)
+HERE = f"{TIME.astimezone():%Y-%m-%d %H:%M}"
+"""The same where the tests run."""
 NO_SIZES = Sizes(0, 0, 0, 0, 0)
 
 
@@ -80,8 +90,6 @@ def session(**changes: Any) -> SessionHit:
         matches=10,
         time=TIME,
         hits=(hit(), hit("No, with the old one.", author="model", kind="agent", marks=(), at=13, cut=(False, False))),
-        key=1,
-        root="r",
         family=("a", "b"),
         resume="cd ~/shop && claude --resume 0f3c9a1e",
     )
@@ -95,7 +103,7 @@ def texts(answer: Answer, **options: Any) -> list[str]:
 def test_an_answer_reads_like_a_list_of_sessions_with_their_best_messages() -> None:
     answer = Answer("jwt", (session(),), 3, excluded={"recall": 12, "sub-agent": 3, "short": 0})
     assert texts(answer, following="thresher search jwt --page 2") == [
-        "~/shop | 0f3c9a1e | 10 matches | 2024-12-28 10:40",
+        f"~/shop | 0f3c9a1e | 10 matches | {HERE}",
         "  claude-code · main · Refresh tokens",
         "  [user] … We signed the JWT with a key of its own …  #12",
         "  [asst] No, with the old one.  #13",
@@ -108,6 +116,23 @@ def test_an_answer_reads_like_a_list_of_sessions_with_their_best_messages() -> N
         "left out: 12 in recalls, 3 in sub-agents; --all lets them in",
         "next:   thresher search jwt --page 2",
     ]
+
+
+@pytest.mark.skipif(not hasattr(time, "tzset"), reason="the time zone cannot be changed here")
+def test_a_person_is_told_the_time_of_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "XYZ-5:30")
+    time.tzset()
+    try:
+        assert texts(Answer("jwt", (session(),), 1))[0].endswith(" | 2024-12-28 16:10")
+        assert answer_value(Answer("jwt", (session(),), 1))["sessions"][0]["time"] == "2024-12-28T10:40:00+00:00"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_a_sub_agent_says_whose_it_is() -> None:
+    parent = "e923391d-4e06-42be-bb3b-8649c50d3f76"
+    assert texts(Answer("jwt", (session(parent=parent),), 1))[0].endswith(" | sub-agent of e923391d")
 
 
 def test_what_was_looked_for_is_set_apart() -> None:
@@ -148,11 +173,19 @@ def test_short_ids_still_tell_sessions_apart() -> None:
 
 def test_an_answer_as_data_has_the_names_that_other_programs_know() -> None:
     value = answer_value(Answer("jwt", (session(),), 1, excluded={"recall": 2}))
-    assert value.keys() >= {"query", "sessions", "excluded"}
-    keys = {"id", "agent", "project", "branch", "title", "file", "line", "score", "matches", "time", "resume", "hits"}
-    assert value["sessions"][0].keys() >= keys
-    assert value["sessions"][0]["hits"][0].items() >= {"role": "user", "line": 88, "at": 12}.items()
+    assert value.keys() == {"query", "sessions", "found", "page", "more", "excluded"}
+    facts = {"id", "agent", "project", "branch", "title", "file", "line", "score", "matches", "time"}
+    assert value["sessions"][0].keys() == facts | {"family", "parent", "gone", "resume", "hits"}
     assert value["sessions"][0]["time"] == "2024-12-28T10:40:00+00:00"
+    assert value["sessions"][0]["hits"][0] == {
+        "role": "user",
+        "author": "human",
+        "kind": "human",
+        "text": "We signed the JWT with a key of its own",
+        "at": 12,
+        "line": 88,
+        "time": "2024-12-28T10:40:00+00:00",
+    }
     json.dumps(value)
 
 
@@ -165,16 +198,41 @@ def test_nothing_found_says_what_to_try() -> None:
     assert "demo" in "\n".join(line.text for line in nothing_lines(empty, NO_SIZES))
 
 
+def excerpt(text: str, **changes: Any) -> Excerpt:
+    return Excerpt(**structs.asdict(hit(text, **changes)), tokens=6)
+
+
 def test_excerpts_are_cited_by_file_and_line() -> None:
-    excerpt = Excerpt("We signed the JWT", ((14, 17),), "user", "human", "human", 12, 88, TIME, 6)
-    recalled = Recalled(
-        session(), "which key?", (excerpt, structs.replace(excerpt, line=0)), 12, answer="Its own [12]."
-    )
-    output = "\n".join(line.text for line in recalled_lines(recalled))
-    assert "[12] /somewhere/s.jsonl:88  user · 2024-12-28 10:40\n    We signed the JWT\n" in output
-    assert "[12] /somewhere/s.jsonl  user" in output
-    assert "Its own [12]." in output
-    assert recalled_value(recalled)["excerpts"][0].items() >= {"file": "/somewhere/s.jsonl", "line": 88}.items()
+    first = excerpt("We signed the JWT", cut=(False, True))
+    second = excerpt("A key of its own", marks=((0, 5), (6, 8)), at=14, line=0, time=None, cut=(True, False))
+    recalled = Recalled(session(), "which key?", (first, second), 12, answer="Its own [12].")
+    assert [line.text for line in recalled_lines(recalled)] == [
+        "~/shop | 0f3c9a1e | Refresh tokens",
+        "file: /somewhere/s.jsonl",
+        "",
+        "Its own [12].",
+        "",
+        f"[12] line 88 · user · {HERE}",
+        "    We signed the JWT …",
+        "",
+        "[14] user",
+        "    … A key of its own",
+        "",
+        "2 excerpts, about 12 tokens",
+        "show:   thresher show 0f3c9a1e --around 14",
+    ]
+    gone = Recalled(session(gone=True), "which key?", (first,), 6)
+    assert "gone" in [line.text for line in recalled_lines(gone)][1]
+
+
+def test_what_a_session_says_as_data_has_the_names_that_other_programs_know() -> None:
+    value = recalled_value(Recalled(session(), "which key?", (excerpt("We signed the JWT"),), 6))
+    assert value.keys() == {"question", "found", "answer", "session", "excerpts", "tokens"}
+    facts = {"id", "agent", "project", "branch", "title", "file", "gone", "resume"}
+    assert value["session"].keys() == facts
+    keys = {"role", "author", "kind", "text", "at", "line", "time", "file", "tokens"}
+    assert value["excerpts"][0].keys() == keys
+    assert value["excerpts"][0].items() >= {"file": "/somewhere/s.jsonl", "line": 88}.items()
 
 
 def test_a_session_that_does_not_speak_of_it_says_so() -> None:
@@ -189,11 +247,29 @@ def test_a_sync_says_what_it_did_what_is_kept_and_what_is_left_out() -> None:
     output = "\n".join(line.text for line in lines)
     for expected in ("5 files", "2 new, 1 grown, 1 gone", "1 not readable", "40 new messages", "90 messages of 4 sess"):
         assert expected in output
-    for expected in ("text 2.0 MB, archive 300.0 kB, index 900.0 kB", "40% of 100", "30.0%"):
+    for expected in ("text 2.0 MB, archive 300.0 kB, index 900.0 kB", "40% of 100 texts", "30.0%"):
         assert expected in output
+    assert "forgot" not in output
     assert not list(left_out_lines({}))
     busy = next(iter(report_lines(Report(busy=True), NO_SIZES, {})))
     assert "Another sync" in busy.text
+
+
+def test_a_sync_says_what_it_forgot_by_the_retention() -> None:
+    report = Report(forgotten=3)
+    assert "forgot 3 sessions older than the retention" in [line.text for line in report_lines(report, NO_SIZES, {})][1]
+    value = report_value(report, NO_SIZES, {"": 60, "sub-agent": 30, "short": 10})
+    files = {"new", "grown", "rewritten", "unchanged", "gone", "foreign", "failed"}
+    assert value.keys() == files | {"messages", "forgotten", "forgotten_again", "seconds", "busy", "sizes", "left_out"}
+    assert value["forgotten"] == 3
+    assert value["left_out"] == {"texts": {"sub-agent": 30, "short": 10}, "of": 100, "share": 0.4}
+
+
+@pytest.mark.usefixtures("home")
+def test_a_search_says_what_was_forgotten_by_the_retention(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("search", "receipt").exit_code == 0
+    monkeypatch.setattr(Memory, "sync", lambda *_, **__: Report(forgotten=1))
+    assert "forgot 1 session older than the retention" in run("search", "receipt").stderr
 
 
 def test_search_finds_the_session_and_says_how_to_go_on(home: Path) -> None:
@@ -201,7 +277,7 @@ def test_search_finds_the_session_and_says_how_to_go_on(home: Path) -> None:
     assert result.exit_code == 0
     lines = result.stdout.split("\n")
     assert lines[0].startswith("<thresher-recall sessions=")
-    assert re.match(r"/home/sam/shop \| e923391d \| \d+ matches \| 2026-03-12 ", lines[1])
+    assert re.match(r"/home/sam/shop \| e923391d \| \d+ matches \| 2026-03-1\d ", lines[1])
     for expected in (
         "[asst]",
         "Half pennies were lost",
@@ -275,6 +351,74 @@ def test_wrong_use_of_search_exits_with_2(wrong: list[str]) -> None:
 
 
 @pytest.mark.usefixtures("home")
+def test_a_place_to_look_is_no_question() -> None:
+    for given, told in (
+        (["--project", "shop"], "--project says where to look, not what for."),
+        (["--since", "7d", "--field", "output"], "--since and --field say where to look, not what for."),
+        (['""'], "Add some words, or --require, --regex or --file; `thresher sessions` lists all sessions."),
+    ):
+        result = run("search", *given)
+        assert result.exit_code == 2
+        assert told in result.stderr
+
+
+@pytest.mark.usefixtures("home")
+def test_a_name_that_is_none_of_the_choices_is_told_them() -> None:
+    assert "'claude-code', 'codex'" in run("search", "x", "--agent", "hal").stderr
+    assert "'user', 'assistant'" in run("search", "x", "--role", "judge").stderr
+    assert "claude-code" in run("search", "x", "--agent", "").stderr
+
+
+@pytest.mark.usefixtures("home")
+def test_an_id_or_a_path_among_the_words_is_told_what_finds_it() -> None:
+    assert "show e923391d" in run("search", "e923391d").stderr
+    assert "show" not in run("search", "e923391d", "pennies").stderr
+    assert "show" not in run("search", "0123456789abcdef").stderr
+    assert "search --file prices.py" in run("search", "prices.py").stderr
+    assert "--file" not in run("search", "receipt", "in", "prices.py").stderr
+    assert "--file" not in run("search", "prices.py", "--file", "prices.py").stderr
+    assert "search --file lib/zyzzyva" in run("search", "qwop", "lib/zyzzyva").stderr
+    assert "--file" not in run("search", "https://zyzzyva.example/qwop").stderr
+
+
+@pytest.mark.usefixtures("home")
+def test_a_page_behind_the_last_one_says_how_many_there_are() -> None:
+    many = data("search", "receipt", "--sessions", "2")["found"]
+    told = f"there is no page 99; matches in {many} sessions are on {-(-many // 2)} pages"
+    result = run("search", "receipt", "--sessions", "2", "--page", "99")
+    assert result.exit_code == 1
+    assert told in result.stderr
+    assert "Nothing found" not in result.stdout
+    found = run("search", "receipt", "--sessions", "2", "--page", "99", "--json")
+    assert json.loads(found.stdout).items() >= {"sessions": [], "found": many, "more": False}.items()
+    assert told in found.stderr
+
+
+def test_a_verb_that_is_typed_wrong_is_told_which_was_meant() -> None:
+    result = run("serach", "jwt")
+    assert result.exit_code == 2
+    assert "there is no verb `serach`; did you mean search?" in result.stderr
+    assert "the verbs are sessions, show, search" in run("xyzzy").stderr
+
+
+@pytest.mark.parametrize("verb", [None, *VERBS])
+def test_help_fits_into_eighty_columns(verb: str | None) -> None:
+    lines = run(*filter(None, [verb]), "--help").stdout.split("\n")
+    assert [line for line in lines if len(line) > 80] == []
+
+
+@pytest.mark.usefixtures("home")
+def test_a_first_sync_that_is_stopped_says_that_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object, **__: object) -> Report:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Memory, "sync", stopped)
+    result = run("search", "receipt")
+    assert result.exit_code == 130
+    assert "the same command goes on where it was" in result.stderr
+
+
+@pytest.mark.usefixtures("home")
 def test_a_date_that_is_none_is_a_sentence() -> None:
     assert "is no date" in str(run("search", "x", "--since", "soon").exception)
 
@@ -337,7 +481,9 @@ def test_an_agent_whose_session_is_not_known_is_told(monkeypatch: pytest.MonkeyP
 def test_what_is_left_out_is_shown_on_request() -> None:
     assert "Left out of searches" in run("search", "--left-out").stdout
     value = data("search", "--left-out")
+    assert value["left_out"].keys() == {"texts", "of", "share"}
     assert 0 < value["left_out"]["share"] < 1
+    assert value["left_out"]["texts"]["sub-agent"] > 0
 
 
 @pytest.mark.usefixtures("home")
@@ -351,7 +497,8 @@ def test_without_a_sync_nothing_new_is_found() -> None:
 def test_recall_cites_what_a_session_says() -> None:
     result = run("recall", "e923391d", "why", "were", "half", "pennies", "lost")
     assert result.exit_code == 0
-    assert re.search(r"^\[\d+\] ~/\.claude/projects/.*\.jsonl:\d+ ", result.stdout, re.MULTILINE)
+    assert re.search(r"^file: ~/\.claude/projects/.*\.jsonl$", result.stdout, re.MULTILINE)
+    assert re.search(r"^\[\d+\] line \d+ · asst · 2026-03-1", result.stdout, re.MULTILINE)
     assert data("recall", "e923391d", "half pennies", "--budget", "300")["tokens"] <= 300
     assert run("recall", "e923391d", "kubernetes ingress").exit_code == 1
 
@@ -362,6 +509,61 @@ def test_recall_refuses_what_makes_no_sense() -> None:
     assert "budget" in str(run("recall", "e923391d", "what", "--budget", "much").exception)
     assert "--model" in str(run("recall", "e923391d", "what", "--url", "http://localhost:1/v1").exception)
     assert run("recall", "e923391d").exit_code == 2
+
+
+@contextmanager
+def model(status: int, text: str) -> Iterator[tuple[str, list[Any]]]:
+    """A server on loopback that always answers the same: its address, and what it was asked."""
+    asked: list[Any] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            answer = {"choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}]}
+            body = json.dumps(answer if status == 200 else {"error": {"message": text}}).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nobody reads it."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1", asked
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.usefixtures("home")
+def test_recall_lets_a_model_answer_from_the_excerpts() -> None:
+    question = ("recall", "e923391d", "why were half pennies lost", "--model", "tiny", "--url")
+    with model(200, "Amounts were floats [23].") as (url, asked):
+        assert "\nAmounts were floats [23].\n" in run(*question, url).stdout
+        assert data(*question, url)["answer"] == "Amounts were floats [23]."
+    assert asked[0]["model"] == "tiny"
+    assert "why were half pennies lost" in asked[0]["messages"][-1]["content"]
+    assert "Half pennies were lost" in asked[0]["messages"][-1]["content"]
+    with model(200, "NOT IN THIS SESSION") as (url, _):
+        result = run(*question, url)
+        assert result.exit_code == 1
+        assert "Not in this session." in result.stdout
+
+
+@pytest.mark.usefixtures("home")
+def test_a_model_that_cannot_be_asked_is_a_sentence_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    question = ("recall", "e923391d", "why were half pennies lost", "--model", "tiny")
+    told = str(run(*question).exception)
+    assert "set OPENAI_API_KEY" in told
+    assert "--url" in told
+    assert "http://localhost" in str(run(*question, "--url", "localhost").exception)
+    with model(404, "no such model") as (url, _):
+        told = str(run(*question, "--url", url).exception)
+    assert "no such model" in told
+    assert "Without --model no model is asked" in told
 
 
 def test_sync_tells_what_is_new_and_a_second_one_finds_nothing(home: Path) -> None:
@@ -395,12 +597,52 @@ def test_forget_asks_lists_and_removes() -> None:
     assert "--yes" in str(run("forget", "e923391d").exception)
     assert "would be removed" in run("forget", "e923391d", "--dry-run").stdout
     assert data("search", *QUESTION)["sessions"][0]["id"].startswith("e923391d")
-    assert data("forget", "e923391d", "--yes")["removed"] is True
+    result = run("forget", "e923391d", "--yes", "--json")
+    assert json.loads(result.stdout)["removed"] is True
+    assert "the index is built anew" in result.stderr
     again = json.loads(run("search", *QUESTION, "--json").stdout)["sessions"]
     assert not any(one["id"].startswith("e923391d") for one in again)
     assert "Nothing in memory fits" in run("forget", "--project", "no-such-folder", "--yes").stdout
     assert run("forget", "--project", "no-such-folder", "--yes").exit_code == 1
     assert len(data("forget", "--before", "2026-03-15", "--yes")["sessions"]) == 2
+
+
+@pytest.mark.usefixtures("home")
+def test_forget_shows_how_far_the_new_index_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    run("sync")
+    told: list[tuple[int, int]] = []
+
+    @contextmanager
+    def watched(what: str, *, percent: bool) -> Iterator[Callable[[int, int], None]]:
+        assert (what, percent) == ("building the index", True)
+        yield lambda done, total: told.append((done, total))
+
+    monkeypatch.setattr("thresher.cli.forget.progress_bar", watched)
+    run("forget", "e923391d", "--yes")
+    assert told
+    assert told[-1][0] == told[-1][1] > 0
+
+
+@pytest.mark.parametrize(("percent", "expected"), [(True, "27%"), (False, "27000000/100000000")])
+def test_a_bar_starts_with_what_there_is_to_do(
+    percent: bool, expected: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "120")
+    with common.progress_bar("reading", percent=percent) as progress:
+        assert progress is not None
+        progress(27_000_000, 100_000_000)
+    shown = re.sub(r"\x1b\[[^a-zA-Z]*[a-zA-Z]", "", capsys.readouterr().err)
+    assert expected in shown
+    assert "?" not in shown
+
+
+def test_a_look_at_the_machine_leaves_nothing_behind(home: Path) -> None:
+    assert data()["memory"]["sessions"] == 0
+    assert "claude-code" in run().stdout
+    assert run("show", "nobody").exit_code == 1
+    assert not (home / "thresher").exists()
 
 
 def test_a_session_whose_file_is_gone_is_shown_from_the_archive(home: Path) -> None:
@@ -444,5 +686,11 @@ def test_secrets_leave_every_part_of_a_session() -> None:
 def test_the_demo_searches_the_samples_and_keeps_them_out_of_the_users_memory(home: Path) -> None:
     value = data("demo", "--to", str(home / "samples"))
     assert value["search"]["sessions"][0]["id"].startswith("e923391d")
-    assert "Half pennies were lost" in run("demo", "--to", str(home / "samples")).output
+    output = run("demo", "--to", str(home / "samples")).output
+    assert "Half pennies were lost" in output
+    asking = next(line for line in output.split("\n") if "THRESHER_HOME=" in line)
+    setting, _, *arguments = shlex.split(asking)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(*setting.split("="))
+        assert "Half pennies were lost" in run(*arguments).output
     assert data()["memory"]["sessions"] == 0

@@ -289,7 +289,7 @@ def test_sub_agents_are_hidden_and_counted(tmp_path: Path) -> None:
     assert answer.excluded == {"sub-agent": 2}
     shown = memory.search("floats in voucher arithmetic", subagents=True).sessions[0]
     assert shown.hits[0].text.startswith(("Find all floats", "The voucher"))
-    assert shown.root == name(100)
+    assert shown.parent == name(100)
     assert shown.resume == ""
 
 

@@ -12,6 +12,7 @@ from thresher.memory import docs
 from thresher.memory.asking import Asked
 from thresher.memory.embedded import EmbeddedStore
 from thresher.memory.index import Index
+from thresher.memory.preparing import made_ready
 from thresher.memory.query import Query as Asking
 from thresher.memory.query import Searched
 from thresher.memory.values import REASONS, Known, Stat
@@ -28,7 +29,7 @@ def store(tmp_path: Path) -> EmbeddedStore:
 def _recorded(store: EmbeddedStore, *messages: Message, **more: str) -> None:
     session = Session("claude-code", "one", "/a", (History(messages),), **more)  # type: ignore[arg-type]
     with store.writing():
-        store.record(Known("/a", Stat(1, 2, 3, 4), prefix=b"x"), [session])
+        store.record(Known("/a", Stat(1, 2, 3, 4), prefix=b"x"), [*made_ready([session], {})])
         store.refresh_index()
 
 
@@ -53,7 +54,8 @@ def _at(store: EmbeddedStore, text: str, field: Searched) -> list[int]:
         ("東京タワー and 中文text", ["東", "京", "タ", "ワ", "ー", "and", "中", "文", "text"]),
         ("한국어 ไทย Ａ", ["한", "국", "어", "ไ", "ท", "ย", "a"]),
         ("naïve Größe привет", ["naïv", "größe", "привет"]),
-        ("half \ud800 and " + "x" * 60, ["half", "and"]),
+        ("half \ud800 and " + "x" * 80, ["half", "and"]),
+        ("at " + "0a1b2c3d" * 8 + " now", ["at", "0a1b2c3d" * 8, "now"]),
         ("", []),
     ],
 )
@@ -101,9 +103,22 @@ def test_a_file_is_found_by_any_end_of_its_path(store: EmbeddedStore) -> None:
     assert docs.ends("./a\\B.py") == ["a/b.py", "b.py"]
 
 
+@pytest.mark.parametrize("digits", [40, 64])
+def test_a_digest_is_found_alone_and_in_a_phrase(store: EmbeddedStore, digits: int) -> None:
+    digest = "0a1b2c3d4e5f6789" * 4
+    text = f"revert commit {digest[:digits]} on main"
+    _recorded(store, _user(text), Message("tool", (ToolResult("c", (Text(text),)),), "tool"))
+    index = store.index()
+    assert index is not None
+    assert _at(store, digest[:digits].upper(), "output") == [1]
+    assert _at(store, digest[:digits], "human") == [0]
+    phrase = Asking(phrases=(f"commit {digest[:digits]} on",), fields=("human",))
+    assert [one.at for one in Asked(phrase, index).best(9)] == [0]
+
+
 def test_what_is_left_out_is_in_the_index_with_its_reason(store: EmbeddedStore) -> None:
     _recorded(store, _user("ok"), _user("[Request interrupted by user]"), _user("why does the build fail today?"))
-    assert store.left_out() == {"": 1, "short": 1, "interruption": 1, "derived": 0}
+    assert store.left_out() == {"": 1, "short": 1, "interruption": 1}
     index = store.index()
     assert index is not None
     reasons = {found.at: REASONS[found.reason] for found in index.search(Query.all_query(), 9) if found.at >= 0}
@@ -115,7 +130,7 @@ def test_what_a_compaction_repeats_is_there_once(store: EmbeddedStore) -> None:
     again = Message("user", (Text("the one question of today"),), id="m", carried=True)
     session = Session("claude-code", "one", "/a", (History((said,)), History((again, _user("and then some more")))))
     with store.writing():
-        store.record(Known("/a", Stat(1, 2, 3, 4)), [session])
+        store.record(Known("/a", Stat(1, 2, 3, 4)), [*made_ready([session], {})])
         store.refresh_index()
     assert _at(store, "question", "human") == [0]
     assert _at(store, "more", "human") == [2]

@@ -84,6 +84,9 @@ def test_each_part_has_its_field() -> None:
         ("[" * 200_000, "[" * 200_000),
         ('{"n": 1, "deep": {"flag": false, "text": "kept"}}', "kept"),
         ('"free text in quotes"', "free text in quotes"),
+        ('{"password": "x9Kq72LmZ4vT", "note": "giraffe"}', "password: x9Kq72LmZ4vT\ngiraffe"),
+        ('{"a": [{"headers": {"Authorization": "Bearer x9K"}}, "b"]}', "Authorization: Bearer x9K\nb"),
+        ('{"api_key": ["x9Kq", {"value": "72Lm"}], "key": "v"}', "api_key: x9Kq\napi_key: 72Lm\nv"),
     ],
 )
 def test_a_call_says_its_values(arguments: str, text: str) -> None:
@@ -527,9 +530,45 @@ def test_a_block_in_a_hook_leaves_and_the_prompt_stays() -> None:
 def test_a_block_of_ours_that_was_cut_off_takes_the_rest() -> None:
     text = BEFORE + RECALL.removesuffix("</thresher-recall>")
     assert searched(read(model(bash("codex exec look")), result(text))[1]) == BEFORE
-    assert searched(only(human(text))) == BEFORE
+    hook = only(human(f"<local-command-stdout>\n{text}", author="harness"))
+    assert [piece.reason for piece in hook] == ["command", "recall"]
+    for said in (only(human(text)), only(model(text)), only(model(Thinking(text)))):
+        assert searched(said) == text
     quoted = "docs.md:3: the mark `<thresher-recall ids>` opens a block\nmore work\n"
     assert searched(read(model(bash("grep -rn recall docs")), result(quoted))[1]) == quoted
+
+
+OBJECT = {
+    "mark": '<thresher-recall sessions="a1b2c3d4">',
+    "text": 'It said "end": "</thresher-recall>" in March.',
+    "end": "</thresher-recall>",
+}
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        json.dumps(OBJECT),
+        json.dumps(OBJECT, indent=2),
+        json.dumps(OBJECT, separators=(",", ":")),
+        json.dumps(OBJECT).replace("<", "\\u003c").replace(">", "\\u003e"),
+        json.dumps(json.dumps(OBJECT, indent=2))[1:-1],
+        json.dumps(json.dumps(json.dumps(OBJECT)))[3:-3],
+        json.dumps(OBJECT).replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;"),
+    ],
+)
+def test_our_own_json_leaves_as_a_whole(told: str) -> None:
+    text = f"{BEFORE}{told}{AFTER}"
+    assert searched(read(model(bash("cat found.json")), result(text))[1]) == BEFORE + AFTER
+    assert searched(only(human(text))) == BEFORE + AFTER
+    half = text[: text.index("March")]
+    assert searched(read(model(bash("head found.json")), result(half))[1]) == BEFORE
+
+
+def test_json_that_only_speaks_of_our_mark_stays() -> None:
+    for text in ('What does {"mark": "<thresher-recall>"} mean here?', '{"mark": "<b>", "end": "</thresher-recall>"}'):
+        assert searched(only(human(text))) == text
+        assert recall_spans(text.replace("thresher-recall", "thresher-x"), printed=True) == []
 
 
 @pytest.mark.parametrize(
@@ -595,6 +634,9 @@ def test_sessions_that_a_memory_tool_made(made: Session, tool: str) -> None:
         "\n<memory-hint>",
         "&lt;thresher-recall&gt;",
         '"\\u003cthresher-recall\\u003e',
+        '{"mark": "<thresher-recall>',
+        '{\\n\\\\"mark\\\\":\\\\"<thresher-recall>\\\\"end',
+        "{\\\\n",
         "[1/1] abcdef0 •",
         "\n[1/1] abcdef0 • a\n\n",
         "a | 1234567 | 9 matches | ",

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 from chats import chat, name
 
+from thresher.errors import OptionError
 from thresher.memory import Memory
 
 
@@ -33,6 +34,22 @@ def test_it_can_be_set_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("THRESHER_RETENTION", "90d")
     memory = Memory(home=tmp_path / "home", sources=[tmp_path / "files"], discover=False)
     assert memory.sync().forgotten == 1
+
+
+def test_a_session_that_goes_on_comes_back(tmp_path: Path) -> None:
+    _sessions(tmp_path / "files", 10, 480)
+    memory = Memory(home=tmp_path / "home", sources=[tmp_path / "files"], discover=False, retention="90d")
+    assert memory.sync().forgotten == 1
+    goes_on = chat(name(2), ["is the pelican still well today?"], 2).decode()
+    with (tmp_path / "files" / f"{name(2)}.jsonl").open("a") as file:
+        file.write(goes_on.replace("2026-03-01", f"{datetime.now(UTC):%Y-%m-%d}"))
+    assert memory.sync().forgotten == 0
+    assert _left(memory) == 2
+
+
+def test_less_than_a_day_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="365d"):
+        Memory(home=tmp_path, sources=[], discover=False, retention="1h").sync()
 
 
 def test_before_means_ended_before(tmp_path: Path) -> None:

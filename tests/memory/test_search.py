@@ -1,6 +1,7 @@
 """What a query means, from the words that a person types to the sessions that are shown."""
 
 import re
+import time
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +15,7 @@ import thresher as th
 from thresher.errors import OptionError
 from thresher.memory import Memory
 from thresher.memory.hits import Answer
-from thresher.memory.query import FIELDS, Query
+from thresher.memory.query import FIELDS, Query, moment
 from thresher.model import History, Message, Text
 from thresher.store.errors import AmbiguousIdError, NotStoredError
 
@@ -334,7 +335,8 @@ def test_a_hit_says_where_it_stands(folder: Path) -> None:
     hit = best.hits[0]
     assert TOPICS[0].told[:60] in folder.joinpath(f"{name(100)}.jsonl").read_text().splitlines()[hit.line - 1]
     assert best.line == hit.line
-    assert remembered(folder).store.messages(best.key, hit.at, hit.at + 1)[0].text == TOPICS[0].told
+    memory = remembered(folder)
+    assert memory.store.messages(memory.facts(best.id).key, hit.at, hit.at + 1)[0].text == TOPICS[0].told
     assert {hit.text[start:stop].lower() for start, stop in hit.marks} >= {"grace", "period", "30", "seconds"}
 
 
@@ -360,7 +362,7 @@ def test_secrets_are_redacted_until_they_are_asked_for(folder: Path) -> None:
     assert "lilac parcel" in hidden.sessions[0].title
     assert SECRET not in repr(hidden)
     shown = memory.search("lilac parcel key", reveal=True)
-    assert SECRET in shown.sessions[0].title
+    assert SECRET not in shown.sessions[0].title  # it may be cut, and then nobody could tell
     assert any(SECRET in text for text in texts(shown))
     assert ids(memory.search(SECRET)) == []
     assert SECRET not in repr(memory.recall(name(1), "lilac parcel key"))
@@ -435,6 +437,60 @@ def test_every_pattern_has_an_answer_or_a_reason(folder: Path, pattern: str) -> 
         assert memory.search("", regex=pattern).found in (0, 1)
 
 
+def test_a_pattern_goes_with_other_conditions(folder: Path) -> None:
+    pytest.importorskip("regex")
+    memory = said(folder, "The parcel is lilac.", "The ribbon is lilac and silky.", "A lilac hat, nothing else here.")
+    every = {"sync": False, "regex": "l.lac"}
+    assert sorted(numbers(memory.search("", regex="l.lac"))) == [1, 2, 3]
+    assert numbers(memory.search("", require="ribbon", **every)) == [2]  # type: ignore[arg-type]
+    assert sorted(numbers(memory.search("", exclude="ribbon", **every))) == [1, 3]  # type: ignore[arg-type]
+    assert numbers(memory.search('"lilac hat"', **every)) == [3]  # type: ignore[arg-type]
+    assert numbers(memory.search("silk*", **every)) == [2]  # type: ignore[arg-type]
+    assert numbers(memory.search("", file="no/such.py", **every)) == []  # type: ignore[arg-type]
+    first = memory.search("", sessions=2, **every)  # type: ignore[arg-type]
+    assert (len(first.sessions), first.more) == (2, True)
+    second = memory.search("", sessions=2, page=2, **every)  # type: ignore[arg-type]
+    assert (len(second.sessions), second.more) == (1, False)
+    with pytest.raises(OptionError, match="leave these out"):
+        memory.search("", fields=("paths",), **every)  # type: ignore[arg-type]
+
+
+def test_a_word_that_is_nowhere_is_told(folder: Path) -> None:
+    memory = said(folder, "The parcel is lilac.")
+    assert memory.search("lilac parcle").notes == ("no text here has `parcle`",)
+    assert memory.search("lilac parcels").notes == ()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"role": "tool"}, {"rank": "age"}, {"context": 0}, {"fields": "body"}, {"colour": 1}]
+)
+def test_options_that_make_no_sense_say_what_would(folder: Path, wrong: dict[str, Any]) -> None:
+    with pytest.raises(OptionError):
+        said(folder, "The parcel is lilac.").search("lilac", **wrong)
+
+
+def test_by_matches_means_messages(folder: Path) -> None:
+    talk = Talk(1).user("Please paint it.")
+    for _ in range(3):
+        talk.does("Bash", "done", command="paint --lilac", description="lilac, lilac")
+    talk.write(folder)
+    Talk(2).user("Paint it lilac.").says("Is it lilac?").user("More lilac!").says("it is lilac now").write(folder)
+    answer = remembered(folder).search("lilac", rank="matches")
+    assert [session.matches for session in answer.sessions] == [4, 3]
+
+
+def test_dates_are_days_of_the_place_they_are_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        winter = datetime(2026, 11, 16, 12, tzinfo=UTC).astimezone()
+        assert moment("2026-07-01", winter) == datetime(2026, 6, 30, 22, tzinfo=UTC)
+        assert moment("2026-12-01", winter) == datetime(2026, 11, 30, 23, tzinfo=UTC)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
 # One session, and what goes with a conversation.
 
 
@@ -450,9 +506,21 @@ def test_recall_gives_what_bears_on_a_question(folder: Path) -> None:
     assert all(one.line for one in recalled.excerpts)
     assert recalled.session.id == name(100)
     assert not memory.recall(name(100), "which piano carrier serves iceland?").found
-    assert memory.recall(name(100), "why were customers logged out?", budget=60).tokens <= 60
+    short = memory.recall(name(100), "why were customers logged out?", budget=60)
+    assert short.found
+    assert 0 < short.tokens <= 60
     with pytest.raises(OptionError):
         memory.recall(name(100), "  ")
+
+
+def test_recall_looks_into_commands(folder: Path) -> None:
+    Talk(1).user("Please test it.").does("Bash", "ok", command="go test ./lilac -run Ribbon").says("Done.").write(
+        folder
+    )
+    memory = remembered(folder)
+    memory.sync()
+    told = memory.recall(name(1), "which go test was run?")
+    assert any("go test ./lilac" in one.text for one in told.excerpts)
 
 
 def test_recall_shows_no_echo(folder: Path) -> None:
@@ -497,6 +565,13 @@ def test_related_sessions_of_a_conversation_that_starts(folder: Path) -> None:
     assert len(related.sessions) <= 3
 
 
+def test_related_needs_a_prompt(folder: Path) -> None:
+    source(0, TOPICS[0]).write(folder)
+    caveat = "Caveat: The messages below were generated by the user while running local commands."
+    starts = History((Message("user", (Text(caveat),), "harness"),))
+    assert remembered(folder).related(starts).sessions == ()
+
+
 def test_what_is_forgotten_is_never_found_again(folder: Path) -> None:
     memory = said(folder, "The parcel is lilac.", "The ribbon is lilac.")
     memory.sync()
@@ -511,6 +586,17 @@ def test_what_is_forgotten_is_never_found_again(folder: Path) -> None:
         memory.session(name(1))
     with pytest.raises(OptionError):
         memory.forget()
+
+
+def test_copies_are_forgotten_too(folder: Path) -> None:
+    memory = said(folder, "The parcel is lilac.")
+    copy = folder / "elsewhere"
+    copy.mkdir()
+    for path in folder.glob("*.jsonl"):
+        (copy / path.name).write_bytes(path.read_bytes())
+    memory.sync()
+    assert len(memory.forget(ids=[name(1)])) == 2
+    assert memory.search("lilac", everything=True).sessions == ()
 
 
 def test_projects_and_times_are_forgotten(folder: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thresher import read_all
-from thresher.memory.secrets import redact, redacted
+from thresher.memory.secrets import names_secret, redact, redacted
 
 MIXED = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8s9T0u1V2w3X4y5Z6" * 8
 HEX = "0a1b2c3d4e5f60718293a4b5c6d7e8f9" * 8
@@ -282,3 +282,17 @@ def _texts(value: object) -> Iterator[str]:
         case list() | tuple():
             for item in value:
                 yield from _texts(item)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        *((name, True) for name in ("password", "dbPassword", "API_KEY", "client-secret", "authToken", "credentials")),
+        *((name, False) for name in ("note", "key", "page_token", "max_tokens", "secretary", "password_hint", "")),
+    ],
+)
+def test_names_of_secrets(name: str, told: bool) -> None:
+    """What is redacted behind a name is redacted behind the name as a field is told."""
+    value = MIXED[:24]
+    assert names_secret(name) is told
+    assert (value not in redact(f"{name}: {value}")) is told

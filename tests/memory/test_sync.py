@@ -11,7 +11,7 @@ import pytest
 from chats import chat, line, name, places, synced, talk
 
 from thresher.formats import read_all
-from thresher.memory import sync as syncing
+from thresher.memory import preparing
 from thresher.memory.embedded import EmbeddedStore
 from thresher.memory.gates import mark_of
 from thresher.memory.sync import sync
@@ -53,8 +53,8 @@ def test_a_world_that_did_not_change_costs_no_write_and_no_reading(
     first = synced(store, tmp_path / "home")
     assert first.new > 4
     before = _state(store.folder)
-    monkeypatch.setattr(syncing, "read_all", lambda *_args, **_more: pytest.fail("read"))
-    monkeypatch.setattr(syncing, "mark_of", lambda *_args: pytest.fail("opened"))
+    monkeypatch.setattr(preparing, "read_all", lambda *_args, **_more: pytest.fail("read"))
+    monkeypatch.setattr(preparing, "mark_of", lambda *_args: pytest.fail("opened"))
     again = synced(EmbeddedStore(store.folder), tmp_path / "home")
     assert again == Report(unchanged=again.unchanged)
     assert again.unchanged == first.new + first.foreign
@@ -100,7 +100,7 @@ def test_touched_is_not_read_again(store: EmbeddedStore, folder: Path, monkeypat
     file = _one(folder)
     synced(store, folder)
     os.utime(file, (LONG_AGO, LONG_AGO))
-    monkeypatch.setattr(syncing, "read_all", lambda *_args, **_more: pytest.fail("read"))
+    monkeypatch.setattr(preparing, "read_all", lambda *_args, **_more: pytest.fail("read"))
     assert synced(store, folder) == Report(unchanged=1)
     before = _state(store.folder)
     assert synced(store, folder) == Report(unchanged=1)
@@ -111,10 +111,12 @@ def test_a_rewrite_is_noticed(store: EmbeddedStore, folder: Path) -> None:
     file = _one(folder)
     synced(store, folder)
     file.write_bytes(talk(name(1), 66) + chat(name(1), ["we took another way from here"], 66))
-    assert synced(store, folder) == Report(rewritten=1, messages=-3)
-    assert places(store, "topic66") == []
+    assert synced(store, folder) == Report(rewritten=1, messages=1)
     assert places(store, "another way") == [(name(1), 66)]
-    assert places(store, "topic5") == [(name(1), 5)]
+    assert places(store, "topic66") == [(name(1), 66)]
+    before, now = sorted(store.facts(), key=lambda facts: not facts.gone)
+    assert (before.messages, before.gone, now.messages, now.gone) == (70, True, 67, False)
+    assert before.root == now.root
 
 
 def test_a_rewind_keeps_the_way_that_was_left(store: EmbeddedStore, folder: Path) -> None:
@@ -163,7 +165,7 @@ def test_a_foreign_file_is_looked_into_again_when_it_changes(
     (folder / "empty.jsonl").touch()
     assert synced(store, folder) == Report(foreign=2)
     with monkeypatch.context() as patch:
-        patch.setattr(syncing, "read_all", lambda *_args, **_more: pytest.fail("read"))
+        patch.setattr(preparing, "read_all", lambda *_args, **_more: pytest.fail("read"))
         assert synced(store, folder) == Report(unchanged=2)
     file.write_bytes(talk(name(3), 2))
     assert synced(store, folder) == Report(new=1, unchanged=1, messages=2)
@@ -214,7 +216,7 @@ def test_a_subagents_file_belongs_to_its_parent(
         reads.append(path)
         return read_all(path, format=format)
 
-    monkeypatch.setattr(syncing, "read_all", read)
+    monkeypatch.setattr(preparing, "read_all", read)
     sync(store, files)
     assert agent not in reads
     (child,) = (facts for facts in store.facts() if facts.subagent)
@@ -358,7 +360,7 @@ def test_bytes_that_come_while_it_is_read_are_read_the_next_time(
         return sessions
 
     with monkeypatch.context() as patch:
-        patch.setattr(syncing, "read_all", read)
+        patch.setattr(preparing, "read_all", read)
         assert synced(store, folder).messages == 70
     assert synced(store, folder) == Report(grown=1, messages=1)
 

@@ -11,7 +11,7 @@ import pytest
 
 from thresher.model.parts import ToolCall
 from thresher.model.tool_table import ROWS
-from thresher.model.tools import TABLE, ToolUse, tool_use
+from thresher.model.tools import TABLE, ToolUse, tool_use, touched
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
 
@@ -194,6 +194,30 @@ def test_a_patch_that_renames_a_file_moves_it() -> None:
 )
 def test_a_patch_run_through_a_shell_is_an_edit(arguments: dict[str, Any]) -> None:
     assert use("shell", arguments)[:2] == ("file_edit", "edit")
+
+
+MANY = (
+    "*** Begin Patch\n*** Update File: a.py\n*** Move to: b.py\n@@\n-x\n+*** Add File: no.py\n"
+    "*** Add File: c d.py\r\n+y\n*** Delete File: e.py\n*** Update File: a.py\n*** End Patch"
+)
+NAMED = ("a.py", "b.py", "c d.py", "e.py")
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "files"),
+    [
+        ("apply_patch", MANY, NAMED),
+        ("apply_patch", {"input": MANY}, NAMED),
+        ("shell", {"command": ["bash", "-lc", f"apply_patch <<'EOF'\n{MANY}\nEOF"]}, NAMED),
+        ("apply_patch", "nothing", ()),
+        ("Write", {"file_path": "notes.md", "content": MANY}, ("notes.md",)),
+        ("Bash", {"command": f"cat > x <<'EOF'\n{MANY}\nEOF"}, ()),
+        ("Bash", {"command": "cat src/a.py"}, ("src/a.py",)),
+    ],
+)
+def test_all_files_of_a_patch_are_touched(name: str, arguments: Any, files: tuple[str, ...]) -> None:
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    assert touched(ToolCall("call", name, text)) == files
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ PREFIXES = ("CLAUDIST_", "THRESHER_")
 ALIASES = {"FILTER_PRESET": "POLICY"}
 UNUSED = frozenset({"PRESERVE_CONTEXT", "COMPACT_MODE"})
 """Names that the first design reads and never uses."""
-OTHERS = frozenset({"HOME", "MODELS", "TEST_PROFILE", "UPDATE_GOLDEN"})
+OTHERS = frozenset({"HOME", "MODELS", "RETENTION", "TEST_PROFILE", "UPDATE_GOLDEN"})
 """Names with our prefix that are no options of a fit."""
 FILE = "thresher.toml"
 TABLES = ("policies", "presets", "pace")
@@ -60,8 +60,6 @@ class Settings:
     exclude_roles: tuple[str, ...] | None = None
     max_message_length: int | None = None
     custom_patterns: tuple[str, ...] | None = None
-    retention: str | None = None
-    """How long past sessions are kept after their end: "365d", "2 years"."""
     policies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Options of single policies, by the policy's name."""
     presets: Mapping[str, tuple[Step, ...]] = field(default_factory=dict)

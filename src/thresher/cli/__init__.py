@@ -41,6 +41,18 @@ class Verbs(click.Group):
         command: click.Command = import_module(VERBS[cmd_name]).command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The verb and what is said to it; one that is typed wrong is told which was meant."""
+        if args[0] not in VERBS and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], VERBS, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"the verbs are {', '.join(VERBS)}"
+            raise click.UsageError(f"there is no verb `{args[0]}`; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
 
 @click.group(cls=Verbs, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="thresher", message="thresher %(version)s")

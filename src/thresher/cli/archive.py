@@ -1,6 +1,6 @@
 """What memory keeps of a session, for the verbs that read one: there when its file is gone, without its secrets."""
 
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from msgspec import structs
 
@@ -21,14 +21,25 @@ from thresher.model import (
     Unknown,
 )
 
+if TYPE_CHECKING:
+    from thresher.memory import Memory
+
+
+def kept_memory() -> "Memory | None":
+    """Memory, where something is kept: who only looks for it leaves no empty one behind."""
+    from thresher.memory import Memory
+
+    memory = Memory(discover=False)
+    return memory if memory.store.exists() else None
+
 
 def archived_session(reference: str) -> Session | None:
     """The session whose id begins like that, as memory keeps it; nothing is looked for and nothing is synced."""
-    from thresher.memory import Memory
     from thresher.store import NotStoredError
 
+    memory = kept_memory()
     try:
-        return Memory(discover=False).session(reference)
+        return memory.session(reference) if memory is not None else None
     except NotStoredError:
         return None
 

@@ -14,6 +14,7 @@ from thresher.errors import ConvertError, OptionError, ReadError, UnknownFormatE
 from thresher.formats import discover, format_names, read_all
 from thresher.model import Session
 from thresher.model.jsontext import dump
+from thresher.render.words import plural
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -127,8 +128,11 @@ def stoppable() -> Iterator[None]:
 
 
 @contextmanager
-def progress_bar(what: str) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on standard error where a person is watching; takes how much is done, and of how much."""
+def progress_bar(what: str, *, percent: bool = False) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on standard error where a person is watching; takes how much is done, and of how much.
+
+    With `percent` it shows the share alone: of bytes, or of what nobody counts, the numbers say nothing.
+    """
     if not sys.stderr.isatty():
         yield None
         return
@@ -136,7 +140,7 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int], None] | None]:
 
     def update(done: int, total: int) -> None:
         if not shown:  # most often there is nothing to wait for, and a bar takes long to load
-            shown.append(_started_bar(what))
+            shown.append(_started_bar(what, total, percent=percent))
         bar, task = shown[0]
         bar.update(task, completed=done, total=total)
 
@@ -147,22 +151,23 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int], None] | None]:
             bar.stop()
 
 
-def _started_bar(what: str) -> "tuple[Progress, TaskID]":
+def _started_bar(what: str, total: int, *, percent: bool) -> "tuple[Progress, TaskID]":
     from rich.console import Console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
         Progress,
+        TaskProgressColumn,
         TextColumn,
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
 
     times = (TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn())
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), *times)
+    columns = (TextColumn(what), BarColumn(), TaskProgressColumn() if percent else MofNCompleteColumn(), *times)
     bar = Progress(*columns, console=Console(stderr=True), transient=True)
     bar.start()
-    return bar, bar.add_task("", total=None)
+    return bar, bar.add_task("", total=total)
 
 
 def bring_up_to_date(memory: "Memory") -> None:
@@ -170,7 +175,7 @@ def bring_up_to_date(memory: "Memory") -> None:
     from thresher.store import StoreError
 
     try:
-        with progress_bar("reading") as progress:
+        with stoppable(), progress_bar("reading", percent=True) as progress:
             report = memory.sync(progress=progress, wait=False)
     except StoreError as error:
         warn(f"thresher: {error}; only what was known before is searched")
@@ -179,6 +184,8 @@ def bring_up_to_date(memory: "Memory") -> None:
         warn("another sync is at work; what it has not read yet is not found")
     elif report.seconds > LONG:
         warn(f"read {report.messages:,} new messages in {report.seconds:.1f} s")
+    if report.forgotten:
+        warn(f"forgot {plural(report.forgotten, 'session')} older than the retention")
     if report.failed:
         warn(f"not readable, so not searched: {len(report.failed):,} of the files; `thresher sync` names them")
 
@@ -254,7 +261,7 @@ def find_session(reference: str, sources: Sequence[Path], *, no_discover: bool, 
         return _only(matching, reference, "say more of the id")
     if kept is not None:
         return _told(kept, "no file that was looked at holds it", reveal=reveal)
-    among = f"{len(files):,} file{'' if len(files) == 1 else 's'}"
+    among = plural(len(files), "file")
     raise ReadError(f"no file and no session is called `{reference}` among {among}; `thresher sessions` lists them")
 
 

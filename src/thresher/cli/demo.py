@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from thresher.render.rows import SessionRow
 
 QUESTION = "why were half pennies lost at the reduced rate?"
+SESSIONS, MESSAGES = 2, 3
+MEMORY = ".thresher"
+"""The folder beside the samples that their memory is kept in."""
 
 
 @click.command("demo")
@@ -62,7 +65,14 @@ def _search(folder: Path, places: list[Path]) -> "Answer":
     """Ask a question of the samples; whoever runs this keeps them out of their own memory."""
     from thresher.memory import Memory
 
-    return Memory(home=folder / ".thresher", sources=places, discover=False).search(QUESTION, sessions=2, messages=3)
+    memory = Memory(home=folder / MEMORY, sources=places, discover=False)
+    return memory.search(QUESTION, sessions=SESSIONS, messages=MESSAGES)
+
+
+def _asking(folder: Path) -> str:
+    """The command that asks the same."""
+    shown = f"--sessions {SESSIONS} --messages {MESSAGES} --no-sync"
+    return f"THRESHER_HOME={quote(str(folder / MEMORY))} {program()} search {quote(QUESTION)} {shown}"
 
 
 def _show(folder: Path, rows: "list[SessionRow]", answer: "Answer") -> None:
@@ -72,7 +82,8 @@ def _show(folder: Path, rows: "list[SessionRow]", answer: "Answer") -> None:
     out = console()
     out.print(f"Sample sessions of {len({row.agent for row in rows})} agents are in {folder}\n", markup=False)
     out.print(session_table(rows, out.width))
-    out.print(f"\nIn them, {program()} search {QUESTION}\n", markup=False, style="bold", soft_wrap=True)
+    out.print("\nA question to their memory, which is not yours:", style="bold")
+    out.print(f"  {_asking(folder)}\n", markup=False, soft_wrap=True)
     print_lines(answer_lines(answer, program=program(), where=f" --source {quote(str(folder))}"))
     longest = max(rows, key=lambda row: row.messages)
     out.print("\nNext:", style="bold")

@@ -58,7 +58,7 @@ def command(
       thresher fit session.jsonl                          what `smart` would do
       thresher fit 0f3c9a1e --policy moderate --budget 60k --explain
       thresher fit messages.json -b 20k -o smaller.json   the same API's messages
-      thresher fit 0f3c9a1e --to text | pbcopy            for a person or a sub-agent
+      thresher fit 0f3c9a1e --to text | pbcopy            for a person to read
       THRESHER_EXCLUDE_TOOLS=Edit,Write thresher fit session.jsonl
     """
     found = find_session(session, sources, no_discover=no_discover)

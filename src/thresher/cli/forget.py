@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from thresher.cli.common import json_option, print_json, print_lines, warn
+from thresher.cli.common import json_option, print_json, print_lines, progress_bar, warn
 from thresher.errors import OptionError
 from thresher.memory.query import moment
 
@@ -48,7 +48,9 @@ def command(ids: tuple[str, ...], project: str, before: str | None, yes: bool, d
         return
     if not yes:
         _ask(found, as_json=as_json)
-    removed = memory.forget(**chosen)
+    warn("the index is built anew without them, which takes a while where much is kept")
+    with progress_bar("building the index", percent=True) as progress:
+        removed = memory.forget(**chosen, progress=progress)
     _print(removed, f"{_counted(removed)} removed for good:", as_json=as_json, removed=True)
 
 

@@ -43,10 +43,12 @@ def show_overview(*, as_json: bool) -> None:
 
 
 def _kept() -> "Sizes":
-    """What memory holds; it is not brought up to date for this."""
-    from thresher.memory import Memory
+    """What memory holds; it is not brought up to date for this, nor made."""
+    from thresher.cli.archive import kept_memory
+    from thresher.memory.values import Sizes
 
-    return Memory(discover=False).sizes()
+    memory = kept_memory()
+    return memory.sizes() if memory is not None else Sizes(text=0, archive=0, index=0, sessions=0, messages=0)
 
 
 def _agent(name: str, paths: list[Path]) -> dict[str, Any]:
@@ -69,6 +71,6 @@ def _table(agents: list[dict[str, Any]]) -> Any:
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
     table.add_column("folder", overflow="fold")
     for agent in agents:
-        newest = agent["newest"][:16].replace("T", " ")
+        newest = f"{datetime.fromisoformat(agent['newest']).astimezone():%Y-%m-%d %H:%M}"
         table.add_row(agent["agent"], amount(agent["sessions"]), size(agent["bytes"]), newest, agent["folder"])
     return table

@@ -1,5 +1,6 @@
 """`thresher recall`: what one past session says about a question."""
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,8 +12,9 @@ from thresher.errors import OptionError
 
 if TYPE_CHECKING:
     from thresher.summarise import Endpoint
+    from thresher.summarise.endpoint import Api
 
-ADDRESSES = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}
+ADDRESSES: "dict[Api, str]" = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}
 
 
 @click.command("recall")
@@ -34,7 +36,7 @@ def command(
     budget: str,
     model: str | None,
     url: str | None,
-    api: str,
+    api: "Api",
     no_sync: bool,
     reveal: bool,
     sources: tuple[Path, ...],
@@ -52,18 +54,24 @@ def command(
     Examples:
       thresher recall 0f3c9a1e why did the receipts not add up
       thresher recall 0f3c9a1e "which migration broke" --budget 4k --json
-      thresher recall 0f3c9a1e "what was decided" --model qwen3 --url http://localhost:8000/v1
+      thresher recall 0f3c9a1e why --model qwen3 --url http://localhost:8000/v1
     """
     from thresher.budget.settings import tokens
     from thresher.memory import Memory
     from thresher.render.memory import marked, recalled_lines, recalled_value
+    from thresher.summarise import SummaryError
 
     endpoint = _endpoint(model, url, api)
     most = tokens(budget)
     memory = Memory(sources=sources, discover=not no_discover)
     if not no_sync:
         bring_up_to_date(memory)
-    recalled = memory.recall(session, " ".join(question), budget=most, reveal=reveal, endpoint=endpoint)
+    try:
+        recalled = memory.recall(session, " ".join(question), budget=most, reveal=reveal, endpoint=endpoint)
+    except SummaryError as error:
+        raise SummaryError(
+            f"{error}; look at --model, --url and --api. Without --model no model is asked, and the excerpts are shown"
+        ) from None
     if as_json:
         print_json(recalled_value(recalled))
     else:
@@ -73,13 +81,19 @@ def command(
         sys.exit(1)
 
 
-def _endpoint(model: str | None, url: str | None, api: str) -> "Endpoint | None":
+def _endpoint(model: str | None, url: str | None, api: "Api") -> "Endpoint | None":
     from thresher.summarise import Endpoint
+    from thresher.summarise.endpoint import KEYS
 
     if model is None:
         if url is not None:
-            raise OptionError("--url says where a model is; --model says which one")
+            raise OptionError("--url says where a model is; say with --model which one, too")
         return None
-    if api == "anthropic":
-        return Endpoint(url or ADDRESSES["anthropic"], model, api="anthropic")
-    return Endpoint(url or ADDRESSES["openai"], model)
+    if url is None and not os.environ.get(KEYS[api], "").strip():
+        raise OptionError(
+            f"--model asks {ADDRESSES[api]}, which wants a key: set {KEYS[api]}, or name another server with --url"
+        )
+    try:
+        return Endpoint(url or ADDRESSES[api], model, api=api)
+    except OptionError as error:
+        raise OptionError(f"{error}; an example: --model qwen3 --url http://localhost:8000/v1") from None

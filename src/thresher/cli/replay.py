@@ -74,9 +74,9 @@ def command(
     \b
     Examples:
       thresher replay
-      thresher replay ~/.claude/projects --policy auto --policy smart --plot curves.svg
+      thresher replay ~/.claude/projects --policy auto --policy smart --plot a.svg
       thresher replay session.jsonl --policy presets --budget 20k,40k,80k
-      thresher replay runs/ --policy my_policy.py:keep_errors --policy newest-batched
+      thresher replay runs/ --policy mine.py:keep_errors --policy newest-batched
       thresher replay --policy all --prices openai --jobs 4 --json
     """
     if plot is not None:

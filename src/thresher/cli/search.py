@@ -20,7 +20,7 @@ from thresher.cli.common import (
     warn,
 )
 from thresher.formats import format_names
-from thresher.memory.query import FIELDS, SEARCHED, moment
+from thresher.memory.query import FIELDS, SEARCHED, moment, parse_query
 
 if TYPE_CHECKING:
     from thresher.memory import Memory
@@ -32,6 +32,9 @@ CURRENT = ("CLAUDE_CODE_SESSION_ID", "CLAUDE_SESSION_ID", "CODEX_THREAD_ID", "CO
 INSIDE = ("CLAUDECODE", "CODEX_SANDBOX", "CODEX_CI", "OPENCODE", "GEMINI_CLI")
 """What agents set for those programs, if they tell nothing else."""
 ARGUMENTS = "thresher.search.arguments"
+AGENTS = ", ".join(format_names("transcript"))
+NARROWING = ("project", "agent", "branch", "since", "until", "role", "fields", "exclude", "current")
+"""Options that say where to look, and not what for."""
 
 
 class SearchCommand(click.Command):
@@ -56,11 +59,18 @@ class SearchCommand(click.Command):
     help="Look only there; may be given several times. What tools printed (output) is looked into only on request.",
 )
 @click.option("--project", default="", help="Only sessions in a folder with this in its path.")
-@click.option("--agent", default="", type=click.Choice(["", *format_names()]), help="Only this agent's sessions.")
+@click.option(
+    "--agent", metavar="NAME", type=click.Choice(format_names()), help=f"Only this agent's sessions: {AGENTS}."
+)
 @click.option("--branch", default="", help="Only sessions on this git branch.")
 @click.option("--since", help="Only messages since then: 2026-03-01, 7d, 2w, today.")
 @click.option("--until", help="Only messages until then; a day means its end.")
-@click.option("--role", default="", type=click.Choice(["", "user", "assistant"]), help="Only what this side wrote.")
+@click.option(
+    "--role",
+    metavar="NAME",
+    type=click.Choice(["user", "assistant"]),
+    help="Only what that side wrote: user, assistant.",
+)
 @click.option("--file", "file", default="", help="Only messages that touch this file: a path, or the end of one.")
 @click.option("--subagents", is_flag=True, help="Look into sub-agents' sessions, too.")
 @click.option(
@@ -94,7 +104,6 @@ def command(
     page: int,
     since: str | None,
     until: str | None,
-    current: str | None,
     left_out: bool,
     no_sync: bool,
     reveal: bool,
@@ -121,21 +130,19 @@ def command(
     """
     from thresher.memory import Memory
 
-    _check_asked(words, filters, left_out)
+    asked = _is_asked(words, filters)
+    if not (asked or left_out):
+        raise click.UsageError(_nothing_asked(filters | {"since": since, "until": until}))
     filters |= _times(since, until)
     memory = Memory(sources=sources, discover=not no_discover)
     if not no_sync:
         bring_up_to_date(memory)
     answer = None
-    if words or _conditions(filters):
-        filters["current"] = current or _current(quiet=filters["everything"])
-        filters["fields"] = filters["fields"] or SEARCHED
+    if asked:
         shown = {"sessions": sessions, "messages": messages, "context": context, "page": page}
-        answer = memory.search(" ".join(words), sync=False, reveal=reveal, **shown, **filters)
-    following = ""
-    if answer is not None and page * sessions < answer.found:
-        following = _following(click.get_current_context().meta[ARGUMENTS], page + 1)
-    _print(memory, answer, following, left_out=left_out, as_json=as_json)
+        answer = memory.search(" ".join(words), sync=False, reveal=reveal, **shown, **_whole(filters))
+        _say_beside(memory, answer, " ".join(words), sessions, by_file=bool(filters["file"]))
+    _print(memory, answer, left_out=left_out, as_json=as_json)
     if answer is not None and not answer.sessions:
         sys.exit(1)
 
@@ -146,13 +153,24 @@ def _times(since: str | None, until: str | None) -> dict[str, datetime]:
     return start | ({"until": moment(until, now, end=True)} if until else {})
 
 
-def _conditions(filters: dict[str, Any]) -> bool:
-    return bool(filters["regex"] or filters["require"] or filters["file"])
+def _whole(filters: dict[str, Any]) -> dict[str, Any]:
+    """The conditions as a query has them."""
+    current = filters["current"] or _current(quiet=filters["everything"])
+    named = {name: filters[name] or "" for name in ("agent", "role")}
+    return filters | named | {"current": current, "fields": filters["fields"] or SEARCHED}
 
 
-def _check_asked(words: Sequence[str], filters: dict[str, Any], left_out: bool) -> None:
-    if not (any(word.strip() for word in words) or _conditions(filters) or left_out):
-        raise click.UsageError("say what to look for: words, or --require, --regex or --file")
+def _is_asked(words: Sequence[str], filters: dict[str, Any]) -> bool:
+    query = parse_query(" ".join(words))
+    spoken = query.words or query.phrases or query.prefixes
+    return bool(spoken or filters["regex"] or filters["require"] or filters["file"])
+
+
+def _nothing_asked(filters: dict[str, Any]) -> str:
+    """What is missing, and where that is listed which needs no words."""
+    given = [f"--{'field' if name == 'fields' else name}" for name in NARROWING if filters[name]]
+    where = f"{' and '.join(given)} say{'s' * (len(given) == 1)} where to look, not what for. " if given else ""
+    return f"{where}Add some words, or --require, --regex or --file; `thresher sessions` lists all sessions."
 
 
 def _current(*, quiet: bool) -> str:
@@ -160,8 +178,8 @@ def _current(*, quiet: bool) -> str:
     known = next((value for name in CURRENT if (value := os.environ.get(name))), "")
     if not known and not quiet and any(os.environ.get(name) for name in INSIDE):
         warn(
-            "an agent asks, and which session that is is not known: its own words may be among the answers; "
-            "--current ID leaves them out"
+            "an agent asks, and does not say in which session: its own words may be among the answers; "
+            "--current ID leaves that session out"
         )
     return known
 
@@ -179,26 +197,36 @@ def _following(arguments: Sequence[str], page: int) -> str:
     return shlex.join([program(), "search", *kept[:at], "--page", str(page), *kept[at:]])
 
 
-def _print(memory: "Memory", answer: "Answer | None", following: str, *, left_out: bool, as_json: bool) -> None:
+def _say_beside(memory: "Memory", answer: "Answer", words: str, sessions: int, *, by_file: bool) -> None:
+    """On standard error, what a person should know of an answer."""
+    from thresher.cli.hints import hints, no_page
+
+    beyond = [no_page(answer, sessions)] if answer.found and not answer.sessions else []
+    for note in (*answer.notes, *beyond, *hints(memory, answer, words, by_file=by_file)):
+        warn(note)
+
+
+def _print(memory: "Memory", answer: "Answer | None", *, left_out: bool, as_json: bool) -> None:
     from thresher.render.memory import answer_value, left_out_lines, left_out_value, marked
 
-    for note in answer.notes if answer else ():
-        warn(note)
     if as_json:
         value = answer_value(answer) if answer else {}
         print_json(value | ({"left_out": left_out_value(memory.left_out())} if left_out else {}))
         return
     if answer:
-        lines = _lines(memory, answer, following)
+        lines = _lines(memory, answer)
         ids = [one.id for one in answer.sessions]
         print_lines(marked(lines, ids) if ids and not sys.stdout.isatty() else lines)
     if left_out:
         print_lines(left_out_lines(memory.left_out()))
 
 
-def _lines(memory: "Memory", answer: "Answer", following: str) -> "Iterator[Line]":
+def _lines(memory: "Memory", answer: "Answer") -> "Iterator[Line]":
     from thresher.render.memory import answer_lines, nothing_lines
 
-    if answer.sessions:
-        return answer_lines(answer, program=program(), following=following)
-    return nothing_lines(answer, memory.sizes(), program=program())
+    if answer.found and not answer.sessions:
+        return iter(())
+    if not answer.sessions:
+        return nothing_lines(answer, memory.sizes(), program=program())
+    following = _following(click.get_current_context().meta[ARGUMENTS], answer.page + 1) if answer.more else ""
+    return answer_lines(answer, program=program(), following=following)

@@ -27,7 +27,7 @@ def command(sources: tuple[Path, ...], no_discover: bool, as_json: bool) -> None
     from thresher.render.memory import report_lines, report_value
 
     memory = Memory(sources=sources, discover=not no_discover)
-    with stoppable(), progress_bar("reading") as progress:
+    with stoppable(), progress_bar("reading", percent=True) as progress:
         report = memory.sync(progress=progress, waiting=lambda: warn("another sync is at work; waiting for it"))
     for failure in report.failed:
         warn(f"thresher: {failure}")

@@ -6,23 +6,38 @@ one that was rewound is noticed. Blocks are never changed and their numbers neve
 know the highest number that it has seen, and which ones went since. All that one file changed is written at once;
 the changes of many small files are written together.
 
-Sessions that were forgotten leave the digest of their name, so that they do not come back from a file that still
-holds them; such a file's own name is a digest, too.
+Where a file does not hold messages any more that it held before, the session stays as it was, under another number,
+and what the file holds now is one of its own. Where that is nothing at all, nothing is changed.
+
+Sessions that were forgotten for good leave the digest of their name, so that they do not come back from a file that
+still holds them; such a file's own name is a digest, too.
 """
 
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from hashlib import blake2b
 from pathlib import Path
 from sqlite3 import Connection, Error, connect
 from typing import Any, NamedTuple
 
-from thresher.memory.lineage import settle_root
-from thresher.memory.packing import BLOCK, compress, one_of, rebuilt, unpacked
-from thresher.memory.tables import FACTS, TABLES, facts_of, stat_row, told
-from thresher.memory.values import Facts, Known, Stat, hidden
+from thresher.memory.lineage import ban, bans, join_version, lost_of, set_aside, settle_root
+from thresher.memory.packing import BLOCK, one_of, rebuilt, unpacked
+from thresher.memory.tables import (
+    FACTS,
+    TABLES,
+    Block,
+    Entry,
+    Kept,
+    blocks_of,
+    facts_of,
+    hide,
+    remove_blocks,
+    row_of,
+    same_blocks,
+    stat_row,
+)
+from thresher.memory.values import Facts, Known, Stat
 from thresher.model import Message, Session
 from thresher.store.errors import NotStoredError, StoreError
 
@@ -34,24 +49,8 @@ BATCH_SECONDS = 2.0
 BATCH_BYTES = 32_000_000
 """After so much, what was written is made to last."""
 ERRORS = (Error, OSError, OverflowError)
-
-
-class Block(NamedTuple):
-    """Some messages on end."""
-
-    digest: bytes
-    messages: int
-    body: bytes
-
-
-class Entry(NamedTuple):
-    """A session as it is to be kept; the facts come without a key and a root."""
-
-    facts: Facts
-    start: str
-    shape: bytes
-    text: int
-    blocks: Sequence[Block]
+GONE = Message("user", ())
+"""Stands for what an index still knows while a sync is at work, or since one was cut short."""
 
 
 class Placed(NamedTuple):
@@ -60,7 +59,16 @@ class Placed(NamedTuple):
     key: int
     blocks: tuple[tuple[int, int], ...]
     messages: int
-    """How many more there are than before."""
+    """How many are new."""
+
+
+class _Kept(NamedTuple):
+    """A session as it is kept now."""
+
+    facts: Facts
+    links: tuple[int, str, str]
+    """Its owner, its parent and its beginning."""
+    blocks: list[Kept]
 
 
 class Archive:
@@ -71,6 +79,7 @@ class Archive:
         self._connection: Connection | None = None
         self._written = 0
         self._begun = 0.0
+        self._is_changing = False
 
     @contextmanager
     def opened(self) -> Iterator[Connection]:
@@ -87,7 +96,7 @@ class Archive:
 
     def _connected(self) -> Connection:
         if not self.path.exists():
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self.path.parent)
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
         address = f"{self.path.absolute().as_uri()}?mode=rw"
         connection = connect(address, timeout=PATIENCE, isolation_level=None, uri=True)
@@ -112,11 +121,13 @@ class Archive:
             connection.execute("PRAGMA secure_delete = ON")
             try:
                 yield
-                self.save()
             finally:
-                self._connection = None
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
+                try:
+                    self.save()
+                finally:
+                    self._connection = None
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
 
     def save(self) -> None:
         """Make what was written last."""
@@ -127,12 +138,25 @@ class Archive:
 
     @contextmanager
     def change(self) -> Iterator[Connection]:
-        """One change, all or nothing; it lasts when its batch is full."""
+        """One change with all that are made inside it, all or nothing; it lasts when its batch is full."""
         with self.opened() as connection:
+            if self._is_changing:
+                yield connection
+                return
             if not connection.in_transaction:
                 connection.execute("BEGIN IMMEDIATE")
                 self._begun = time.monotonic()
-            yield connection
+            connection.execute("SAVEPOINT change")
+            self._is_changing = True
+            try:
+                yield connection
+            except BaseException:
+                if connection.in_transaction:  # a full disk may have ended it
+                    connection.execute("ROLLBACK TO change")
+                raise
+            finally:
+                self._is_changing = False
+            connection.execute("RELEASE change")
             if self._written > BATCH_BYTES or time.monotonic() - self._begun > BATCH_SECONDS:
                 self.save()
 
@@ -154,76 +178,69 @@ class Archive:
             connection.execute("INSERT INTO tombstones SELECT -key FROM sessions")
             self.set_state(index=name, indexed_upto="0")
 
-    def place(self, entry: Entry, *, ordinal: int, source: str, owner: int) -> Placed:
-        """Keep a session."""
+    def place(self, entry: Entry, *, ordinal: int, source: str, owner: int, grown: bool = False) -> Placed | None:
+        """Keep a session; None where there is nothing in it any more. `grown`: all that was in its file still is."""
         with self.change() as connection:
-            key, before, is_new_name = self._row(connection, entry, ordinal, source, owner)
-            old = connection.execute(
-                "SELECT id, digest, count FROM blocks WHERE session = ? ORDER BY number", (key,)
-            ).fetchall()
-            same = 0
-            if before is None or before.made_by == entry.facts.made_by:
-                while same < min(len(old), len(entry.blocks)) and old[same][1] == entry.blocks[same].digest:
-                    same += 1
-            gone = [(id,) for id, _, _ in old[same:]]
-            connection.executemany("DELETE FROM blocks WHERE id = ?", gone)
-            connection.executemany("INSERT OR IGNORE INTO tombstones VALUES (?)", gone)
-            if is_new_name:
-                connection.execute("INSERT OR IGNORE INTO tombstones VALUES (?)", (-key,))
-            placed = tuple(
-                (number, self._insert(connection, key, number, entry.blocks[number]))
-                for number in range(same, len(entry.blocks))
-            )
-        return Placed(key, placed, entry.facts.messages - (before.messages if before else 0))
+            kept = self._kept(connection, entry.facts, ordinal)
+            if kept and kept.blocks and not entry.blocks:
+                return None
+            known = kept.facts.messages if kept else 0
+            lost = 0 if grown or kept is None else lost_of(connection, kept.blocks, entry.blocks)
+            if kept and lost:
+                set_aside(connection, kept.facts.key)
+            before = None if lost else kept
+            key = self._row(connection, entry, before, ordinal, source, owner)
+            if before is None or before.links != (owner or before.links[0], entry.facts.parent, entry.start):
+                settle_root(connection, key, kept.facts.key if kept and lost < known else 0)
+            placed = self._replace(connection, key, entry, before)
+            if not lost:
+                join_version(connection, key, entry.blocks)
+        return Placed(key, placed, max(0, entry.facts.messages - known + lost))
 
-    def _row(
-        self, connection: Connection, entry: Entry, ordinal: int, source: str, owner: int
-    ) -> tuple[int, Facts | None, bool]:
-        """The session's key, what was known of it, and whether its name is another now."""
-        facts = entry.facts
+    def _kept(self, connection: Connection, facts: Facts, ordinal: int) -> _Kept | None:
         where = "agent = ? AND sessions.id = ? AND file = ? AND ordinal = ?"
         name = (facts.agent, facts.id, facts.file, ordinal)
-        before = next(map(facts_of, connection.execute(f"{FACTS} WHERE {where}", name)), None)
-        links = connection.execute(f"SELECT owner, parent, start FROM sessions WHERE {where}", name).fetchone()
-        row = {
-            "source": source,
-            "owner": owner,
-            "project": facts.project,
-            "branch": facts.branch,
-            "title": facts.title,
-            "version": facts.version,
-            "parent": facts.parent,
-            "start": entry.start,
-            "subagent": facts.subagent,
-            "call": facts.call,
-            "started": told(facts.started),
-            "ended": told(facts.ended),
-            "messages": facts.messages,
-            "compactions": facts.compactions,
-            "made_by": facts.made_by,
-            "present": True,
-            "text": entry.text,
-            "shape": entry.shape,
-        }
-        if before is None:
-            columns = f"INSERT INTO sessions (agent, id, file, ordinal, {', '.join(row)})"
-            done = connection.execute(f"{columns} VALUES ({', '.join('?' * (len(row) + 4))})", (*name, *row.values()))
-            key = int(done.lastrowid or 0)
-        else:
-            key = before.key
-            connection.execute(
-                f"UPDATE sessions SET {', '.join(f'{column} = ?' for column in row)} WHERE key = ?",
-                (*row.values(), key),
-            )
-        if links != (owner, facts.parent, entry.start):
-            settle_root(connection, key)
-        renamed = before is None or (before.title, before.branch) != (facts.title, facts.branch)
-        return key, before, renamed
+        found = next(map(facts_of, connection.execute(f"{FACTS} WHERE {where}", name)), None)
+        if found is None:
+            return None
+        links = connection.execute("SELECT owner, parent, start FROM sessions WHERE key = ?", (found.key,)).fetchone()
+        return _Kept(found, links, blocks_of(connection, found.key))
+
+    def _replace(
+        self, connection: Connection, key: int, entry: Entry, before: _Kept | None
+    ) -> tuple[tuple[int, int], ...]:
+        """Write the blocks that differ; gives back the number and the id of each."""
+        old = before.blocks if before else []
+        same = same_blocks(old, entry.blocks) if before and before.facts.made_by == entry.facts.made_by else 0
+        remove_blocks(connection, old[same:])
+        name = (entry.facts.title, entry.facts.branch)
+        if before is None or (before.facts.title, before.facts.branch) != name:
+            connection.execute("INSERT OR IGNORE INTO tombstones VALUES (?)", (-key,))
+        return tuple(
+            (number, self._insert(connection, key, number, entry.blocks[number]))
+            for number in range(same, len(entry.blocks))
+        )
+
+    def _row(
+        self, connection: Connection, entry: Entry, before: _Kept | None, ordinal: int, source: str, owner: int
+    ) -> int:
+        """Write what is known of a session, and give back its key."""
+        facts = entry.facts
+        row = row_of(entry) | {"source": source, "owner": owner}
+        if before is not None:
+            # A sub-agent whose owner's file is gone is read by itself, and knows less of where it belongs.
+            row |= {"owner": owner or before.links[0], "call": facts.call or before.facts.call}
+            changes = ", ".join(f"{column} = ?" for column in row)
+            connection.execute(f"UPDATE sessions SET {changes} WHERE key = ?", (*row.values(), before.facts.key))
+            return before.facts.key
+        row |= {"agent": facts.agent, "id": facts.id, "file": facts.file, "ordinal": ordinal}
+        columns, marks = ", ".join(row), ", ".join("?" * len(row))
+        done = connection.execute(f"INSERT INTO sessions ({columns}) VALUES ({marks})", (*row.values(),))
+        return int(done.lastrowid or 0)
 
     def _insert(self, connection: Connection, key: int, number: int, block: Block) -> int:
-        body = compress(block.body)
-        self._written += len(body)
-        row = (key, number, block.digest, block.messages, body)
+        self._written += len(block.body)
+        row = (key, number, block.digest, block.messages, block.body)
         done = connection.execute(
             "INSERT INTO blocks (session, number, digest, count, body) VALUES (?, ?, ?, ?, ?)", row
         )
@@ -239,35 +256,44 @@ class Archive:
 
     # --- forgetting ----------------------------------------------------------------------------------------------
 
-    def forget(self, keys: Iterable[int]) -> int:
-        """Remove sessions and their sub-agents, and see that they do not come back."""
+    def forget(self, keys: Iterable[int], *, for_good: bool = True) -> int:
+        """Remove sessions and their sub-agents; `for_good`, see that they do not come back, whatever their files do."""
         with self.change() as connection:
-            line, every = list(keys), dict[int, None]()
-            while line:
-                key = line.pop()
-                if key not in every and connection.execute("SELECT 1 FROM sessions WHERE key = ?", (key,)).fetchone():
-                    every[key] = None
-                    line += [row[0] for row in connection.execute("SELECT key FROM sessions WHERE owner = ?", (key,))]
+            every = self._with_subagents(connection, keys)
             for key in every:
-                agent, id, source = connection.execute(
-                    "SELECT agent, id, source FROM sessions WHERE key = ?", (key,)
+                agent, id, start, source = connection.execute(
+                    "SELECT agent, id, start, source FROM sessions WHERE key = ?", (key,)
                 ).fetchone()
-                connection.execute("INSERT OR IGNORE INTO forgotten VALUES (?)", (_name_digest(agent, id),))
                 connection.execute("DELETE FROM blocks WHERE session = ?", (key,))
                 connection.execute("DELETE FROM sessions WHERE key = ?", (key,))
-                _hide(connection, source)
+                if for_good:
+                    connection.execute("INSERT OR IGNORE INTO forgotten VALUES (?)", (ban(agent, id, start),))
+                    hide(connection, source)
+            if every:  # whatever happens next: no index that still knows them is used again
+                connection.execute("INSERT OR REPLACE INTO state VALUES ('index', '')")
         return len(every)
 
-    def is_forgotten(self, session: Session) -> bool:
-        """Whether a session was to be forgotten."""
+    def _with_subagents(self, connection: Connection, keys: Iterable[int]) -> list[int]:
+        line, every = list(keys), dict[int, None]()
+        while line:
+            key = line.pop()
+            if key not in every and connection.execute("SELECT 1 FROM sessions WHERE key = ?", (key,)).fetchone():
+                every[key] = None
+                line += [row[0] for row in connection.execute("SELECT key FROM sessions WHERE owner = ?", (key,))]
+        return [*every]
+
+    def is_forgotten(self, entry: Entry) -> bool:
+        """Whether a session, or the one whose sub-agent it is, was to be forgotten."""
+        facts = entry.facts
+        digests = bans(facts.agent, facts.id, entry.start, facts.parent if facts.subagent else "")
         with self.opened() as connection:
-            name = (_name_digest(session.agent, session.id),)
-            return connection.execute("SELECT 1 FROM forgotten WHERE digest = ?", name).fetchone() is not None
+            asked = "SELECT 1 FROM forgotten WHERE digest = ?"
+            return any(connection.execute(asked, (digest,)).fetchone() for digest in digests)
 
     def hide(self, source: str) -> None:
         """Keep no name of a file that holds only forgotten sessions."""
         with self.change() as connection:
-            _hide(connection, source)
+            hide(connection, source)
 
     def scrub(self) -> None:
         """Leave no byte of what was removed."""
@@ -308,14 +334,14 @@ class Archive:
 
     @contextmanager
     def one_by_one(self) -> Iterator[Callable[[int, int], Message]]:
-        """Gives single messages, by session and place."""
+        """Gives single messages, by session and place; an empty one for a place that is not there any more."""
         with self.opened() as connection:
 
             def message(key: int, at: int) -> Message:
-                rows = connection.execute(
+                row = connection.execute(
                     "SELECT body FROM blocks WHERE session = ? AND number = ?", (key, at // BLOCK)
-                )
-                return one_of(rows.fetchone()[0], at % BLOCK)
+                ).fetchone()
+                return (one_of(row[0], at % BLOCK) if row else None) or GONE
 
             yield message
 
@@ -364,13 +390,10 @@ class Archive:
             return text, sessions, messages
 
 
-def _hide(connection: Connection, source: str) -> None:
-    if connection.execute("SELECT 1 FROM sessions WHERE source = ?", (source,)).fetchone() is None:
-        connection.execute(
-            "UPDATE OR REPLACE sources SET path = ?, problem = '' WHERE path = ?", (hidden(source), source)
-        )
-        connection.execute("DELETE FROM sources WHERE whole = ?", (source,))
-
-
-def _name_digest(agent: str, id: str) -> bytes:
-    return blake2b(f"{agent}\n{id}".encode("utf-8", "replace"), digest_size=16).digest()
+def make_private(folder: Path) -> None:
+    """See that a folder is there, and the user's alone; the one around it, too, where it has to be made."""
+    if not folder.parent.exists():
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    with suppress(PermissionError):  # somebody else's, who said who may use it
+        folder.chmod(0o700)

@@ -1,8 +1,9 @@
 """A query in the index's own words.
 
-The plain words of a question are alternatives. Words that stand side by side in it count more where they do so in the
-text; that also finds `refreshToken` by `refresh token`, since identifiers are split when they are indexed. What a query
-demands (phrases, required words, kinds of words, times) must be so of the one text that matches.
+The plain words of a question are alternatives, and rare ones weigh more. Words that stand side by side in it count a
+little more where they do so in the text; that also brings `refreshToken` forward for `refresh token`, since identifiers
+are split when they are indexed. What a query demands (phrases, required words, kinds of words, times) must be so of the
+one text that matches.
 
 Scripts without spaces are indexed by the character; here they become pairs of neighbours.
 """
@@ -39,11 +40,11 @@ class Asked:
         query: Query,
         index: Index,
         *,
-        only: "frozenset[int] | set[int] | None" = None,
+        only: Collection[int] | None = None,
         without: Collection[int] = (),
     ) -> None:
         self.query, self._index = query, index
-        self._only, self._without = only, without
+        self._only, self._without = None if only is None else frozenset(only), without
         spoken = " ".join((query.words, *query.phrases))
         spaced = words(UNSPACED.sub(" ", spoken))
         runs = [words(run) for run in UNSPACED.findall(spoken)]
@@ -53,8 +54,8 @@ class Asked:
         self._signs: list[Pair] = list(dict.fromkeys(pair for run in runs for pair in pairwise(run)))[:MOST_PAIRS]
         self._kinds = [field for field in query.fields if field not in ("output", "paths")]
         if query.file:
-            touching = set(index.counts(self._touches()))
-            self._only = touching if only is None else touching & only
+            touching = frozenset(index.counts(self._touches()))
+            self._only = touching if self._only is None else touching & self._only
         self._cut = list(self._before_recalls()) if query.cutoff else []
 
     def counts(self) -> dict[int, int]:

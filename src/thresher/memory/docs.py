@@ -10,22 +10,27 @@ A call's entry also names the `paths` it touches as words, and as `file` each pa
 (`a/b/c.py`, `b/c.py`, `c.py`). A path stands in no other field, so that words find text. The title, with the words of
 the branch, is an entry in a block of its own: minus the session's key.
 
-Messages that a compaction repeats are in the archive and not here. Every text passes through `redact` first.
+Messages that a compaction repeats are in the archive and not here. Every text passes through `redact` before anything
+is cut off it: half a secret has no shape. A title is often the beginning of a prompt and is cut already, so it is made
+again from that prompt.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from typing import NamedTuple
 
+from thresher.formats.transcript import TITLE
 from thresher.memory.packing import BLOCK
 from thresher.memory.provenance import Piece, pieces
+from thresher.memory.recalls import without_recalls
 from thresher.memory.secrets import redact
 from thresher.memory.values import REASONS, ROLES, Facts, Kind
 from thresher.memory.words import parted, spaced
 from thresher.model import Message, Session
-from thresher.model.tools import ToolUse, tool_use
+from thresher.model.tools import ToolUse, tool_use, touched
 
-VERSION = 2
+VERSION = 3
 """How entries are made: another number makes all indexes be built anew."""
 HEAD, TAIL = 4000, 1000
 """Characters of an output that are taken from its beginning and its end."""
@@ -81,25 +86,47 @@ def docs_of(
 
 def title_doc(facts: Facts) -> Doc:
     """The entry of a session's name."""
-    text = parted(redact(f"{facts.title}\n{facts.branch}"))
+    text = parted(f"{_clean(facts.title, printed=True)}\n{redact(facts.branch)}")
     return Doc(-facts.key, -1, "title", [text], RECALL if facts.made_by else 0)
+
+
+def clean_title(session: Session) -> str:
+    """A session's name without secrets and without what a memory tool said."""
+    words = _ELLIPSIS.sub("", session.title).split()
+    if not words:
+        return ""
+    beginning = re.compile(r"\s+".join(map(re.escape, words)))
+    prompts = (message.text for message in session.messages() if message.role == "user")
+    found = next(filter(None, map(beginning.search, prompts)), None)
+    if found is None:
+        return _clean(session.title, printed=True)
+    clean = _clean(found.string[found.start() :], printed=False)
+    return session.title if clean.startswith(found[0]) else clean[: max(TITLE, len(session.title))]
+
+
+_ELLIPSIS = re.compile(r"(?:…|\.\.\.)\s*\Z")
+
+
+def _clean(title: str, *, printed: bool) -> str:
+    return redact(without_recalls(title, printed=printed))
 
 
 def _message_docs(message: Message, found: list[Piece], block: int, at: int) -> Iterator[Doc]:
     if not found:
         return
-    uses = [tool_use(call) for call in message.calls]
-    matched = sum(piece.field == "input" for piece in found) == len(uses)
-    each = iter(uses if matched else ())
+    calls = [*message.calls]
+    matched = sum(piece.field == "input" for piece in found) == len(calls)
+    each = iter(calls if matched else ())
     groups: dict[tuple[Kind, str, bool], tuple[list[str], list[str]]] = {}
     for piece in found:
-        use = next(each, None) if piece.field == "input" else None
+        call = next(each, None) if piece.field == "input" else None
+        use = tool_use(call) if call is not None else None
         kind: Kind = "commands" if use is not None and use.command else piece.field
         texts, paths = groups.setdefault((kind, piece.reason, piece.derived), ([], []))
         texts.append(_words(piece, use))
-        paths += [use.path] if use is not None and use.path else []
+        paths += touched(call) if call is not None else ()
     if not matched and groups:
-        next(iter(groups.values()))[1].extend(use.path for use in uses if use.path)
+        next(iter(groups.values()))[1].extend(path for call in calls for path in touched(call))
     role, time = ROLES.index(message.role), int(message.time.timestamp()) if message.time else 0
     for (kind, reason, derived), (texts, paths) in groups.items():
         told = tuple(redact(path) for path in paths)
@@ -110,7 +137,8 @@ def _words(piece: Piece, use: ToolUse | None) -> str:
     """A piece as the index takes it: without secrets, its words apart."""
     text = piece.text
     if piece.field == "output":
-        return spaced(redact(f"{text[:HEAD]}\n{text[-TAIL:]}" if len(text) > HEAD + TAIL else text))
+        text = redact(text)
+        return spaced(f"{text[:HEAD]}\n{text[-TAIL:]}" if len(text) > HEAD + TAIL else text)
     if use is not None and use.path:
         text = "\n".join(line for line in text.split("\n") if line != use.path)
     return parted(redact(text))

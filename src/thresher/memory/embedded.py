@@ -9,24 +9,23 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
-from datetime import datetime
-from hashlib import blake2b
 from itertools import groupby
 from pathlib import Path
 from sqlite3 import OperationalError, connect
 
-from tantivy import FieldType, Query
+from tantivy import FieldType
+from tantivy import Query as IndexQuery
 
 from thresher.memory import docs
-from thresher.memory.archive import ERRORS, Archive, Block, Entry
-from thresher.memory.base import Progress
+from thresher.memory.archive import ERRORS, Archive, Placed
+from thresher.memory.asking import Asked
+from thresher.memory.base import Progress, Recorded
 from thresher.memory.index import Index, remove
-from thresher.memory.lineage import start_of
-from thresher.memory.packing import BLOCK, laid_out, packed, shape_of, text_size
-from thresher.memory.provenance import Piece, made_by_recall
-from thresher.memory.tables import told
+from thresher.memory.packing import BLOCK, laid_out
+from thresher.memory.preparing import Before, Name, Ready
+from thresher.memory.query import Query
 from thresher.memory.values import REASONS, Facts, Known, Sizes
 from thresher.model import Message, Session
 from thresher.store.errors import StoreError
@@ -37,8 +36,12 @@ LOCK = "sync.lock"
 INDEX = "index"
 PAUSE = 0.2
 """Seconds between two tries to get the lease."""
-COMMIT_BYTES = 400_000_000
-"""Characters after which the index is made to last, so that a kill costs little work."""
+FIRST_COMMIT, COMMIT_BYTES = 25_000_000, 400_000_000
+"""Characters after which the index is made to last: soon at first, so that the newest can be found, then ever later."""
+KEPT = (
+    "SELECT agent, sessions.id, file, ordinal, made_by, digest FROM sessions JOIN blocks ON session = key "
+    "WHERE source = ? ORDER BY key, number"
+)
 
 
 class EmbeddedStore:
@@ -50,6 +53,7 @@ class EmbeddedStore:
         self._index: Index | None = None
         self._size = 0
         self._since_commit = 0
+        self._commit_after = FIRST_COMMIT
         self._is_complete = False
         """Whether all that the truth has beyond the index's own word is in the hands of the index's writer."""
 
@@ -102,51 +106,63 @@ class EmbeddedStore:
 
     # --- writing -------------------------------------------------------------------------------------------------
 
-    def record(self, known: Known, sessions: Sequence[Session]) -> int:
-        """Keep what a file holds now."""
-        index = self._begun()
-        keys: list[int] = []
-        names: dict[tuple[str, str, str], int] = {}
-        added = 0
-        line = [(session, 0) for session in reversed(sessions)]
-        while line:
-            session, owner = line.pop()
-            if self.archive.is_forgotten(session):
-                continue
-            name = (session.agent, session.id, session.file)
-            ordinal = names[name] = names.get(name, -1) + 1
-            key, messages = self._keep(index, session, ordinal, known.path, owner)
-            added += messages
-            keys.append(key)
-            line += [(child, key) for child in reversed(session.children)]
-        self.archive.only_present(known.path, keys)
-        self.archive.note([known])
-        if not keys and sessions:
-            self.archive.hide(known.path)
-        if self._since_commit > COMMIT_BYTES:
-            self._commit(index)
-        return added
+    def kept(self, source: str) -> dict[Name, Before]:
+        """What is kept of the sessions of a file."""
+        with self.archive.opened() as connection:
+            rows = connection.execute(KEPT, (source,)).fetchall()
+        sessions = groupby(rows, key=lambda row: row[:5])
+        return {session[:4]: Before(session[4], tuple(row[5] for row in some)) for session, some in sessions}
 
-    def _keep(self, index: Index, session: Session, ordinal: int, source: str, owner: int) -> tuple[int, int]:
-        messages, found = laid_out(session), docs.read_pieces(session)
-        made_by = made_by_recall(session)
-        text = text_size(message for message in messages if not message.carried)
-        facts = _facts_of(session, len(messages), made_by, is_child=owner > 0)
-        entry = Entry(facts, start_of(session), shape_of(session), text, _blocks(messages, found))
-        placed = self.archive.place(entry, ordinal=ordinal, source=source, owner=owner)
+    def record(
+        self, known: Known, sessions: Sequence[Ready], parts: Sequence[Known] = (), *, grown: bool = False
+    ) -> Recorded:
+        """Keep what a file holds now, with its sub-agents and the files it was read with."""
+        index = self._begun()
+        keys: dict[int, int] = {}
+        banned: set[int] = set()
+        added = 0
+        with self.archive.change():
+            for place, ready in enumerate(sessions):
+                if ready.owner in banned or self.archive.is_forgotten(ready.entry):
+                    banned.add(place)
+                    continue
+                placed = self.archive.place(
+                    ready.entry,
+                    ordinal=ready.ordinal,
+                    source=known.path,
+                    owner=keys.get(ready.owner, 0),
+                    grown=grown and ready.entry.facts.file == known.path,
+                )
+                if placed is not None:
+                    keys[place] = placed.key
+                    added += placed.messages
+                    self._add(index, ready, placed)
+            self.archive.only_present(known.path, keys.values())
+            self.archive.note([known, *parts])
+            if banned and not keys:
+                self.archive.hide(known.path)
+        if self._since_commit > self._commit_after:
+            self._commit(index)
+            self._commit_after = min(2 * self._commit_after, COMMIT_BYTES)
+        return Recorded(added, len(banned))
+
+    def _add(self, index: Index, ready: Ready, placed: Placed) -> None:
+        """Give the index the entries of new blocks."""
+        unread = [(number, block) for number, block in placed.blocks if number not in ready.docs]
         for number, block in placed.blocks:
-            index.add(placed.key, docs.docs_of(messages, found, block, number, made_by=made_by))
+            index.add(placed.key, (doc._replace(block=block) for doc in ready.docs.get(number, ())))
+        if unread:  # it was thought to be there, and was taken away since
+            self._add_kept(index, placed.key, unread)
         if placed.blocks:
-            self._since_commit += text
-        return placed.key, placed.messages
+            self._since_commit += ready.entry.text
 
     def note(self, known: Iterable[Known]) -> None:
         """Remember files that nothing was read from."""
         self.archive.note(known)
 
-    def forget(self, keys: Iterable[int], progress: Progress | None = None) -> int:
-        """Remove sessions for good; the index is made anew, since its lists of words would still tell them."""
-        count = self.archive.forget(keys)
+    def forget(self, keys: Iterable[int], progress: Progress | None = None, *, for_good: bool = True) -> int:
+        """Remove sessions; the index is made anew, since its lists of words would still tell them."""
+        count = self.archive.forget(keys, for_good=for_good)
         if count:
             self._index = None
             self._is_complete = False
@@ -166,7 +182,7 @@ class EmbeddedStore:
 
     def is_behind(self) -> bool:
         """Whether the index lacks something."""
-        if not self.archive.path.exists():
+        if not self.exists():
             return False
         upto = int(self.archive.state().get("indexed_upto", 0))
         return self.archive.last_block() > upto or bool(self.archive.tombstones()) or self.index() is None
@@ -199,14 +215,19 @@ class EmbeddedStore:
         """Add from the truth what the index does not have."""
         done = 0
         for key, rows in groupby(waiting, key=lambda row: row[0]):
-            session = self.archive.session(key, children=False)
-            made_by = self.archive.facts("key = ?", (key,))[0].made_by
-            messages, found = laid_out(session), docs.read_pieces(session)
-            for _, number, block in rows:
-                index.add(key, docs.docs_of(messages, found, block, number, made_by=made_by))
-                done += 1
+            blocks = [(number, block) for _, number, block in rows]
+            self._add_kept(index, key, blocks)
+            done += len(blocks)
             if progress is not None:
                 progress(done, len(waiting))
+
+    def _add_kept(self, index: Index, key: int, blocks: Iterable[tuple[int, int]]) -> None:
+        """Add blocks of a session, by number and id, from the truth."""
+        session = self.archive.session(key, children=False)
+        made_by = self.archive.facts("key = ?", (key,))[0].made_by
+        messages, found = laid_out(session), docs.read_pieces(session)
+        for number, block in blocks:
+            index.add(key, docs.docs_of(messages, found, block, number, made_by=made_by))
 
     def _commit(self, index: Index) -> None:
         """Make truth and index last, in this order."""
@@ -225,11 +246,15 @@ class EmbeddedStore:
 
     # --- reading -------------------------------------------------------------------------------------------------
 
+    def exists(self) -> bool:
+        """Whether anything was ever kept."""
+        return self.archive.path.exists()
+
     def sources(self) -> dict[str, Known]:
         """Every file that was looked at."""
         return self.archive.sources()
 
-    def facts(  # noqa: PLR0913 - one for each thing to look for
+    def facts(
         self,
         keys: Iterable[int] | None = None,
         *,
@@ -238,8 +263,7 @@ class EmbeddedStore:
         agent: str = "",
         project: str = "",
         branch: str = "",
-        since: datetime | None = None,
-        until: datetime | None = None,
+        subagent: bool | None = None,
     ) -> list[Facts]:
         """Sessions that all of it is true for; of a project, any part of its path will do."""
         conditions = {
@@ -248,15 +272,24 @@ class EmbeddedStore:
             "agent = ?1": agent,
             "instr(lower(project), lower(?1))": project,
             "branch = ?1": branch,
-            "ended >= ?1": told(since),
-            "started <= ?1 AND started <> ''": told(until),
         }
-        given = {condition: value for condition, value in conditions.items() if value}
+        given: dict[str, str | bool] = {condition: value for condition, value in conditions.items() if value}
+        if subagent is not None:
+            given["subagent = ?1"] = subagent
+        if keys is not None:
+            given["key IN (SELECT value FROM json_each(?1))"] = json.dumps([*keys])
         where = " AND ".join(condition.replace("?1", f"?{n}") for n, condition in enumerate(given, 1))
-        if keys is None:
-            return self.archive.facts(where or "TRUE", [*given.values()])
-        some = f"key IN (SELECT value FROM json_each(?{len(given) + 1}))"
-        return self.archive.facts(f"{where or 'TRUE'} AND {some}", [*given.values(), json.dumps([*keys])])
+        return self.archive.facts(where or "TRUE", [*given.values()])
+
+    def ask(self, query: Query, *, only: Collection[int] | None = None, without: Collection[int] = ()) -> Asked | None:
+        """Put a query to the index."""
+        index = self.index()
+        return None if index is None else Asked(query, index, only=only, without=without)
+
+    def frequency(self, word: str) -> int:
+        """In how many texts a word is."""
+        index = self.index()
+        return index.frequency(word) if index is not None else 0
 
     def messages(self, key: int, start: int = 0, stop: int | None = None) -> list[Message]:
         """Messages of a session by their places in it."""
@@ -276,52 +309,19 @@ class EmbeddedStore:
         return Sizes(text, _bytes_in(self.folder, INDEX), _bytes_in(self.folder / INDEX), sessions, messages)
 
     def left_out(self) -> dict[str, int]:
-        """How many entries a search leaves out, by reason; what was said out of a recall counts as `derived`."""
+        """How many entries a search leaves out by default, by reason."""
         index = self.index()
         if index is None:
             return {}
-        messages = Query.range_query(index.schema, "block", FieldType.Integer, lower_bound=1)
+        messages = IndexQuery.range_query(index.schema, "block", FieldType.Integer, lower_bound=1)
         every: dict[str, int] = {REASONS[code]: count for code, count in index.counts(messages, "reason").items()}
-        both = [Query.term_query(index.schema, name, value) for name, value in (("reason", 0), ("derived", 1))]
-        derived = sum(index.counts(messages.and_must_match(*both)).values())
-        return {**every, "": every.get("", 0) - derived, "derived": derived}
-
-
-def _blocks(messages: Sequence[Message], found: Sequence[list[Piece]]) -> list[Block]:
-    blocks = []
-    for start in range(0, len(messages), BLOCK):
-        some = messages[start : start + BLOCK]
-        body = packed(some)
-        digest = blake2b(body, digest_size=16)
-        digest.update(docs.signature(found[start : start + BLOCK]))
-        blocks.append(Block(digest.digest(), len(some), body))
-    return blocks
-
-
-def _facts_of(session: Session, messages: int, made_by: str, *, is_child: bool) -> Facts:
-    return Facts(
-        key=0,
-        id=_clean(session.id),
-        agent=session.agent,
-        file=session.file,
-        project=_clean(session.project),
-        branch=_clean(session.git_branch),
-        title=_clean(session.title),
-        version=_clean(session.version),
-        parent=_clean(session.parent),
-        subagent=is_child or bool(session.call_id),
-        call=_clean(session.call_id),
-        started=session.started,
-        ended=session.ended,
-        messages=messages,
-        compactions=session.compactions,
-        made_by=made_by,
-    )
-
-
-def _clean(text: str) -> str:
-    """Text that a table can hold."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+        subagents = [facts.key for facts in self.facts(subagent=True)]
+        if subagents:
+            searched = IndexQuery.term_query(index.schema, "reason", 0)
+            theirs = IndexQuery.term_set_query(index.schema, "session", subagents)
+            hidden = sum(index.counts(messages.and_must_match(searched, theirs)).values())
+            every |= {"": every.get("", 0) - hidden, "sub-agent": hidden}
+        return every
 
 
 def _bytes_in(folder: Path, *aside: str) -> int:

@@ -15,16 +15,15 @@ from typing import NamedTuple
 
 from thresher.errors import FormatError
 from thresher.formats import TranscriptFormat, find_format
-from thresher.memory.asking import Asked
-from thresher.memory.embedded import EmbeddedStore
+from thresher.memory.base import Question, Store
 from thresher.memory.hits import Answer, Hit, SessionHit
 from thresher.memory.index import Found
 from thresher.memory.provenance import Piece, pieces
-from thresher.memory.query import Query, telling
+from thresher.memory.query import MOST_WORDS, Query, telling
 from thresher.memory.ranking import DERIVED, Scored, ordered, scores
 from thresher.memory.recalls import recall_of
 from thresher.memory.secrets import redact
-from thresher.memory.snippets import Finder, Mark, snippet, unspaced
+from thresher.memory.snippets import Finder, Mark, Snippet, snippet, unspaced
 from thresher.memory.values import KINDS, REASONS, ROLES, Facts, Kind
 from thresher.memory.words import words
 from thresher.model import Message
@@ -65,20 +64,22 @@ class View(NamedTuple):
     reveal: bool = False
 
 
-def find(store: EmbeddedStore, query: Query, view: View) -> Answer:
+def find(store: Store, query: Query, view: View) -> Answer:
     """The sessions that answer a query, one page of them."""
     scope = Scope(store, query)
-    index = store.index()
-    if index is None:
-        return Answer(query.words, (), 0, view.page, {}, ("nothing is remembered yet",))
-    asked = Asked(query, index, only=scope.only, without=scope.without)
+    asked = store.ask(query, only=scope.only, without=scope.without)
+    if asked is None:
+        return Answer(query=query.words, sessions=(), found=0, page=view.page, notes=("nothing is remembered yet",))
     matches = asked.counts()
+    if query.rank == "matches":
+        matches = asked.messages(matches.keys())
     found = scores(asked, matches)
     best = sorted(found, key=lambda key: (found[key], matches.get(key, 0)), reverse=True)
     if query.rank == "matches":
         best = sorted(matches, key=matches.__getitem__, reverse=True)
-    ranked = ordered(store.facts(best[:CANDIDATES]), found, matches, asked)
     start = (view.page - 1) * view.sessions
+    looked_at = max(CANDIDATES, start + 2 * view.sessions)
+    ranked = ordered(store.facts(best[:looked_at]), found, matches, asked)
     with store.one_by_one() as message:
         shower = Shower(message, asked, view)
         page = shower.ranked_again(ranked, start + view.sessions)[start : start + view.sessions]
@@ -87,24 +88,32 @@ def find(store: EmbeddedStore, query: Query, view: View) -> Answer:
     return Answer(
         query=query.words,
         sessions=shown,
-        found=len(ranked) if len(best) <= CANDIDATES else len(best),
+        found=len(ranked) if len(best) <= looked_at else len(best),
+        more=len(ranked) > start + view.sessions,
         page=view.page,
         excluded=_excluded(asked, scope),
-        notes=tuple(scope.notes),
+        notes=(*scope.notes, *_unknown(store, query)),
     )
+
+
+def _unknown(store: Store, query: Query) -> list[str]:
+    """A word on words that nothing here has: often they are typed wrong."""
+    spoken = [word for word in query.words.split() if words(word)]
+    missing = [word for word in spoken[:MOST_WORDS] if not any(map(store.frequency, words(word)))]
+    return [f"no text here has {', '.join(f'`{word}`' for word in missing[:5])}"] if missing else []
 
 
 class Scope:
     """Which sessions may answer."""
 
-    def __init__(self, store: EmbeddedStore, query: Query) -> None:
+    def __init__(self, store: Store, query: Query) -> None:
         self.only: set[int] | None = None
         self.notes: list[str] = []
         self._store, self._query = store, query
         if query.agent or query.project or query.branch:
             self.only = {one.key for one in self._matching()}
         hidden = not (query.subagents or query.everything)
-        self.subagents = {one.key for one in store.archive.facts("subagent")} if hidden else set()
+        self.subagents = {one.key for one in store.facts(subagent=True)} if hidden else set()
         self.family: set[int] = set()
         if query.current and not query.everything:
             self.family = _family(store, query.current)
@@ -114,7 +123,7 @@ class Scope:
                 )
 
     def _matching(self) -> list[Facts]:
-        agent, project, branch = map(_storable, (self._query.agent, self._query.project, self._query.branch))
+        agent, project, branch = map(storable, (self._query.agent, self._query.project, self._query.branch))
         return self._store.facts(agent=agent, project=project, branch=branch)
 
     def facts(self) -> list[Facts]:
@@ -129,17 +138,17 @@ class Scope:
         return self.subagents | self.family
 
 
-def _family(store: EmbeddedStore, id: str) -> set[int]:
-    roots = {one.root for one in store.facts(id=_storable(id)) if one.id == id}
-    return {one.key for root in roots for one in store.facts(root=root)}
+def _family(store: Store, id: str) -> set[int]:
+    families = {(one.agent, one.root) for one in store.facts(id=storable(id)) if one.id == id}
+    return {one.key for agent, root in families for one in store.facts(agent=agent, root=root)}
 
 
-def _storable(text: str) -> str:
+def storable(text: str) -> str:
     """Text as a table can hold it: half a character has no place there."""
     return text.encode("utf-8", "replace").decode()
 
 
-def _excluded(asked: Asked, scope: Scope) -> dict[str, int]:
+def _excluded(asked: Question, scope: Scope) -> dict[str, int]:
     """What matches too and was left out, by the reason."""
     told: dict[str, int] = {}
     if not asked.query.everything:
@@ -163,7 +172,7 @@ class Shown(NamedTuple):
 class Shower:
     """Fetches what is shown of sessions, each message once."""
 
-    def __init__(self, message: Callable[[int, int], Message], asked: Asked, view: View) -> None:
+    def __init__(self, message: Callable[[int, int], Message], asked: Question, view: View) -> None:
         """`message` gives one by its session and place."""
         self._read, self._asked, self._view = message, asked, view
         query = asked.query
@@ -256,19 +265,24 @@ class Shower:
 
     def _hit(self, shown: Shown) -> Hit:
         piece = snippet(shown.piece.text, shown.marks, self._view.context)
-        message = shown.message
-        return Hit(
-            role=message.role,
-            author=message.author,
-            kind=KINDS[shown.found.kind],
-            text=piece.text,
-            marks=piece.marks,
-            at=shown.found.at,
-            line=message.source.line if message.source else 0,
-            time=message.time,
-            score=round(shown.found.score, 4),
-            cut=piece.cut,
-        )
+        found = shown.found
+        return hit_of(shown.message, found.at, KINDS[found.kind], piece, round(found.score, 4))
+
+
+def hit_of(message: Message, at: int, kind: str, piece: Snippet, score: float) -> Hit:
+    """A message with the piece of it that is shown."""
+    return Hit(
+        role=message.role,
+        author=message.author,
+        kind=kind,
+        text=piece.text,
+        marks=piece.marks,
+        at=at,
+        line=message.source.line if message.source else 0,
+        time=message.time,
+        score=score,
+        cut=piece.cut,
+    )
 
 
 def _by_worth(found: list[Found]) -> list[Found]:
@@ -279,23 +293,23 @@ def _by_worth(found: list[Found]) -> list[Found]:
 def session_hit(one: Scored, hits: tuple[Hit, ...], view: View) -> SessionHit:
     """A session with what is shown of it."""
     facts = one.facts
+    told = str if view.reveal else redact
     return SessionHit(
         id=facts.id,
         agent=facts.agent,
-        project=facts.project,
-        branch=facts.branch,
-        title=facts.title if view.reveal else redact(facts.title),
-        file=facts.file,
+        project=told(facts.project),
+        branch=told(facts.branch),
+        title=told(facts.title),
+        file=told(facts.file),
         line=hits[0].line if hits else 0,
         score=round(one.score, 4),
         matches=one.matches,
         time=facts.ended or facts.started,
         hits=hits,
-        key=facts.key,
-        root=facts.root,
         family=one.family,
+        parent=facts.parent if facts.subagent else "",
         gone=facts.gone,
-        resume=_resume(facts),
+        resume=told(_resume(facts)),
     )
 
 

@@ -37,6 +37,8 @@ def stat_of(path: str | Path) -> Stat | None:
 
 def mark_of(path: Path, size: int) -> Mark:
     """The mark of the first so many bytes of a file. Raises `OSError`."""
+    if not path.is_file():  # a pipe would be waited for, and a device has no end
+        raise OSError(f"`{path}` is no file with an end; name one that is")
     with path.open("rb") as file:
         offset = _complete(file, size)
         return Mark(offset, _digest(file, offset))
@@ -60,16 +62,17 @@ def _complete(file: BinaryIO, size: int) -> int:
     if not (first.startswith(b"{") and first.endswith(b"}")):
         return size
     end = size
-    tail = b""
+    pieces: list[bytes] = []
     while end > 0:
         start = max(0, end - STEP)
         file.seek(start)
         piece = file.read(end - start)
         cut = piece.rfind(b"\n")
-        tail = piece[cut + 1 :] + tail
+        pieces.append(piece[cut + 1 :])
         if cut >= 0:
             break
         end = start
+    tail = b"".join(reversed(pieces))
     return size if not tail.strip() or _is_json(tail) else size - len(tail)
 
 

@@ -45,10 +45,10 @@ class SessionHit(Struct, frozen=True):
     time: datetime | None
     """When it last went on."""
     hits: tuple[Hit, ...]
-    key: int
-    root: str
     family: tuple[str, ...] = ()
     """Ids of other sessions of its family that match too: forks, continuations, sub-agents."""
+    parent: str = ""
+    """Whose sub-agent it is."""
     gone: bool = False
     """The agent has deleted its file; what is shown comes from the archive."""
     resume: str = ""
@@ -63,24 +63,19 @@ class Answer(Struct, frozen=True):
     found: int
     """How many sessions match in all; `page` says which of them these are."""
     page: int = 1
+    more: bool = False
+    """There is another page."""
     excluded: dict[str, int] = {}
     """Why messages were left out that match too → how many."""
     notes: tuple[str, ...] = ()
-    """What a person should know: that another sync is at work, that no word of the query is known."""
+    """What a person should know: that another sync is at work, that a word of the query is nowhere."""
 
 
-class Excerpt(Struct, frozen=True):
+class Excerpt(Hit, frozen=True):
     """A piece of one session that bears on a question."""
 
-    text: str
-    marks: tuple[tuple[int, int], ...]
-    role: str
-    author: str
-    kind: str
-    at: int
-    line: int
-    time: datetime | None
-    tokens: int
+    tokens: int = 0
+    """What it weighs, with its citation."""
 
 
 class Recalled(Struct, frozen=True):

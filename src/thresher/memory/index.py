@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache, wraps
 from pathlib import Path
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import tantivy
 
@@ -63,16 +63,16 @@ def schema() -> tantivy.Schema:
     return builder.build()
 
 
-def _guarded(method: Callable[P, R]) -> Callable[P, R]:
+def _guarded(method: "Callable[Concatenate[Index, P], R]") -> "Callable[Concatenate[Index, P], R]":
     """What tantivy cannot do becomes an error of ours."""
 
     @wraps(method)
-    def inner(*args: P.args, **kwargs: P.kwargs) -> R:
+    def inner(self: "Index", /, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            return method(*args, **kwargs)
+            return method(self, *args, **kwargs)
         except (ValueError, OSError) as error:
             advice = "free the disk; what is kept is safe, and the next sync goes on or builds the index anew"
-            raise StoreError(f"the search index cannot be used ({error}); {advice}") from error
+            raise StoreError(f"{self.folder}: the search index cannot be used ({error}); {advice}") from error
 
     return inner
 
@@ -173,6 +173,8 @@ class Index:
         """Begin to write so many bytes; what an interrupted writing left above this block goes."""
         if self._writer is None:
             self._writer = self._inner.writer(HEAP, 1 if size < SMALL else min(4, os.cpu_count() or 1))
+            # A writer that was killed leaves files, and the next one would want to give some of its own their names.
+            self._writer.garbage_collect_files()
             stale = tantivy.Query.range_query(
                 self.schema, "block", tantivy.FieldType.Integer, lower_bound=above, include_lower=False
             )

@@ -1,50 +1,179 @@
-"""Families: which sessions go back to one beginning.
+"""Families: which sessions go back to one beginning; and versions: what a session was before its file was changed.
 
 A session belongs with the one it was started by, forked from or goes on from; with its copies (the same id and
 beginning in another file); and with those that begin with the very same message, as a resumed session that copies
 its history does. A family's root is the id of its first ancestor, as far as that is known: where the parent has
-not been seen, its id stands for it, and when it comes and has a parent itself, the whole family moves there.
+not been seen, its id stands for it, and when it comes and has a parent itself, the whole family moves there. Roots are
+those of one agent: two agents may have the same.
+
+What a file held and does not hold any more stays: the session as it was is set aside under its id, gone, and what the
+file holds now is another. A message is still there when its words are, wherever they stand, or when it has grown.
 """
 
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from sqlite3 import Connection
 
-from thresher.model import Session
+from thresher.memory.packing import unpacked
+from thresher.memory.tables import Block, Kept, blocks_of, remove_blocks, same_blocks
+from thresher.model import Message, Part, Session, ToolCall, ToolResult
+from thresher.model.parts import part_text
 
 DISTINCT = 20
 """Characters that an id of a message must have to be nobody else's: others count their messages."""
+UNANSWERED = "+"
+"""Ends a beginning that may be that of many: a prompt without a date, and no answer yet."""
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 def start_of(session: Session) -> str:
-    """What a session begins with: an id that only copies share, or else a digest of the words."""
-    first = next(session.messages(), None)
+    """What a session begins with: an id that only copies share, or else a digest of the words.
+
+    Many runs begin with the same prompt. Where it has no date, all up to the first answer counts.
+    """
+    messages = session.messages()
+    first = next(messages, None)
     if first is None:
         return ""
     if len(first.id) >= DISTINCT:
         return f"id:{first.id}"
-    told = f"{first.time}\n{first.text}"
-    return f"text:{blake2b(told.encode('utf-8', 'replace'), digest_size=16).hexdigest()}"
+    begun = f"text:{_digest([first])}"
+    if first.time:
+        return begun
+    opening = [first]
+    while opening[-1].role != "assistant":
+        following = next(messages, None)
+        if following is None:
+            return begun + UNANSWERED
+        opening.append(following)
+    return f"{begun}{UNANSWERED}{_digest(opening)}"
 
 
-def settle_root(connection: Connection, key: int) -> None:
-    """Give a session its root, and join the families that it links."""
-    row = connection.execute("SELECT agent, id, parent, owner, start FROM sessions WHERE key = ?", (key,)).fetchone()
-    agent, id, parent, owner, start = row
-    links = [_root(connection, "key = ?", owner)]
+def _digest(messages: Iterable[Message]) -> str:
+    told = "\n".join(text for message in messages for text in (str(message.time), *_said(message)))
+    return blake2b(told.encode("utf-8", "replace"), digest_size=16).hexdigest()
+
+
+def _said(message: Message) -> tuple[str, ...]:
+    return tuple(part_text(part) for part in message.parts)
+
+
+# --- families --------------------------------------------------------------------------------------------------------
+
+
+def settle_root(connection: Connection, key: int, kin: int = 0) -> None:
+    """Give a session its root, and join the families that it links; `kin` is of its family, whatever else is known."""
+    row = connection.execute("SELECT agent, id, parent, owner, start, root FROM sessions WHERE key = ?", (key,))
+    agent, id, parent, owner, start, before = row.fetchone()
+    links = [_root(connection, "key = ?", owner), _root(connection, "key = ?", kin)]
     if parent and parent != id:
         links.append(_root(connection, "agent = ? AND id = ? AND key <> ?", agent, parent, key) or parent)
-    links.append(_root(connection, "agent = ? AND id = ? AND start = ? AND key <> ?", agent, id, start, key))
+    if _is_own(id, start):
+        links.append(_root(connection, "agent = ? AND id = ? AND key <> ?", agent, id, key))
+    elif start and not start.endswith(UNANSWERED):
+        links.append(_root(connection, "agent = ? AND id = ? AND start = ? AND key <> ?", agent, id, start, key))
     if start.startswith("id:"):
         links.append(_root(connection, "agent = ? AND start = ? AND key <> ?", agent, start, key))
     # Ids that count from one, or are names of files, are had by sessions that know nothing of each other.
-    namesake = _root(connection, "agent = ? AND id = ? AND start <> ? AND key <> ?", agent, id, start, key)
-    own = f"{id}~{key}" if namesake else id
+    namesake = _root(connection, "agent = ? AND id = ? AND key <> ?", agent, id, key)
+    own = before or (f"{id}~{key}" if namesake else id)
     roots = [root for root in links if root] or [own]
     connection.execute("UPDATE sessions SET root = ? WHERE key = ?", (roots[0], key))
     for other in {*roots, own} - {roots[0]}:
         connection.execute("UPDATE sessions SET root = ? WHERE agent = ? AND root = ?", (roots[0], agent, other))
 
 
+def _is_own(id: str, start: str) -> bool:
+    """Whether an id is of the agent's own making, and so nobody else's."""
+    return start.startswith("id:") or _UUID.fullmatch(id) is not None
+
+
 def _root(connection: Connection, where: str, *values: object) -> str:
     found = connection.execute(f"SELECT root FROM sessions WHERE {where} AND root <> '' LIMIT 1", values).fetchone()
     return str(found[0]) if found else ""
+
+
+# --- versions --------------------------------------------------------------------------------------------------------
+
+
+def vanished(old: Iterable[Message], new: Iterable[Message]) -> int:
+    """How many messages are not there any more."""
+    others = [*new]
+    said = {(message.role, _said(message)) for message in others}
+    named = {message.id or str(place): message for place, message in enumerate(others)}
+    return sum(
+        (message.role, _said(message)) not in said and not _has_grown(message, named.get(message.id or str(place)))
+        for place, message in enumerate(old)
+    )
+
+
+def _has_grown(old: Message, new: Message | None) -> bool:
+    """Whether each part of a message is still there, or more of it: a call is known by its id, and so is its result."""
+    parts = new.parts if new is not None else ()
+    return bool(parts) and all(any(_goes_on(part, before) for part in parts) for before in old.parts)
+
+
+def _goes_on(new: Part, old: Part) -> bool:
+    if isinstance(old, ToolCall) and isinstance(new, ToolCall) and old.id == new.id:
+        return True
+    if isinstance(old, ToolResult) and isinstance(new, ToolResult) and old.call_id == new.call_id:
+        return True
+    return part_text(new).startswith(part_text(old))
+
+
+def set_aside(connection: Connection, key: int) -> None:
+    """Keep a session as it is, gone, and give its name free."""
+    connection.execute("UPDATE sessions SET ordinal = -key, present = FALSE WHERE key = ?", (key,))
+
+
+def lost_of(connection: Connection, old: Sequence[Kept], new: Sequence[Block]) -> int:
+    """How many messages of the old blocks are not in the new ones any more."""
+    same = same_blocks(old, new)
+    if same == len(old):
+        return 0
+    asked = "SELECT body FROM blocks WHERE id = ?"
+    bodies = [connection.execute(asked, (id,)).fetchone()[0] for id, _ in old[same:]]
+    fresh = (message for block in new[same:] for message in unpacked(block.body))
+    return vanished((message for body in bodies for message in unpacked(body)), fresh)
+
+
+def join_version(connection: Connection, key: int, blocks: Sequence[Block]) -> None:
+    """Let go of what was last set aside for a session, where all of it has come back."""
+    found = connection.execute(
+        "SELECT old.key FROM sessions AS old JOIN sessions AS new USING (agent, id, file) "
+        "WHERE new.key = ? AND new.ordinal >= 0 AND old.ordinal < 0 ORDER BY old.key DESC LIMIT 1",
+        (key,),
+    ).fetchone()
+    old = blocks_of(connection, found[0]) if found else []
+    if not old or lost_of(connection, old, blocks):
+        return
+    remove_blocks(connection, old)
+    connection.execute("INSERT OR IGNORE INTO tombstones VALUES (?)", (-found[0],))
+    connection.execute("UPDATE sessions SET owner = ? WHERE owner = ?", (key, found[0]))
+    connection.execute("DELETE FROM sessions WHERE key = ?", found)
+
+
+# --- what was forgotten ----------------------------------------------------------------------------------------------
+
+
+def ban(agent: str, id: str, start: str) -> bytes:
+    """The digest by which a forgotten session is known again.
+
+    An id that is an agent's own is enough; one that may be the name of a file needs the beginning beside it.
+    """
+    return _name(agent, id) if _is_own(id, start) else _name(agent, id, start)
+
+
+def bans(agent: str, id: str, start: str, owner: str = "") -> Iterator[bytes]:
+    """All digests that would mean a session: its own, that of it when it was not answered yet, its owner's."""
+    begun, _, _ = start.partition(UNANSWERED)
+    yield _name(agent, id)
+    yield _name(agent, id, start)
+    yield _name(agent, id, begun + UNANSWERED)
+    if owner:
+        yield _name(agent, owner)
+
+
+def _name(*parts: str) -> bytes:
+    return blake2b("\n".join(parts).encode("utf-8", "replace"), digest_size=16).digest()

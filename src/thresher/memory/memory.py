@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +10,11 @@ from msgspec import structs
 
 from thresher.errors import OptionError
 from thresher.formats import discover, files_below
+from thresher.memory.base import Store
 from thresher.memory.embedded import FOLDER, EmbeddedStore
-from thresher.memory.finding import View, find
+from thresher.memory.finding import View, find, storable
 from thresher.memory.hits import Answer, Recalled
+from thresher.memory.provenance import pieces
 from thresher.memory.query import FIELDS, Query, moment, parse_query, telling
 from thresher.memory.sync import sync
 from thresher.memory.values import Facts, Report, Sizes
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 PATIENCE = 0.1
 """By what share of the retention a session may be older before it is forgotten."""
-SETTINGS = "thresher.toml"
+PROMPTS = 3
 TELLING = 24
 """Words of a conversation that related ones are looked for with."""
 
@@ -34,8 +36,8 @@ class Memory:
     """Past sessions of every agent on this machine, and of what `sources` names.
 
     `home` is where it is kept (default: `THRESHER_HOME`); `sources` are more files and folders to read; without
-    `discover` the agents' own folders are left out. `retention` ("365d", "2 years"; default: the setting of that name,
-    or for ever) is how long a session is kept after its end. Nothing is written but below `home`.
+    `discover` the agents' own folders are left out. `retention` ("365d", "2 years"; default: `THRESHER_RETENTION`, or
+    for ever) is how long a session is kept after its end. Nothing is written but below `home`.
     """
 
     def __init__(
@@ -46,7 +48,7 @@ class Memory:
         discover: bool = True,
         retention: str | None = None,
     ) -> None:
-        self.store = EmbeddedStore(None if home is None else Path(home) / FOLDER)
+        self.store: Store = EmbeddedStore(None if home is None else Path(home) / FOLDER)
         self._sources = [Path(source) for source in sources]
         self._discover = discover
         self._retention = retention
@@ -66,18 +68,35 @@ class Memory:
         found = [(one.format, one.path) for one in discover()] if self._discover else []
         named = [(None, path) for source in self._sources for path in files_below(source)]
         report = sync(self.store, [*found, *named], progress=progress, wait=wait, waiting=waiting)
-        return report if report.busy else report._replace(forgotten=self._expire())
+        return report if report.busy else report._replace(forgotten=self._expire(wait=wait))
 
-    def _expire(self) -> int:
+    def _expire(self, *, wait: bool) -> int:
         """Forget what is older than the retention: seldom, and then all of it, since the index is made anew by it."""
-        told = self._retention or _configured_retention()
-        if not told:
+        told = self._retention or os.environ.get("THRESHER_RETENTION", "")
+        if not told.strip():
             return 0
         now = datetime.now(UTC)
         limit = moment(told, now)
+        if now - limit < timedelta(days=1):
+            raise OptionError(f"a retention of {told!r} would forget what is at work; give a day or more, like 365d")
+        old = [one for one in self.store.facts() if one.ended and one.ended < limit]
         overdue = limit - (now - limit) * PATIENCE
-        oldest = min((one.ended for one in self.store.facts() if one.ended), default=now)
-        return len(self.forget(before=limit)) if oldest < overdue else 0
+        if not any(one.ended and one.ended < overdue for one in old):
+            return 0
+        return self._forget(old, wait=wait, for_good=False)
+
+    def _forget(
+        self,
+        some: Sequence[Facts],
+        *,
+        wait: bool = True,
+        for_good: bool = True,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> int:
+        with self.store.writing(wait=wait) as is_ours:
+            if not is_ours or not some:
+                return 0
+            return self.store.forget([one.key for one in some], progress, for_good=for_good)
 
     def search(
         self,
@@ -97,9 +116,10 @@ class Memory:
         first, unless `sync` is off. Secrets are redacted, unless `reveal`.
         """
         query = _refined(parse_query(words) if isinstance(words, str) else words, filters)
-        view = View(
-            _counted("sessions", sessions), _counted("messages", messages), context, _counted("page", page), reveal
-        )
+        for name, number in (("sessions", sessions), ("messages", messages), ("page", page), ("context", context)):
+            if number < 1:
+                raise OptionError(f"`{name}` must be 1 or more, not {number}")
+        view = View(sessions, messages, context, page, reveal)
         busy = self.sync(wait=False).busy if sync else False
         if query.regex:
             from thresher.memory.scanning import find_pattern  # noqa: PLC0415 - only where a pattern is asked for
@@ -110,15 +130,18 @@ class Memory:
         told = words if isinstance(words, str) else query.words
         return structs.replace(answer, query=told, notes=(*_at_work(busy), *answer.notes))
 
-    def related(self, history: History | Session, *, sessions: int = 5, sync: bool = True) -> Answer:
-        """Past sessions that a conversation which starts may go on from: by the words of its first prompts."""
-        current = history.id if isinstance(history, Session) else ""
-        history = history.history if isinstance(history, Session) else history
+    def related(self, history: History | Session, *, sessions: int = 5, sync: bool = True, current: str = "") -> Answer:
+        """Past sessions that a conversation which starts may go on from: by the words of its first prompts.
+
+        `current` is the id of the conversation's own session, where it has one: it is no answer.
+        """
         busy = self.sync(wait=False).busy if sync else False
-        prompts = [history[one.start].text for one in history.exchanges[:3]]
+        if isinstance(history, Session):
+            current, history = current or history.id, history.history
+        spoken = (piece for _, said in pieces(history.messages) for piece in said)
+        prompts = [piece.text for piece in spoken if piece.field == "human" and not piece.reason][:PROMPTS]
         said = telling(words(" ".join(prompts)[:20_000]), most=400)
-        index = self.store.index()
-        rare = frozenset(sorted(said, key=index.frequency)[:TELLING]) if index else frozenset()
+        rare = frozenset(sorted(said, key=self.store.frequency)[:TELLING])
         kept = " ".join(word for word in said if word in rare)
         if not kept:
             return Answer(query="", sessions=(), found=0, notes=("there is no prompt to go by",))
@@ -135,13 +158,13 @@ class Memory:
 
     def facts(self, id: str) -> Facts:
         """The session whose id this is, or begins with it."""
-        found = self.store.facts(id=id) if id else []
+        found = self.store.facts(id=storable(id)) if id else []
         whole = [one for one in found if one.id == id] or found
         if not whole:
             raise NotStoredError(
                 f"no remembered session is called `{id}`; `thresher search` and `thresher sync` know more"
             )
-        if len({one.root for one in whole}) > 1:
+        if len({(one.agent, one.root) for one in whole}) > 1:
             ids = ", ".join(one.id for one in whole[:5])
             raise AmbiguousIdError(f"`{id}` could be {len(whole)} sessions: {ids}; say more of the id")
         return max(whole, key=lambda one: (not one.gone, one.messages))
@@ -151,22 +174,32 @@ class Memory:
         return self.store.session(self.facts(id).key)
 
     def forget(
-        self, *, ids: Sequence[str] = (), project: str = "", before: datetime | None = None, dry: bool = False
+        self,
+        *,
+        ids: Sequence[str] = (),
+        project: str = "",
+        before: datetime | None = None,
+        dry: bool = False,
+        progress: Callable[[int, int], None] | None = None,
     ) -> list[Facts]:
         """Remove sessions for good, index and archive, and never read them again; with `dry`, only say which.
 
-        `project` is a part of a folder's path; `before` means sessions that ended before then.
+        An id means all copies of the session; `project` is a part of a folder's path; `before` means sessions that
+        ended before then.
         """
         if not (ids or project or before):
             raise OptionError("say what is to be forgotten: ids, a project, or a date")
-        found = {one.key: one for id in ids for one in [self.facts(id)]}
+        found = {copy.key: copy for id in ids for copy in self._copies(self.facts(id))}
         if project or before:
-            some = self.store.facts(project=project)
+            some = self.store.facts(project=storable(project))
             found |= {one.key: one for one in some if before is None or (one.ended and one.ended < before)}
-        if not dry and found:
-            with self.store.writing():
-                self.store.forget(found)
+        if not dry:
+            self._forget([*found.values()], progress=progress)
         return list(found.values())
+
+    def _copies(self, facts: Facts) -> list[Facts]:
+        family = self.store.facts(agent=facts.agent, root=facts.root)
+        return [one for one in family if one.id == facts.id]
 
     def sizes(self) -> Sizes:
         """How much is kept, and what it takes on disk."""
@@ -177,16 +210,11 @@ class Memory:
         return self.store.left_out()
 
 
+CHOICES: dict[str, tuple[str, ...]] = {"role": ("", "user", "assistant"), "rank": ("best", "matches")}
+
+
 def _at_work(busy: bool) -> tuple[str, ...]:
     return ("another sync is at work: the newest turns may be missing",) if busy else ()
-
-
-def _configured_retention() -> str | None:
-    if "THRESHER_RETENTION" not in os.environ and not Path(SETTINGS).is_file():
-        return None
-    from thresher.budget.settings import settings  # noqa: PLC0415 - it knows all policies, and is seldom needed here
-
-    return settings().retention
 
 
 def _refined(query: Query, filters: dict[str, Any]) -> Query:
@@ -204,13 +232,10 @@ def _refined(query: Query, filters: dict[str, Any]) -> Query:
     for field in filters.get("fields", ()):
         if field not in FIELDS:
             raise OptionError(f"messages have no field `{field}`; they have {', '.join(FIELDS)}")
+    for name, choices in CHOICES.items():
+        if filters.get(name, choices[0]) not in choices:
+            raise OptionError(f"`{name}` is one of {', '.join(filter(None, choices))}; not {filters[name]!r}")
     query = structs.replace(query, **filters)
     if not (query.words or query.phrases or query.prefixes or query.require or query.file or query.regex):
         raise OptionError("nothing is asked for: give some words, or a file, or a pattern")
     return query
-
-
-def _counted(name: str, number: int) -> int:
-    if number < 1:
-        raise OptionError(f"`{name}` must be 1 or more, not {number}")
-    return number

@@ -73,12 +73,13 @@ def unpacked(data: bytes) -> list[Message]:
     return _decode(body)
 
 
-def one_of(data: bytes, place: int) -> Message:
-    """One message of compressed bytes, without making the others."""
+def one_of(data: bytes, place: int) -> Message | None:
+    """One message of compressed bytes, without making the others; None past the last."""
     body = expand(data)
     if body.startswith(_JSON_ARRAY):
-        return unpacked(data)[place]
-    return _decode_one(_skim(body)[place])
+        return next(iter(unpacked(data)[place : place + 1]), None)
+    found = _skim(body)[place : place + 1]
+    return _decode_one(found[0]) if found else None
 
 
 def compress(body: bytes) -> bytes:

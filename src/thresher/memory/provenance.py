@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from thresher.memory.recalls import Recall, asks_memory, is_memory_tool, made_by_recall, recall_of, recall_spans
+from thresher.memory.secrets import names_secret
 from thresher.model import Message, Summary, Text, Thinking, ToolCall, ToolResult
 from thresher.model.jsontext import load
 from thresher.model.marks import voices
@@ -222,7 +223,8 @@ def _said(text: str, message: Message) -> list[Piece]:
         return _split(field, text, _recalled(text), "system")
     if message.author == "harness" and text.lstrip().startswith(CONTINUED):
         return _split("summary", text, _recalled(text))
-    return _split(field, text, [*_recalled(text), *_voices(text)], _prompt_reason(text, message))
+    recalled = _recalled(text, printed=message.author == "harness")
+    return _split(field, text, [*recalled, *_voices(text)], _prompt_reason(text, message))
 
 
 def _voices(text: str) -> list[_CUT]:
@@ -350,22 +352,22 @@ def _without_short(found: list[Piece]) -> list[Piece]:
 
 
 def _values(arguments: str) -> str:
-    """What a call says, without the names of its fields: texts, a line each; numbers say nothing."""
+    """What a call says: texts, a line each, named only where the name shows a secret; numbers say nothing."""
     if not arguments.lstrip().startswith(("{", "[", '"')):
         return arguments
     try:
-        left = [load(arguments)]
+        left = [("", load(arguments))]
     except (ValueError, RecursionError):
         return arguments
     texts: list[str] = []
     while left:
-        value = left.pop()
+        lead, value = left.pop()
         if isinstance(value, str):
-            texts.append(value)
+            texts.append(lead + value)
         elif isinstance(value, dict):
-            left.extend(reversed(value.values()))
+            left.extend((f"{name}: " if names_secret(name) else lead, one) for name, one in reversed(value.items()))
         elif isinstance(value, list):
-            left.extend(reversed(value))
+            left.extend((lead, one) for one in reversed(value))
     return "\n".join(texts)
 
 

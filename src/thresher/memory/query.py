@@ -113,5 +113,6 @@ def moment(text: str, now: datetime, *, end: bool = False) -> datetime:
         time = datetime.fromisoformat(told.upper())
     except ValueError:
         raise OptionError(f"`{text}` is no date; give one like 2026-03-01, 7d, 2w, today") from None
-    time = time if time.tzinfo else time.replace(tzinfo=now.tzinfo or UTC)
-    return time + timedelta(days=1) if end and len(told) == 10 else time
+    if end and len(told) == 10:
+        time += timedelta(days=1)
+    return time if time.tzinfo else time.replace(tzinfo=now.tzinfo) if now.tzinfo == UTC else time.astimezone()

@@ -1,11 +1,9 @@
 """Which sessions answer best.
 
-What is asked is often spread over a few messages: the prompt has one word, the answer another, the call a third. So
-texts that stand near each other count together, the best of them whole and each further one a quarter of the one
-before. A session is as good as its best such places: the first counts whole, the second half, the third a third, so
-that a session of a thousand messages has no more chances than a short one. Its title and its branch add a little, as
-far as they hold the words. Time only decides between equals. `matches` is the first design's order instead: by how many
-match, then by time.
+A message is as good as its best text, and its others add a little. A session is as good as its best messages: the
+first counts whole, the second half, the third a third, so that a session of a thousand messages has no more chances
+than a short one. Its title and its branch add a little, as far as they hold the words. Time only decides between
+equals. `matches` is the first design's order instead: by how many match, then by time.
 
 The numbers were chosen on recorded sessions and the commits that they made, and judged on those that were left out of
 the choice: `benchmarks/search.py tune`.
@@ -16,18 +14,17 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from thresher.memory.asking import Asked
+from thresher.memory.base import Question
 from thresher.memory.index import Found
 from thresher.memory.query import SEARCHED, Query
 from thresher.memory.values import Facts
 from thresher.memory.words import words
 
-NEAR = 3
-"""Messages that make one place."""
-BESIDE = 0.25
+BESIDE = 0.15
+"""What each further text of a message adds, as a share of the one before."""
 SHARES = (1.0, 1 / 2, 1 / 3)
 TITLED = 0.3
-"""What a title adds that holds all words, beside a best place of 1."""
+"""What a title adds that holds all words, beside a best message of 1."""
 TEXTS = 600
 """Texts, best first, that sessions are judged by."""
 DERIVED = 0.5
@@ -50,7 +47,7 @@ def demands(query: Query) -> bool:
     return any(special) or bool(query.since or query.until) or query.fields != SEARCHED
 
 
-def scores(asked: Asked, matches: Mapping[int, int]) -> dict[int, float]:
+def scores(asked: Question, matches: Mapping[int, int]) -> dict[int, float]:
     """How good each session that matches is, the best about 1; where only a title matches, 0."""
     found = dict.fromkeys(matches, 0.0) | _best(asked.best(TEXTS))
     if asked.terms and not demands(asked.query):
@@ -60,13 +57,13 @@ def scores(asked: Asked, matches: Mapping[int, int]) -> dict[int, float]:
 
 def _best(found: Iterable[Found]) -> dict[int, float]:
     """Each session's share of the best that any has."""
-    places: dict[tuple[int, int], list[float]] = defaultdict(list)
+    messages: dict[tuple[int, int], list[float]] = defaultdict(list)
     for one in found:
-        places[one.session, one.at // NEAR].append(one.score * (DERIVED if one.derived else 1.0))
+        messages[one.session, one.at].append(one.score * (DERIVED if one.derived else 1.0))
     sessions: dict[int, list[float]] = defaultdict(list)
-    for (session, _), near in places.items():
-        near.sort(reverse=True)
-        sessions[session].append(sum(score * BESIDE**rank for rank, score in enumerate(near)))
+    for (session, _), texts in messages.items():
+        texts.sort(reverse=True)
+        sessions[session].append(sum(score * BESIDE**rank for rank, score in enumerate(texts)))
     sums = {
         session: sum(share * score for share, score in zip(SHARES, sorted(many, reverse=True), strict=False))
         for session, many in sessions.items()
@@ -79,7 +76,7 @@ def ordered(
     candidates: Iterable[Facts],
     found: Mapping[int, float],
     matches: Mapping[int, int],
-    asked: Asked,
+    asked: Question,
 ) -> list[Scored]:
     """One entry a family, the best first."""
     wanted = frozenset(asked.terms)
@@ -87,12 +84,12 @@ def ordered(
         Scored(one, found[one.key] + TITLED * _titled(one, wanted), matches.get(one.key, 0)) for one in candidates
     ]
     if asked.query.rank == "matches":
-        ranked.sort(key=lambda one: (one.matches, one.facts.ended or _NEVER), reverse=True)
+        ranked.sort(key=lambda one: (one.matches, not one.facts.gone, one.facts.ended or _NEVER), reverse=True)
     else:
-        ranked.sort(key=lambda one: (round(one.score, 3), one.facts.ended or _NEVER), reverse=True)
-    families: dict[str, list[Scored]] = defaultdict(list)
+        ranked.sort(key=lambda one: (round(one.score, 3), not one.facts.gone, one.facts.ended or _NEVER), reverse=True)
+    families: dict[tuple[str, str], list[Scored]] = defaultdict(list)
     for one in ranked:
-        families[one.facts.root or one.facts.id].append(one)
+        families[one.facts.agent, one.facts.root or one.facts.id].append(one)
     return [first._replace(family=tuple(one.facts.id for one in others)) for first, *others in families.values()]
 
 

@@ -13,9 +13,8 @@ from collections.abc import Iterator, Sequence
 from msgspec import structs
 
 from thresher.errors import OptionError
-from thresher.memory.asking import Asked
-from thresher.memory.embedded import EmbeddedStore
-from thresher.memory.finding import Shower, Shown, View
+from thresher.memory.base import Store
+from thresher.memory.finding import Shower, Shown, View, hit_of
 from thresher.memory.hits import Excerpt, Recalled
 from thresher.memory.query import Searched, parse_query
 from thresher.memory.ranking import Scored
@@ -33,7 +32,9 @@ STRETCH = 900
 """Characters around a match that make a piece."""
 FOLLOWED = 200
 """Messages after a prompt in which its answer is looked for."""
-RECALLED: tuple[Searched, ...] = ("human", "agent", "thinking", "summary", "input", "output")
+RECALLED: tuple[Searched, ...] = ("human", "agent", "thinking", "summary", "input", "commands", "output")
+CITATION = 12
+"""Tokens that a piece's place takes."""
 ENOUGH = 0.34
 """The share of the question's words that a session must hold to speak of it."""
 NOT_HERE = "NOT IN THIS SESSION"
@@ -46,16 +47,15 @@ INSTRUCTIONS = (
 
 
 def recall(
-    store: EmbeddedStore, facts: Facts, question: str, *, budget: int, reveal: bool, endpoint: Endpoint | None
+    store: Store, facts: Facts, question: str, *, budget: int, reveal: bool, endpoint: Endpoint | None
 ) -> Recalled:
     """What this session says about a question."""
     if not question.strip():
         raise OptionError("there is no question; ask one in plain words")
     query = structs.replace(parse_query(question), fields=RECALLED, subagents=True)
-    index = store.index()
-    if index is None:
+    asked = store.ask(query)
+    if asked is None:
         raise NotStoredError("nothing is indexed yet; run `thresher sync`")
-    asked = Asked(query, index)
     with store.one_by_one() as message:
         shower = Shower(message, asked, View(messages=LOOKED_AT, context=STRETCH, reveal=reveal))
         shown = shower.messages(facts.key)
@@ -73,7 +73,7 @@ def recall(
     return told if endpoint is None or not kept else _answered(told, endpoint)
 
 
-def _pieces(store: EmbeddedStore, key: int, shower: Shower, shown: Sequence[Shown], reveal: bool) -> Iterator[Excerpt]:
+def _pieces(store: Store, key: int, shower: Shower, shown: Sequence[Shown], reveal: bool) -> Iterator[Excerpt]:
     """What bears on the question, the best first, no message twice."""
     seen: set[int] = set()
     for one in shown:
@@ -88,20 +88,11 @@ def _pieces(store: EmbeddedStore, key: int, shower: Shower, shown: Sequence[Show
 
 
 def _excerpt(message: Message, at: int, kind: Kind, piece: Snippet) -> Excerpt:
-    return Excerpt(
-        text=piece.text,
-        marks=piece.marks,
-        role=message.role,
-        author=message.author,
-        kind=kind,
-        at=at,
-        line=message.source.line if message.source else 0,
-        time=message.time,
-        tokens=estimate(Text(piece.text)),
-    )
+    hit = hit_of(message, at, kind, piece, 0.0)
+    return Excerpt(**structs.asdict(hit), tokens=estimate(Text(piece.text)) + CITATION)
 
 
-def _last_word(store: EmbeddedStore, key: int, at: int) -> tuple[int, Message] | None:
+def _last_word(store: Store, key: int, at: int) -> tuple[int, Message] | None:
     """What the model said last before the next prompt, and where."""
     last = None
     for place, message in enumerate(store.messages(key, at + 1, at + 1 + FOLLOWED), at + 1):
@@ -113,18 +104,26 @@ def _last_word(store: EmbeddedStore, key: int, at: int) -> tuple[int, Message] |
 
 
 def _within(budget: int, pieces: Iterator[Excerpt]) -> list[Excerpt]:
-    """As many as fit, the best first."""
+    """As many as fit, the best first; of the very best at least a part."""
     kept: list[Excerpt] = []
     left = budget
     for piece in pieces:
-        if piece.tokens <= left:
+        if not kept and piece.tokens > left:
+            piece = _shortened(piece, left)  # noqa: PLW2901 - the same piece, smaller
+        if piece.tokens <= left or not kept:
             kept.append(piece)
             left -= piece.tokens
     return kept
 
 
+def _shortened(piece: Excerpt, tokens: int) -> Excerpt:
+    length = max(tokens - CITATION, 1) * len(piece.text) // max(piece.tokens - CITATION, 1)
+    marks = tuple((start, stop) for start, stop in piece.marks if stop <= length)
+    return structs.replace(piece, text=piece.text[:length], marks=marks, cut=(piece.cut[0], True), tokens=tokens)
+
+
 def _answered(told: Recalled, endpoint: Endpoint) -> Recalled:
     numbered = "\n\n".join(f"[{one.at}] {one.author}: {one.text}" for one in told.excerpts)
     reply = ask(endpoint, INSTRUCTIONS, f"{numbered}\n\nQuestion: {told.question}").strip()
-    found = NOT_HERE not in reply
+    found = not reply.strip(' .`"*[]').upper().startswith(NOT_HERE)
     return structs.replace(told, answer=reply if found else "", found=found)

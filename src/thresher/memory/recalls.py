@@ -6,8 +6,12 @@ block that a tool put out; it survives being printed by another program, and the
 `\\u003c`. A *header* opens each hit in what some tools print.
 
 The worse mistake is to lose honest work, so all three count only where they act. A program counts in the place of
-a command, never in a quoted argument; a mark where a block would open; a header at the start of a line. A mark of
-ours that is never closed was cut off, and takes the rest: quoted in prose it does not open a line.
+a command, never in a quoted argument; a mark where a block would open; a header at the start of a line. Where
+a program printed a mark of ours that is never closed, it was cut off and takes the rest; in what a person or a model
+says, it takes nothing.
+
+Our own JSON has the mark as its first value and its end as the last. All of that object goes, also where it stands in
+a string of another one: each time that it is written into one, its quotes get a backslash more.
 
 Texts are looked into only after a plain `in` found something. No pattern can walk over the same text twice.
 """
@@ -19,7 +23,7 @@ from typing import Any, Literal, NamedTuple
 
 from thresher.model import Session, ToolCall
 from thresher.model.jsontext import load_fields
-from thresher.model.marks import RECALLED
+from thresher.model.marks import RECALLED, voices
 from thresher.model.tools import tool_named, tool_use
 
 Recall = Literal["", "alone", "among"]
@@ -75,7 +79,7 @@ TOKENS = ("recall", "memor", "-mem-", "hindsight", "openviking", "thresher")
 """Each element in `RECALLED` has one of them in its name."""
 
 CUT_OFF = frozenset({"thresher-recall", "thresher-memory", "deja-recall"})
-"""Elements that take the rest of the text where their end is missing."""
+"""Elements that take the rest of what a program printed where their end is missing."""
 
 HEADERS: tuple[tuple[str, str], ...] = (
     ("•", r"^\[\d{1,6}/\d{1,6}\][ \t]+[0-9a-f]{7,40}[ \t]+•"),
@@ -225,17 +229,25 @@ def _without_heredocs(command: str) -> str:
     return "".join([*kept, command[position:]])
 
 
+OWN = "thresher-recall"
+_BLANK = r"(?:\s|\\{1,8}[nrt]){0,40}+"
+"""Space in JSON, in a string of JSON too."""
+
+
 class _Form(NamedTuple):
     """One way to write the brackets of an element."""
 
     opening: str
     closing: str
     pattern: re.Pattern[str]
+    object: re.Pattern[str]
+    """The beginning of our own JSON."""
 
 
 def _form(opening: str, closing: str) -> _Form:
     names = "|".join(re.escape(name) for group in RECALLED for name in group.split())
-    return _Form(opening, closing, re.compile(rf"{re.escape(opening)}({names})(?=[\s>&\\])"))
+    begins = rf"\{{{_BLANK}(\\{{0,7}}\"|&quot;)mark\1\s?:\s?\1{re.escape(opening)}{OWN}(?=[\s>&\\])"
+    return _Form(opening, closing, re.compile(rf"{re.escape(opening)}({names})(?=[\s>&\\])"), re.compile(begins))
 
 
 _FORMS = (_form("<", ">"), _form("&lt;", "&gt;"), _form("\\u003c", "\\u003e"), _form("\\\\u003c", "\\\\u003e"))
@@ -247,8 +259,23 @@ def recall_spans(text: str, *, printed: bool) -> list[tuple[int, int]]:
     """Where in a text a memory tool speaks, in order, not overlapping; `printed` for what a program put out."""
     spans = _headed(text, whole=not printed)
     if any(token in text for token in TOKENS):
-        spans += [span for form in _FORMS if form.opening in text for span in _enclosed(text, form, printed)]
+        for form in _FORMS:
+            if form.opening in text:
+                spans += _enclosed(text, form, printed)
+                spans += _objects(text, form, printed) if "mark" in text else ()
     return _merged(spans) if len(spans) > 1 else spans
+
+
+def without_recalls(text: str, *, printed: bool) -> str:
+    """The text without what a memory tool says in it, be it through a hook."""
+    spans = recall_spans(text, printed=printed)
+    spans += [(span.start, span.stop) for span in voices(text) if span.author == "recall"]
+    kept: list[str] = []
+    position = 0
+    for start, stop in _merged(spans):
+        kept.append(text[position:start])
+        position = stop
+    return "".join([*kept, text[position:]]).strip()
 
 
 def _enclosed(text: str, form: _Form, printed: bool) -> list[tuple[int, int]]:
@@ -265,10 +292,30 @@ def _enclosed(text: str, form: _Form, printed: bool) -> list[tuple[int, int]]:
         if stop >= 0:
             position = stop + len(closing)
             spans.append((found.start(), position))
-        elif place == "line" and found[1] in CUT_OFF:
+        elif printed and place == "line" and found[1] in CUT_OFF:
             return [*spans, (found.start(), len(text))]
         else:
             unclosed.add(found[1])  # one look is enough: the time stays linear
+    return spans
+
+
+def _objects(text: str, form: _Form, printed: bool) -> list[tuple[int, int]]:
+    """Our own JSON, each object from its first bracket to its last."""
+    spans: list[tuple[int, int]] = []
+    unclosed: set[str] = set()
+    position = 0
+    while found := form.object.search(text, position):
+        position = found.end()
+        quote = re.escape(found[1])
+        end = rf"(?<!\\){quote}end{quote}\s?:\s?{quote}{re.escape(f'{form.opening}/{OWN}{form.closing}')}{quote}"
+        closed = None if quote in unclosed else re.compile(rf"{end}{_BLANK}\}}?").search(text, position)
+        if closed:
+            position = closed.end()
+            spans.append((found.start(), position))
+        elif printed:
+            return [*spans, (found.start(), len(text))]
+        else:
+            unclosed.add(quote)
     return spans
 
 

@@ -9,11 +9,10 @@ from functools import lru_cache
 from typing import Any
 
 from thresher.errors import OptionError
-from thresher.memory.asking import Asked
-from thresher.memory.embedded import EmbeddedStore
-from thresher.memory.finding import Scope, View, session_hit
+from thresher.memory.base import Question, Store
+from thresher.memory.finding import FIELD_OF, Scope, View, hit_of, session_hit
 from thresher.memory.hits import Answer, Hit, SessionHit
-from thresher.memory.provenance import Piece, pieces
+from thresher.memory.provenance import pieces
 from thresher.memory.query import Query
 from thresher.memory.ranking import Scored
 from thresher.memory.secrets import redact
@@ -22,41 +21,59 @@ from thresher.model import Message
 
 SECONDS = 1.0
 """How long one text may take."""
+MOST = 10_000
+"""Messages of one session that other conditions may leave to look at."""
+UNREAD = ("paths", "title")
+"""Fields that are no text of a message."""
 
 
-def find_pattern(store: EmbeddedStore, query: Query, view: View) -> Answer:
-    """The newest sessions in which a pattern is found; with words too, only those that the words find."""
+def find_pattern(store: Store, query: Query, view: View) -> Answer:
+    """The newest sessions in which a pattern is found, in messages that all other conditions hold for."""
     compiled(query.regex)
+    if query.cutoff or not set(query.fields) - set(UNREAD):
+        raise OptionError(
+            f"a pattern cannot be looked for in {' or '.join(UNREAD)} alone, nor with a cut-off; leave these out"
+        )
     scope = Scope(store, query)
-    index = store.index()
-    worded = Asked(query, index).counts() if query.words and index else None
+    others = _others(store, query, scope)
     wanted = view.page * view.sessions
-    found: dict[str, SessionHit] = {}
+    found: dict[tuple[str, str], SessionHit] = {}
     for facts in scope.facts():
-        if (worded is not None and facts.key not in worded) or facts.root in found:
+        family = (facts.agent, facts.root)
+        places = None if others is None else {one.at for one in others.best(MOST, [facts.key])}
+        if family in found or (places is not None and not places):
             continue
-        hits = tuple(scan(store, facts.key, query, context=view.context, reveal=view.reveal))
+        hits = tuple(_scan(store, facts.key, query, view, places))
         if hits:
-            found[facts.root] = session_hit(Scored(facts, float(len(hits)), len(hits)), hits[: view.messages], view)
-        if len(found) >= wanted:
+            found[family] = session_hit(Scored(facts, float(len(hits)), len(hits)), hits[: view.messages], view)
+        if len(found) > wanted:
             break
-    page = tuple(found.values())[wanted - view.sessions :]
-    notes = ("the newest first; older ones were not looked at",) if len(found) >= wanted else ()
-    return Answer(query.words, page, len(found), view.page, {}, (*notes, *scope.notes))
+    page = tuple(found.values())[wanted - view.sessions : wanted]
+    notes = ("the newest first: older ones were not looked at yet",) if len(found) > wanted else ()
+    return Answer(query.words, page, len(found), page=view.page, notes=(*notes, *scope.notes), more=len(found) > wanted)
 
 
-def scan(store: EmbeddedStore, key: int, query: Query, *, context: int, reveal: bool) -> Iterator[Hit]:
+def _others(store: Store, query: Query, scope: Scope) -> Question | None:
+    """What else is asked, if an index can tell it."""
+    asks = query.words or query.phrases or query.prefixes or query.require or query.exclude or query.file
+    return store.ask(query, only=scope.only, without=scope.without) if asks else None
+
+
+def _scan(store: Store, key: int, query: Query, view: View, places: set[int] | None) -> Iterator[Hit]:
     """Every message of a session in which the pattern is found, in order."""
     pattern = compiled(query.regex)
     messages = store.messages(key)
+    fields = {FIELD_OF.get(field, field) for field in query.fields}
     for at, said in pieces(messages):
-        fitting = (piece for piece in said if piece.field in query.fields and (query.everything or not piece.reason))
-        for piece in fitting:
-            text = piece.text if reveal else redact(piece.text)
-            marks = _marks(pattern, text, query.regex)
-            if marks and _asked_for(messages[at], query):
-                yield _hit(messages[at], at, piece._replace(text=text), marks, context)
-                break
+        message = messages[at]
+        if message.carried or (places is not None and at not in places) or not _asked_for(message, query):
+            continue
+        for piece in said:
+            if piece.field in fields and (query.everything or not piece.reason):
+                text = piece.text if view.reveal else redact(piece.text)
+                if marks := _marks(pattern, text, query.regex):
+                    yield hit_of(message, at, piece.field, snippet(text, marks, view.context), float(len(marks)))
+                    break
 
 
 def _asked_for(message: Message, query: Query) -> bool:
@@ -76,22 +93,6 @@ def _marks(pattern: Any, text: str, told: str) -> list[Mark]:
             f"the pattern {told[:60]!r} took more than {SECONDS:g} second over {len(text):,} characters; make it "
             "simpler: no repetition inside a repetition"
         ) from error
-
-
-def _hit(message: Message, at: int, piece: Piece, marks: list[Mark], context: int) -> Hit:
-    shown = snippet(piece.text, marks, context)
-    return Hit(
-        role=message.role,
-        author=message.author,
-        kind=piece.field,
-        text=shown.text,
-        marks=shown.marks,
-        at=at,
-        line=message.source.line if message.source else 0,
-        time=message.time,
-        score=float(len(marks)),
-        cut=shown.cut,
-    )
 
 
 @lru_cache(maxsize=8)

@@ -18,6 +18,7 @@ from base64 import b64decode
 from binascii import Error as Base64Error
 from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
 from math import log2
 from typing import NamedTuple
 
@@ -165,6 +166,12 @@ def redacted(text: str) -> tuple[str, int]:
 def redact(text: str) -> str:
     """The text with every secret replaced."""
     return redacted(text)[0]
+
+
+@lru_cache(maxsize=1024)
+def names_secret(name: str) -> bool:
+    """Whether what is called so may be a secret: a text that loses the names of its values must keep such a one."""
+    return _NAME.search(name[-60:]) is not None
 
 
 def _replaced(text: str, found: list[Found]) -> tuple[str, int]:

@@ -11,29 +11,14 @@ its parts: when one of them changes, the parent is read again.
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from thresher.errors import ReadError, UnknownFormatError
-from thresher.formats import read_all
 from thresher.memory.base import Progress, Store
-from thresher.memory.gates import mark_of, stat_of, verdict
-from thresher.memory.values import HIDDEN, Known, Report, Stat, hidden
-from thresher.model import Session
-
-UNSURE_NS = 20_000_000
-"""Clocks of file systems lag: a part that changed this shortly before it was read may have changed after, too."""
-
-
-class Job(NamedTuple):
-    """A file that is not as it was."""
-
-    path: Path
-    format: str
-    stat: Stat
-    known: Known | None
-    parts: bool
-    """Only its parts changed."""
+from thresher.memory.gates import stat_of
+from thresher.memory.preparing import Job, Prepared, each_prepared, worker_count
+from thresher.memory.values import HIDDEN, Known, Report, hidden
 
 
 class Look(NamedTuple):
@@ -129,22 +114,35 @@ class _Work:
         self.counts = dict.fromkeys(("new", "grown", "rewritten", "foreign"), 0)
         self.unchanged = look.unchanged
         self.failed = [*look.unnamed]
-        self.messages = 0
+        self.messages = self.forgotten = 0
         self.parts: set[str] = set()
+        self.done = 0
+        self.total = sum(job.stat.size for job in look.jobs)
 
     def run(self) -> None:
         if self.look.gone or self.look.back:
             self.store.note([*self.look.gone, *self.look.back])
         self.store.refresh_index(self.progress)  # what an earlier sync was kept from, or all of it
-        total = sum(job.stat.size for job in self.look.jobs)
-        done = 0
-        for job in self.look.jobs:
-            if str(job.path) not in self.parts:
-                self._file(job)
-            done += job.stat.size
-            if self.progress is not None:
-                self.progress(done, total)
+        workers = worker_count(len(self.look.jobs), self.total)
+        with closing(each_prepared(self._left(by_age(self.look.jobs)), workers)) as every:
+            for job, found in every:
+                if found.known.path not in self.parts:
+                    self._take(job, found)
+                self._tell(job)
         self.store.refresh_index()
+
+    def _left(self, jobs: Iterable[Job]) -> Iterator[Job]:
+        """Files that no other was read with so far, and what is kept of each."""
+        for job in jobs:
+            if str(job.path) in self.parts:
+                self._tell(job)
+            else:
+                yield job._replace(before=self.store.kept(str(job.path))) if job.known is not None else job
+
+    def _tell(self, job: Job) -> None:
+        self.done += job.stat.size
+        if self.progress is not None:
+            self.progress(self.done, self.total)
 
     def report(self, seconds: float) -> Report:
         return Report(
@@ -156,54 +154,41 @@ class _Work:
             gone=len(self.look.gone),
             failed=(*self.failed,),
             messages=self.messages,
+            forgotten_again=self.forgotten,
             seconds=seconds,
         )
 
-    def _file(self, job: Job) -> None:
-        known = Known(str(job.path), job.stat, format=job.format)
-        began = time.time_ns() - UNSURE_NS
-        try:
-            mark = mark_of(job.path, job.stat.size)
-            known = known._replace(offset=mark.offset, prefix=mark.prefix)
-            change = verdict(job.path, job.known, mark)
-            if change == "touched" and not job.parts:
-                self._touched(job, known)
+    def _take(self, job: Job, found: Prepared) -> None:
+        """Write down what a file says, or that it says nothing."""
+        match found.change:
+            case "vanished":
                 return
-            sessions = read_all(job.path, format=job.format or None)
-        except UnknownFormatError:
-            self.counts["foreign"] += 1
-            self.store.note([known._replace(state="foreign", prefix=b"")])
-        except (ReadError, OSError) as error:
-            if stat_of(job.path) is not None:
-                self.failed.append(str(error))
-                self.store.note([known._replace(state="failed", prefix=b"", problem=str(error))])
-        else:
-            self.counts["grown" if change == "touched" else change] += 1
-            self.messages += self.store.record(known, sessions)
-            parts = [*_parts(known.path, sessions, began)]
-            self.parts.update(part.path for part in parts)
-            self.store.note(parts)
-
-    def _touched(self, job: Job, known: Known) -> None:
-        """The same words with another time on them."""
-        assert job.known is not None
-        self.unchanged += 1
-        self.store.note([known._replace(path=job.known.path)])
+            case "touched":
+                assert job.known is not None
+                self.unchanged += 1
+                self.store.note([found.known._replace(path=job.known.path)])
+            case "failed":
+                self.failed.append(found.known.problem)
+                self.store.note([found.known])
+            case "foreign":
+                self.counts["foreign"] += 1
+                self.store.note([found.known])
+            case change:
+                self.counts[change] += 1
+                recorded = self.store.record(found.known, found.sessions, found.parts, grown=change == "grown")
+                self.messages += recorded.messages
+                self.forgotten += recorded.forgotten
+                self.parts.update(part.path for part in found.parts)
 
 
-def _parts(path: str, sessions: Sequence[Session], began: int) -> Iterator[Known]:
-    """Files that were read with this one, and their folders, where a new one would turn up."""
-    files = {child.file for session in sessions for child in _below(session)} - {path}
-    folders = {str(Path(file).parent) for file in files} - {str(Path(path).parent)}
-    for part in sorted(files | folders):
-        stat = stat_of(part)
-        if stat is not None:
-            # Where it may have changed since, it counts as changed, and is read once more.
-            seen = stat._replace(size=-1) if stat.mtime_ns >= began else stat
-            yield Known(part, seen, "part", whole=path)
+def by_age(jobs: Sequence[Job]) -> list[Job]:
+    """Files in the order they are read in, the newest first; then those that others are likely to be read with.
 
-
-def _below(session: Session) -> Iterator[Session]:
-    for child in session.children:
-        yield child
-        yield from _below(child)
+    A folder that is called like a file holds what belongs to it. What such a file did not take is read by itself.
+    """
+    names = {os.path.splitext(job.path)[0] for job in jobs}  # noqa: PTH122 - thousands of files
+    first: list[Job] = []
+    later: list[Job] = []
+    for job in sorted(jobs, key=lambda job: -job.stat.mtime_ns):
+        (later if any(str(folder) in names for folder in job.path.parents) else first).append(job)
+    return [*first, *later]

@@ -1,10 +1,11 @@
-"""The tables of the truth, and how a row of them is read."""
+"""The tables of the truth, and how their rows are made and read."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from sqlite3 import Connection
+from typing import Any, NamedTuple
 
-from thresher.memory.values import Facts, Stat
+from thresher.memory.values import Facts, Stat, hidden
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS sources (
@@ -28,9 +29,55 @@ CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROW
 """
 FACTS = (
     "SELECT key, sessions.id, agent, file, project, branch, title, version, parent, root, subagent, call, started, "
-    "ended, messages, compactions, made_by, NOT present OR COALESCE(sources.state, '') = 'gone' "
+    "ended, messages, compactions, made_by, "
+    "NOT present OR COALESCE(sources.state, '') IN ('gone', 'foreign', 'failed') "
     "FROM sessions LEFT JOIN sources ON sources.path = source"
 )
+
+
+Kept = tuple[int, bytes]
+"""A block that is kept: its id and its digest."""
+
+
+class Block(NamedTuple):
+    """Some messages on end."""
+
+    digest: bytes
+    messages: int
+    body: bytes
+
+
+class Entry(NamedTuple):
+    """A session as it is to be kept; the facts come without a key and a root."""
+
+    facts: Facts
+    start: str
+    shape: bytes
+    text: int
+    blocks: Sequence[Block]
+
+
+def row_of(entry: Entry) -> dict[str, Any]:
+    """What may change of a session from one reading to the next."""
+    facts = entry.facts
+    return {
+        "project": facts.project,
+        "branch": facts.branch,
+        "title": facts.title,
+        "version": facts.version,
+        "parent": facts.parent,
+        "start": entry.start,
+        "subagent": facts.subagent,
+        "call": facts.call,
+        "started": told(facts.started),
+        "ended": told(facts.ended),
+        "messages": facts.messages,
+        "compactions": facts.compactions,
+        "made_by": facts.made_by,
+        "present": True,
+        "text": entry.text,
+        "shape": entry.shape,
+    }
 
 
 def facts_of(row: Sequence[Any]) -> Facts:
@@ -51,3 +98,30 @@ def told(moment: datetime | None) -> str:
 def stat_row(stat: Stat) -> Stat:
     """Numbers that a table can hold."""
     return stat._replace(inode=stat.inode & 0x7FFF_FFFF_FFFF_FFFF)
+
+
+def hide(connection: Connection, source: str) -> None:
+    """Keep no name of a file that no session is kept of, nor of what was read with it."""
+    if connection.execute("SELECT 1 FROM sessions WHERE source = ?", (source,)).fetchone() is None:
+        connection.execute(
+            "UPDATE OR REPLACE sources SET path = ?, problem = '', whole = '' WHERE path = ?", (hidden(source), source)
+        )
+        connection.execute("DELETE FROM sources WHERE whole = ?", (source,))
+
+
+def blocks_of(connection: Connection, key: int) -> list[Kept]:
+    """The blocks of a session."""
+    return connection.execute("SELECT id, digest FROM blocks WHERE session = ? ORDER BY number", (key,)).fetchall()
+
+
+def same_blocks(old: Sequence[Kept], new: Sequence[Block]) -> int:
+    """How many blocks are as they were."""
+    pairs = zip(old, new, strict=False)
+    return next((n for n, ((_, digest), block) in enumerate(pairs) if block.digest != digest), min(len(old), len(new)))
+
+
+def remove_blocks(connection: Connection, blocks: Iterable[Kept]) -> None:
+    """Remove blocks, and tell the index."""
+    gone = [(id,) for id, _ in blocks]
+    connection.executemany("DELETE FROM blocks WHERE id = ?", gone)
+    connection.executemany("INSERT OR IGNORE INTO tombstones VALUES (?)", gone)

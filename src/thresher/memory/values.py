@@ -79,7 +79,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     made_by: str = ""
     """The memory tool that made this session itself."""
     gone: bool = False
-    """The file is not there any more, or no longer holds it: what is kept here is all there is."""
+    """The file is not there any more, cannot be read, or no longer holds it: what is kept here is all there is."""
 
 
 class Sizes(Struct, frozen=True):
@@ -108,3 +108,5 @@ class Report(NamedTuple):
     """Another sync is at work, so nothing was done."""
     forgotten: int = 0
     """Sessions that were older than the retention."""
+    forgotten_again: int = 0
+    """Sessions in files that were read, which were forgotten for good and stay so."""

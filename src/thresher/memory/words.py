@@ -17,8 +17,8 @@ import tantivy
 
 STEMMED, PLAIN = "words", "plain"
 """The names of the two analyzers."""
-LONGEST = 40
-"""Bytes from which a word is taken for data."""
+LONGEST = 80
+"""Bytes from which a word is taken for data; a digest of 64 digits is none."""
 
 # An upper-case letter comes first, so that the search for a place to begin is one fast scan.
 _HUMP = re.compile(r"[A-Z](?:(?<=[a-z0-9][A-Z])|(?<=[A-Z][A-Z])(?=[a-z]))")

@@ -22,7 +22,7 @@ from thresher.model.parts import ToolCall, ToolResult
 from thresher.model.tool_table import TABLE, VERBS, Category, Operation, Tool, tool_named
 from thresher.model.turns import Chain
 
-__all__ = ["TABLE", "Category", "Link", "Operation", "Tool", "ToolUse", "links", "tool_named", "tool_use"]
+__all__ = ["TABLE", "Category", "Link", "Operation", "Tool", "ToolUse", "links", "tool_named", "tool_use", "touched"]
 
 CACHED_LENGTH = 4096
 """Longer arguments are read anew each time, so that the cache never holds on to whole files."""
@@ -43,6 +43,15 @@ def tool_use(call: ToolCall) -> ToolUse:
     if len(call.arguments) <= CACHED_LENGTH:
         return _cached(call.name, call.arguments)
     return _read(call.name, call.arguments)
+
+
+def touched(call: ToolCall) -> tuple[str, ...]:
+    """Every file that a call names: of a patch all, in order, of any other call the one that `tool_use` tells."""
+    use, tool = tool_use(call), tool_named(call.name)
+    if use.category != "file_edit" or not (tool.patches or use.command):
+        return (use.path,) if use.path else ()
+    patch = use.command or _first(load_fields(call.arguments), tool.patches) or call.arguments
+    return tuple(dict.fromkeys(path.strip() for path in _NAMED.findall(patch)))
 
 
 class Link(NamedTuple):
@@ -169,6 +178,7 @@ _PATCHED = re.compile(
     r"^\*\*\* (?P<verb>Update|Add|Delete) File: (?P<path>[^\r\n]+)(?P<move>\r?\n\*\*\* Move to: )?",
     re.MULTILINE,
 )
+_NAMED = re.compile(r"^\*\*\* (?:(?:Update|Add|Delete) File|Move to): ([^\r\n]+)", re.MULTILINE)
 _PATCH_OPERATION: dict[str, Operation] = {"Update": "edit", "Add": "write", "Delete": "delete"}
 
 

@@ -105,6 +105,7 @@ def _session(session: SessionHit, name: str, show: str) -> Iterator[Line]:
     place = (tilde(shorten(session.project, 200)) or "(no folder)", "bold cyan")
     facts = [place, bar, (name, "bold"), bar, (plural(session.matches, "match", "matches"), "")]
     facts += [bar, (_minute(session.time), "")] if session.time else []
+    facts += [bar, (f"sub-agent of {short_ids([session.parent])[0]}", "")] if session.parent else []
     facts += [bar, ("from the archive: its file is gone", "yellow")] if session.gone else []
     yield Line(tuple(facts))
     title = shorten(session.title, LONGEST_TITLE)
@@ -124,13 +125,13 @@ def _session(session: SessionHit, name: str, show: str) -> Iterator[Line]:
 
 def _hit(hit: Hit) -> Line:
     label = f"  [{_label(hit)}] "
-    before, after = ("… " if hit.cut[0] else "", " …" if hit.cut[1] else "")
-    ends = ((after, "dim"), (f"  #{hit.at}", "dim"))
-    return Line(((label, _COLOURS.get(hit.author, "dim")), (before, "dim"), *_words(hit), *ends), hang=len(label))
+    pieces = ((label, _COLOURS.get(hit.author, "dim")), *_words(hit), (f"  #{hit.at}", "dim"))
+    return Line(pieces, hang=len(label))
 
 
-def _words(hit: Hit | Excerpt) -> Iterator[tuple[str, str]]:
-    """The text as one row, with what was looked for apart."""
+def _words(hit: Hit) -> Iterator[tuple[str, str]]:
+    """The text as one row, with what was looked for apart, and a sign where there is more of it."""
+    yield "… " if hit.cut[0] else "", "dim"
     position = 0
     for start, end in sorted(hit.marks):
         if start >= position:
@@ -138,6 +139,7 @@ def _words(hit: Hit | Excerpt) -> Iterator[tuple[str, str]]:
             yield _row(hit.text[start:end]), _FOUND
             position = end
     yield _row(hit.text[position:]), ""
+    yield " …" if hit.cut[1] else "", "dim"
 
 
 def _row(text: str) -> str:
@@ -166,6 +168,7 @@ def answer_value(answer: Answer) -> dict[str, Any]:
         "sessions": [_session_value(session) for session in answer.sessions],
         "found": answer.found,
         "page": answer.page,
+        "more": answer.more,
         "excluded": dict(answer.excluded),
     }
 
@@ -183,13 +186,14 @@ def _session_value(session: SessionHit) -> dict[str, Any]:
         "matches": session.matches,
         "time": _iso(session.time),
         "family": list(session.family),
+        "parent": session.parent,
         "gone": session.gone,
         "resume": session.resume,
         "hits": [_hit_value(hit) for hit in session.hits],
     }
 
 
-def _hit_value(hit: Hit | Excerpt) -> dict[str, Any]:
+def _hit_value(hit: Hit) -> dict[str, Any]:
     return {
         "role": hit.role,
         "author": hit.author,
@@ -209,6 +213,8 @@ def recalled_lines(recalled: Recalled, *, program: str = "thresher") -> Iterator
     place = tilde(shorten(session.project, 200)) or "(no folder)"
     told = shorten(session.title, LONGEST_TITLE)
     yield Line(((place, "bold cyan"), bar, (name, "bold"), bar, (told or session.agent, "dim")))
+    gone = " (gone: this comes from the archive)" if session.gone else ""
+    yield Line((("file: ", "dim"), (tilde(shorten(session.file, 300)), "cyan"), (gone, "yellow")), copied=True)
     if not recalled.found:
         yield _line("Not in this session.", "bold")
         yield _command("others:", f"{program} search {quote(shorten(recalled.question, 200))}", lead="")
@@ -217,25 +223,24 @@ def recalled_lines(recalled: Recalled, *, program: str = "thresher") -> Iterator
         yield from (_line(row) for row in ("", *clean(recalled.answer).strip().split("\n")))
     for excerpt in recalled.excerpts:
         yield _line("")
-        yield _citation(excerpt, session)
+        yield _citation(excerpt)
         yield Line((("    ", ""), *_words(excerpt)), hang=4)
     yield _line("")
     yield _line(f"{plural(len(recalled.excerpts), 'excerpt')}, about {amount(recalled.tokens)} tokens", "dim")
-    if recalled.excerpts:
-        yield _command("show:  ", f"{program} show {quote(name)} --around {recalled.excerpts[0].at}", lead="")
+    best = max(recalled.excerpts, key=lambda one: len(one.marks))
+    yield _command("show:  ", f"{program} show {quote(name)} --around {best.at}", lead="")
 
 
-def _label(hit: Hit | Excerpt) -> str:
+def _label(hit: Hit) -> str:
     """Who speaks, or what is done; what a harness or a memory tool put in a human's place has their name."""
     return hit.author if hit.author in ("harness", "recall") else _LABELS.get(hit.kind, hit.kind)
 
 
-def _citation(excerpt: Excerpt, session: SessionHit) -> Line:
-    file = tilde(shorten(session.file, 300))
-    place = f"{file}:{excerpt.line}" if excerpt.line else file
-    who = _label(excerpt)
-    time = f" · {_minute(excerpt.time)}" if excerpt.time else ""
-    return Line(((f"[{excerpt.at}] ", "bold"), (place, "cyan"), (f"  {who}{time}", "dim")), copied=True)
+def _citation(excerpt: Excerpt) -> Line:
+    line = f"line {excerpt.line}" if excerpt.line else ""
+    time = _minute(excerpt.time) if excerpt.time else ""
+    facts = " · ".join(filter(None, (line, _label(excerpt), time)))
+    return Line(((f"[{excerpt.at}] ", "bold"), (facts, "dim")))
 
 
 def recalled_value(recalled: Recalled) -> dict[str, Any]:
@@ -272,7 +277,8 @@ def report_lines(report: Report, sizes: Sizes, left_out: Mapping[str, int]) -> I
         yield _line(
             f"{plural(looked, 'file')} looked at in {report.seconds:.1f} s: {', '.join(told) or 'none'}", "bold"
         )
-        yield _line(f"{plural(report.messages, 'new message')}")
+        forgotten = f"; forgot {plural(report.forgotten, 'session')} older than the retention"
+        yield _line(f"{plural(report.messages, 'new message')}{forgotten if report.forgotten else ''}")
     yield _line(
         f"Kept: {plural(sizes.messages, 'message')} of {plural(sizes.sessions, 'session')}; "
         f"text {size(sizes.text)}, archive {size(sizes.archive)}, index {size(sizes.index)}"
@@ -299,38 +305,26 @@ def left_out_lines(left_out: Mapping[str, int]) -> Iterator[Line]:
     if not every:
         return
     gone = sum(reasons.values())
-    yield _line(f"Left out of searches: {gone / every:.0%} of {amount(every)}; `search --all` lets it in")
+    yield _line(f"Left out of searches: {gone / every:.0%} of {plural(every, 'text')}; `search --all` lets it in")
     for reason, number in sorted(reasons.items(), key=lambda one: -one[1]):
         yield _line(f"  {number / every:6.1%}  {amount(number):>9}  {REASONS.get(reason, reason)}", "dim")
 
 
 def _reasons(left_out: Mapping[str, int]) -> dict[str, int]:
-    return {reason: number for reason, number in left_out.items() if reason not in ("", "searched") and number}
+    return {reason: number for reason, number in left_out.items() if reason and number}
 
 
 def report_value(report: Report, sizes: Sizes, left_out: Mapping[str, int]) -> dict[str, Any]:
     """The same for a program."""
-    return {
-        "new": report.new,
-        "grown": report.grown,
-        "rewritten": report.rewritten,
-        "unchanged": report.unchanged,
-        "gone": report.gone,
-        "foreign": report.foreign,
-        "failed": list(report.failed),
-        "messages": report.messages,
-        "seconds": round(report.seconds, 3),
-        "busy": report.busy,
-        "sizes": to_builtins(sizes),
-        "left_out": left_out_value(left_out),
-    }
+    told = {"failed": list(report.failed), "seconds": round(report.seconds, 3)}
+    return report._asdict() | told | {"sizes": to_builtins(sizes), "left_out": left_out_value(left_out)}
 
 
 def left_out_value(left_out: Mapping[str, int]) -> dict[str, Any]:
-    """How much is left out, by reason, and as a share of all."""
+    """How much is left out, by reason, and as a share of all: texts, of which a message can have several."""
     every = sum(left_out.values())
     reasons = _reasons(left_out)
-    return {"messages": reasons, "of": every, "share": sum(reasons.values()) / every if every else 0.0}
+    return {"texts": reasons, "of": every, "share": sum(reasons.values()) / every if every else 0.0}
 
 
 def facts_lines(sessions: Sequence[Facts]) -> Iterator[Line]:
@@ -378,7 +372,8 @@ def tilde(path: str) -> str:
 
 
 def _minute(time: datetime) -> str:
-    return f"{time:%Y-%m-%d %H:%M}"
+    """The minute where whoever reads this is."""
+    return f"{time.astimezone():%Y-%m-%d %H:%M}"
 
 
 def _iso(time: datetime | None) -> str | None:

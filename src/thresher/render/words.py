@@ -2,7 +2,11 @@
 
 import re
 
-_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+    # Signs that turn the direction of what is written: a line would show other words than it holds.
+    r"|[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
 
 
 def clean(text: str) -> str:

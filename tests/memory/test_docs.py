@@ -1,0 +1,96 @@
+"""What of a session becomes an entry: nothing of a secret, whatever is cut, and every file of a patch."""
+
+import pytest
+
+from thresher.formats.transcript import TITLE, first_prompt
+from thresher.memory.docs import HEAD, TAIL, Doc, clean_title, docs_of, read_pieces, title_doc
+from thresher.memory.values import Facts
+from thresher.model import History, Message, Session, Text, ToolCall, ToolResult
+
+BODY = "a1B2c3D4e5" * 3 + "f6G7h8"
+TOKEN = "ghp_" + BODY
+RECALL = '<thresher-recall sessions="a1b2c3d4">\nan okapi was seen in March\n</thresher-recall>'
+
+
+def _user(text: str) -> Message:
+    return Message("user", (Text(text),))
+
+
+def _session(*messages: Message, title: str | None = None) -> Session:
+    history = History(messages)
+    return Session("codex", "one", "/a", (history,), title=first_prompt([history]) if title is None else title)
+
+
+def _docs(*messages: Message) -> list[Doc]:
+    return [*docs_of(messages, read_pieces(_session(*messages)), 1, 0, made_by="")]
+
+
+@pytest.mark.parametrize("before", range(HEAD - len(TOKEN), HEAD + 1, 5))
+def test_an_output_is_cut_after_its_secrets_are_out(before: int) -> None:
+    filler = "word " * HEAD
+    head = f"{filler[: before - 1]} {TOKEN} {filler}"
+    tail = f"{filler} {TOKEN} {filler[: before - HEAD + TAIL]}"
+    for text in (head, tail):
+        [doc] = _docs(Message("tool", (ToolResult("c", (Text(text),)),), "tool"))
+        assert all(BODY[at : at + 6] not in doc.texts[0] for at in range(0, len(BODY) - 6, 3))
+        assert len(doc.texts[0]) == HEAD + TAIL + 1
+
+
+def test_a_field_that_is_called_a_password_has_none() -> None:
+    arguments = '{"login": {"password": "x9Kq72LmZ4vT81pQ", "note": "giraffe"}}'
+    [doc] = _docs(Message("assistant", (ToolCall("c", "login", arguments),), "model"))
+    assert "giraffe" in doc.texts[0]
+    assert "72" not in doc.texts[0]
+
+
+def test_every_file_of_a_patch_is_named() -> None:
+    patch = "*** Begin Patch\n*** Update File: a/b.py\n*** Move to: a/c.py\n@@\n*** Add File: d.py\n*** End Patch"
+    calls = (ToolCall("1", "apply_patch", patch), ToolCall("2", "Read", '{"file_path": "e.py"}'))
+    [doc] = _docs(Message("assistant", calls, "model"))
+    assert doc.paths == ("a/b.py", "a/c.py", "d.py", "e.py")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "title"),
+    [
+        ("paint the shed", "paint the shed"),
+        (f"{RECALL} paint the shed", "paint the shed"),
+        (f"paint the shed\n{RECALL}", "paint the shed"),
+        (f"{RECALL.replace('March', 'March ' * 40)}\n\npaint the shed", "paint the shed"),
+        (f"<system-reminder>\nhook: {RECALL}\n</system-reminder>\npaint the shed", "paint the shed"),
+        (f"{RECALL.removesuffix('</thresher-recall>')}\npaint it"[:TITLE], None),
+        (RECALL, ""),
+        (f"use {TOKEN} here", "use [redacted github-token] here"),
+        ("long " * 60, ("long " * 60)[:TITLE]),
+    ],
+)
+def test_a_title_is_what_the_prompt_says_itself(prompt: str, title: str | None) -> None:
+    assert clean_title(_session(_user(prompt))) == (prompt if title is None else title)
+
+
+@pytest.mark.parametrize("before", range(TITLE - len(TOKEN), TITLE, 3))
+def test_a_secret_that_a_title_cuts_does_not_stay(before: int) -> None:
+    prompt = f"{'long ' * 30}"[: before - 1] + f" {TOKEN} and more"
+    session = _session(_user("something else first"), _user(prompt), title=prompt[:TITLE])
+    for title in (session.title, session.title + "…", " ".join(session.title.split())):
+        told = clean_title(_session(_user("something else first"), _user(prompt), title=title))
+        assert "ghp" not in told
+        assert told.startswith("long long")
+
+
+@pytest.mark.parametrize(
+    ("title", "told"),
+    [
+        ("Paint the shed", "Paint the shed"),
+        ("Paint the", "Paint the"),
+        ("Paint...", "Paint..."),
+        ("", ""),
+        (f"Rotate {TOKEN}", "Rotate [redacted github-token]"),
+        ('<thresher-recall sessions="a">\nan okapi', ""),
+    ],
+)
+def test_a_title_of_the_agents_own(title: str, told: str) -> None:
+    assert clean_title(_session(_user("Please, Paint the shed today."), title=title)) == told
+    doc = title_doc(Facts(key=7, id="one", agent="codex", file="/a", title=title, branch="main"))
+    assert "okapi" not in doc.texts[0]
+    assert BODY[:6] not in doc.texts[0]

@@ -1,0 +1,91 @@
+"""A slice of the rough service in `benchmarks/soak_memory.py`: kills, no room, several at once, hostile sources."""
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from chats import name, places, synced, talk
+
+from thresher.memory import Memory, archive
+from thresher.memory.embedded import EmbeddedStore
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+
+import soak_memory as soak
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kills and limits as Unix has them")
+
+
+def _few(folder: Path) -> list[str]:
+    for number in range(1, 9):
+        (folder / f"{name(number)}.jsonl").write_bytes(talk(name(number), 30 * number))
+    return [f"topic{number}" for number in range(0, 240, 20)]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> soak.World:
+    return soak.World(tmp_path / "world", 1, _few)
+
+
+def test_kills_leave_what_a_fresh_build_leaves(tmp_path: Path, world: soak.World) -> None:
+    counts = soak.kills(tmp_path, world, argparse.Namespace(kills=4))
+    assert counts["equal to a fresh build"] == 1
+
+
+def test_what_a_killed_writer_leaves_is_in_nobodys_way(tmp_path: Path) -> None:
+    """It wrote which entries went, and was killed before the index knew: the next one gives its file that name."""
+    folder, killed = tmp_path / "files", EmbeddedStore(tmp_path / "killed")
+    folder.mkdir()
+    _few(folder)
+    synced(EmbeddedStore(tmp_path / "whole"), folder)
+    shutil.copytree(tmp_path / "whole", killed.folder)
+    (folder / f"{name(8)}.jsonl").write_bytes(talk(name(8), 250))
+    synced(EmbeddedStore(tmp_path / "whole"), folder)
+    written = [path for path in (tmp_path / "whole" / "index").iterdir() if path.suffix in (".del", ".json")]
+    left = [path for path in written if path.name != "meta.json"]
+    assert any(path.suffix == ".del" for path in left)
+    for path in left:
+        shutil.copy(path, killed.folder / "index")
+    assert synced(killed, folder).grown == 1
+    assert places(killed, "topic230") == [(name(8), 230)]
+    assert places(killed, "topic245") == [(name(8), 245)]
+
+
+def test_a_forget_that_was_cut_short_leaves_no_index_that_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = EmbeddedStore(tmp_path / "memory")
+    (tmp_path / "files").mkdir()
+    _few(tmp_path / "files")
+    synced(store, tmp_path / "files")
+    (facts,) = store.facts(id=name(8))
+    with monkeypatch.context() as patch, store.writing():
+        patch.setattr(archive, "BATCH_SECONDS", 0.0)
+        store.archive.forget([facts.key])
+    again = EmbeddedStore(store.folder)
+    assert again.index() is None
+    synced(again, tmp_path / "files")
+    assert {id for id, _ in places(again, "topic20")} == {name(number) for number in range(1, 8)}
+
+
+def test_no_room_is_told_and_it_goes_on(tmp_path: Path, world: soak.World) -> None:
+    home, fresh = tmp_path / "home", tmp_path / "fresh"
+    assert soak.without_room(home, world, 60_000).startswith("no room")
+    soak.check_kept(home, world)
+    soak.synced(home, world)
+    Memory(home=fresh, sources=[world.folder], discover=False).sync()
+    soak.check_equal(home, fresh, world)
+
+
+def test_hostile_sources_harm_nobody(tmp_path: Path) -> None:
+    for make in (soak.loop, soak.pipe):
+        soak.check_source(tmp_path, make)
+
+
+def test_queries_are_answered_or_refused(tmp_path: Path, world: soak.World) -> None:
+    memory = Memory(home=tmp_path / "home", sources=[world.folder], discover=False)
+    memory.sync()
+    told = {soak.ask(tmp_path / "home", "words", query) for query in (*soak.spoken(), *soak.UNSPEAKABLE)}
+    assert told <= {"found", "nothing", "refused"}
