@@ -174,7 +174,7 @@ def ranks(questions: Sequence[Kept], facts: Mapping[int, Facts]) -> Ask:
     def ask(_words: str) -> list[str]:
         question = next(known)
         matches = question.counts()
-        found = ranking.scores(question, matches)
+        found = ranking.scores(question, matches, question.best(ranking.TEXTS))
         order = ranking.ordered([facts[key] for key in found], found, matches, question)
         return [f"claude_code/{Path(one.facts.file).name}" for one in order[:LIMIT]]
 

@@ -173,8 +173,8 @@ def answers(home: Path, queries: Sequence[str], *, scores: bool) -> list[Any]:
     for query in queries:
         asked = store.ask(parse_query(query), only=names)
         assert asked is not None
-        matches = asked.messages(asked.counts())
-        worth = ranking.scores(asked, matches) if scores else {}
+        matches, _ = asked.messages(asked.counts())
+        worth = ranking.scores(asked, matches, asked.best(ranking.TEXTS)) if scores else {}
         told = [(*names[key], many, round(worth.get(key, 0.0), 3)) for key, many in matches.items()]
         found.append((query, sorted(told)))
     return found

@@ -251,6 +251,24 @@ def test_a_subagent_that_came_before_its_parent(store: EmbeddedStore, tmp_path: 
     assert store.sources()[str(agent)].whole == str(parent)
 
 
+def test_a_subagent_outlives_its_parents_file(store: EmbeddedStore, tmp_path: Path) -> None:
+    folder, parent, agent = _with_subagent(tmp_path)
+    files: list[tuple[str | None, Path]] = [(None, path) for path in sorted(folder.rglob("*.jsonl"))]
+    sync(store, files)
+    (before,) = (facts for facts in store.facts() if facts.subagent)
+    whole = parent.read_bytes()
+    parent.unlink()
+    assert sync(store, files).gone == 1
+    agent.write_bytes(agent.read_bytes() + agent.read_bytes().splitlines()[-1].replace(b"a", b"b") + b"\n")
+    assert sync(store, files).new == 1
+    (now,) = (facts for facts in store.facts() if facts.subagent)
+    assert (now.key, now.root, now.call, now.gone) == (before.key, before.root, before.call, False)
+    parent.write_bytes(whole)
+    sync(store, files)
+    assert [one.subagent for one in store.facts() if one.gone] == []
+    assert sync(store, files).unchanged == 2
+
+
 HOLD = """
 import sys, time
 from pathlib import Path

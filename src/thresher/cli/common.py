@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from thresher.errors import ConvertError, OptionError, ReadError, UnknownFormatError
-from thresher.formats import discover, format_names, read_all
+from thresher.formats import discover, files_below, format_names, read_all
 from thresher.model import Session
 from thresher.model.jsontext import dump
 from thresher.render.words import plural
@@ -201,15 +201,8 @@ def session_files(paths: Sequence[Path], sources: Sequence[Path], *, no_discover
     if not paths and not no_discover:
         found.update(dict.fromkeys(one.path for one in discover()))
     for path in [*paths, *sources]:
-        found.update(dict.fromkeys(_files_below(path) if path.is_dir() else [path]))
+        found.update(dict.fromkeys(map(Path, files_below(path))))
     return list(found)
-
-
-def _files_below(folder: Path) -> Iterator[Path]:
-    """Every file below a folder; links are not followed, so there are no loops."""
-    for top, folders, names in os.walk(folder):
-        folders.sort()
-        yield from (path for name in sorted(names) if (path := Path(top) / name).is_file())
 
 
 def read_sessions(files: Sequence[Path], *, named: Sequence[Path] = ()) -> tuple[list[Session], list[str]]:

@@ -1,7 +1,8 @@
 """Where the agents of this machine keep their sessions. Looks, never opens."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,23 +26,58 @@ def discover(
     environment = os.environ if environment is None else environment
     home = Path.home() if home is None else home
     wanted = None if formats is None else set(formats)
-    found: dict[Path, str] = {}
+    found: dict[str, str] = {}
     for one in transcript_formats():
         if wanted is not None and one.name not in wanted:
             continue
         for folder, pattern, skip in one.homes(environment, home):
-            if folder.is_dir():
-                for path in sorted(folder.glob(pattern)):
-                    if path.is_file() and not (skip and path.match(skip)):
-                        found.setdefault(path, one.name)
-    return [Found(name, path) for path, name in found.items()]
+            for path in _matching(str(folder), pattern.split("/")):
+                if not (skip and fnmatchcase(os.path.basename(path), skip)):  # noqa: PTH119
+                    found.setdefault(path, one.name)
+    return [Found(name, Path(path)) for path, name in found.items()]
 
 
-def files_below(place: Path) -> Iterator[Path]:
-    """A file itself, or every file below a folder; links are not followed, so there are no loops."""
-    if not place.is_dir():
-        yield place
+def files_below(place: str | os.PathLike[str]) -> Iterator[str]:
+    """A file itself, or every file below a folder; links to folders are not followed, so there are no loops.
+
+    A memory looks at thousands of files before each search: paths stay text, and nothing is asked of the system
+    that it told while listing.
+    """
+    if not os.path.isdir(place):  # noqa: PTH112
+        yield os.fspath(place)
         return
-    for top, folders, names in os.walk(place):
-        folders.sort()
-        yield from (path for name in sorted(names) if (path := Path(top) / name).is_file())
+    waiting = [os.fspath(place)]
+    while waiting:
+        entries = _listed(waiting.pop())
+        waiting += [one.path for one in reversed(entries) if one.is_dir(follow_symlinks=False)]
+        yield from (one.path for one in entries if _is_file(one))
+
+
+def _matching(folder: str, pattern: Sequence[str]) -> Iterator[str]:
+    """Files whose path below a folder is like the pattern: a name for each level, or `**` for any number of them."""
+    first, *rest = pattern
+    if first == "**":
+        if os.path.isdir(folder):  # noqa: PTH112
+            yield from (path for path in files_below(folder) if fnmatchcase(os.path.basename(path), rest[0]))  # noqa: PTH119
+        return
+    for one in _listed(folder):
+        if fnmatchcase(one.name, first):
+            if rest and one.is_dir():
+                yield from _matching(one.path, rest)
+            elif not rest and _is_file(one):
+                yield one.path
+
+
+def _is_file(one: "os.DirEntry[str]") -> bool:
+    try:
+        return one.is_file()
+    except OSError:  # a link to itself
+        return False
+
+
+def _listed(folder: str) -> "list[os.DirEntry[str]]":
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda one: one.name)
+    except OSError:  # it is not there, or nobody may look
+        return []

@@ -17,12 +17,15 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from sqlite3 import Connection, Error, connect
 from typing import Any, NamedTuple
 
+from msgspec import Raw
+
 from thresher.memory.lineage import ban, bans, join_version, lost_of, set_aside, settle_root
-from thresher.memory.packing import BLOCK, one_of, rebuilt, unpacked
+from thresher.memory.packing import BLOCK, read_message, rebuilt, skimmed, unpacked
 from thresher.memory.tables import (
     FACTS,
     TABLES,
@@ -49,6 +52,8 @@ BATCH_SECONDS = 2.0
 BATCH_BYTES = 32_000_000
 """After so much, what was written is made to last."""
 ERRORS = (Error, OSError, OverflowError)
+BLOCKS_AT_HAND = 32
+"""Blocks that are not unpacked again for the next message in them."""
 GONE = Message("user", ())
 """Stands for what an index still knows while a sync is at work, or since one was cut short."""
 
@@ -337,11 +342,15 @@ class Archive:
         """Gives single messages, by session and place; an empty one for a place that is not there any more."""
         with self.opened() as connection:
 
+            @lru_cache(maxsize=BLOCKS_AT_HAND)
+            def block(key: int, number: int) -> Sequence[Raw | Message]:
+                asked = "SELECT body FROM blocks WHERE session = ? AND number = ?"
+                row = connection.execute(asked, (key, number)).fetchone()
+                return skimmed(row[0]) if row else ()
+
             def message(key: int, at: int) -> Message:
-                row = connection.execute(
-                    "SELECT body FROM blocks WHERE session = ? AND number = ?", (key, at // BLOCK)
-                ).fetchone()
-                return (one_of(row[0], at % BLOCK) if row else None) or GONE
+                found = block(key, at // BLOCK)[at % BLOCK : at % BLOCK + 1]
+                return read_message(found[0]) if found else GONE
 
             yield message
 

@@ -18,11 +18,12 @@ from tantivy import Query as IndexQuery
 from thresher.memory.docs import RECALL, ends
 from thresher.memory.index import Found, Index
 from thresher.memory.query import Query, is_stop_word, telling
-from thresher.memory.values import KINDS, ROLES
+from thresher.memory.values import KINDS, ROLES, Kind
 from thresher.memory.words import plain_words, words
 
 TOGETHER = 0.15
 """What two words side by side add to the two words, as a share of their weight."""
+SAID = frozenset(KINDS) - {"output"}
 MOST_PAIRS = 24
 BEGINNINGS = 64
 """Words that the beginning of one may stand for."""
@@ -52,7 +53,7 @@ class Asked:
         neighbours = (pair for pair in pairwise(spaced) if not any(map(is_stop_word, pair)))
         self._near: list[Pair] = list(dict.fromkeys(neighbours))[:MOST_PAIRS]
         self._signs: list[Pair] = list(dict.fromkeys(pair for run in runs for pair in pairwise(run)))[:MOST_PAIRS]
-        self._kinds = [field for field in query.fields if field not in ("output", "paths")]
+        self._kinds = SAID.intersection(query.fields)
         if query.file:
             touching = frozenset(index.counts(self._touches()))
             self._only = touching if self._only is None else touching & self._only
@@ -62,9 +63,9 @@ class Asked:
         """How many texts match, by session."""
         return self._index.counts(self._matching(self._only))
 
-    def messages(self, sessions: Collection[int]) -> dict[int, int]:
-        """How many messages match in some sessions."""
-        return self._index.messages(self._matching(sessions)) if sessions else {}
+    def messages(self, sessions: Collection[int], best: int = 0) -> tuple[dict[int, int], list[Found]]:
+        """How many messages match in some sessions, and the best of the texts in them."""
+        return self._index.messages(self._matching(sessions), best) if sessions else ({}, [])
 
     def left_out(self) -> dict[int, int]:
         """How many would match that are left out by default, by the code of the reason."""
@@ -73,7 +74,7 @@ class Asked:
     def within(self, sessions: Collection[int]) -> int:
         """How many match in sessions that may not answer."""
         among = sessions if self._only is None else self._only.intersection(sessions)
-        return sum(self._index.messages(self._matching(among, barred=False)).values()) if among else 0
+        return sum(self._index.messages(self._matching(among, barred=False))[0].values()) if among else 0
 
     def cut_off(self) -> int:
         """How many match that the cut-off takes."""
@@ -88,29 +89,31 @@ class Asked:
 
     def titles(self) -> list[Found]:
         """The titles that hold any of the words."""
-        titled = [_either(list(self._alternatives("said"))), self._of_kinds(["title"])]
+        titled = [_either(list(self._alternatives("said"))), IndexQuery.const_score_query(self._kind("title"), 0.0)]
         return self._index.search(_all([*titled, *self._among(self._only)], self._barred()), TITLES)
 
     def _matching(
         self, sessions: Collection[int] | None, reasons: "tuple[int, int | None] | None" = None, *, barred: bool = True
     ) -> IndexQuery:
         query = self.query
-        ways = [self._in("said", self._kinds)] if self._kinds else []
-        ways += [self._in(field, ()) for field in ("output", "paths") if field in query.fields]
+        ways = [self._in("said", SAID - self._kinds)] if self._kinds else []
+        ways += [self._in(field) for field in ("output", "paths") if field in query.fields]
         reasons = reasons or (0, None if query.everything else 0)
         limits = [self._range("reason", *reasons), *self._among(sessions), *self._limits()]
         return _all([_either(ways), *limits], self._barred() if barred else ())
 
-    def _in(self, field: str, kinds: "Sequence[str]") -> IndexQuery:
-        """All that is asked of one text, in one field of the index."""
+    def _in(self, field: str, others: Iterable[Kind] = ()) -> IndexQuery:
+        """All that is asked of one text, in one field of the index; texts of some kinds are not meant."""
         query = self.query
         must = [self._phrase(field, text) for text in (*query.require, *query.phrases)]
         must += [self._begun(field, prefix) for prefix in query.prefixes]
         must += [_either(list(self._alternatives(field)))] if query.words else []
         must += [self._touches()] if query.file and not must else []
-        must += [self._of_kinds(kinds)] if kinds else []
-        never = [self._phrase(field, text) for text in query.exclude if words(text)]
-        return _all(must, never) if must else IndexQuery.empty_query()
+        never = [self._kind(kind) for kind in sorted(others)]  # few, mostly: to ask for the rest would cost far more
+        never += [self._phrase(field, text) for text in query.exclude if words(text)]
+        if not must:  # a pattern, which only the texts can tell
+            return _all([IndexQuery.all_query()], never) if field == "said" else IndexQuery.empty_query()
+        return _all(must, never)
 
     def _alternatives(self, field: str) -> Iterator[IndexQuery]:
         if field == "output":  # its words are as they stand, and no positions are kept
@@ -166,9 +169,8 @@ class Asked:
         for session, time in last.items():
             yield _all([self._term("session", session), self._range("time", 1, time)])
 
-    def _of_kinds(self, kinds: "Sequence[str]") -> IndexQuery:
-        codes = [KINDS.index(kind) for kind in kinds]
-        return IndexQuery.const_score_query(self._one_of("kind", codes), 0.0)
+    def _kind(self, kind: Kind) -> IndexQuery:
+        return self._term("kind", KINDS.index(kind))
 
     def _one_of(self, field: str, numbers: Collection[int]) -> IndexQuery:
         return IndexQuery.term_set_query(self._index.schema, field, sorted(numbers))

@@ -39,8 +39,8 @@ class Question(Protocol):
     def counts(self) -> Mapping[int, int]:
         """How many texts match, by session."""
 
-    def messages(self, sessions: Collection[int]) -> Mapping[int, int]:
-        """How many messages match in some sessions."""
+    def messages(self, sessions: Collection[int], best: int = 0) -> "tuple[Mapping[int, int], list[Found]]":
+        """How many messages match in some sessions, and so many of the best texts in them."""
 
     def left_out(self) -> Mapping[int, int]:
         """How many would match that are left out by default, by the place of the reason in `REASONS`."""
@@ -106,9 +106,11 @@ class Store(Protocol):
         agent: str = "",
         project: str = "",
         branch: str = "",
-        subagent: bool | None = None,
     ) -> list[Facts]:
         """Sessions by key, by the start of their id, by family, and by what else is known of them."""
+
+    def subagents(self) -> frozenset[int]:
+        """The keys of all sessions of sub-agents."""
 
     def ask(
         self, query: Query, *, only: Collection[int] | None = None, without: Collection[int] = ()

@@ -263,7 +263,6 @@ class EmbeddedStore:
         agent: str = "",
         project: str = "",
         branch: str = "",
-        subagent: bool | None = None,
     ) -> list[Facts]:
         """Sessions that all of it is true for; of a project, any part of its path will do."""
         conditions = {
@@ -273,13 +272,16 @@ class EmbeddedStore:
             "instr(lower(project), lower(?1))": project,
             "branch = ?1": branch,
         }
-        given: dict[str, str | bool] = {condition: value for condition, value in conditions.items() if value}
-        if subagent is not None:
-            given["subagent = ?1"] = subagent
+        given = {condition: value for condition, value in conditions.items() if value}
         if keys is not None:
             given["key IN (SELECT value FROM json_each(?1))"] = json.dumps([*keys])
         where = " AND ".join(condition.replace("?1", f"?{n}") for n, condition in enumerate(given, 1))
         return self.archive.facts(where or "TRUE", [*given.values()])
+
+    def subagents(self) -> frozenset[int]:
+        """The keys of all sessions of sub-agents."""
+        with self.archive.opened() as connection:
+            return frozenset(key for (key,) in connection.execute("SELECT key FROM sessions WHERE subagent"))
 
     def ask(self, query: Query, *, only: Collection[int] | None = None, without: Collection[int] = ()) -> Asked | None:
         """Put a query to the index."""
@@ -315,10 +317,10 @@ class EmbeddedStore:
             return {}
         messages = IndexQuery.range_query(index.schema, "block", FieldType.Integer, lower_bound=1)
         every: dict[str, int] = {REASONS[code]: count for code, count in index.counts(messages, "reason").items()}
-        subagents = [facts.key for facts in self.facts(subagent=True)]
+        subagents = self.subagents()
         if subagents:
             searched = IndexQuery.term_query(index.schema, "reason", 0)
-            theirs = IndexQuery.term_set_query(index.schema, "session", subagents)
+            theirs = IndexQuery.term_set_query(index.schema, "session", [*subagents])
             hidden = sum(index.counts(messages.and_must_match(searched, theirs)).values())
             every |= {"": every.get("", 0) - hidden, "sub-agent": hidden}
         return every

@@ -10,7 +10,7 @@ the best of the others.
 """
 
 import shlex
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from thresher.errors import FormatError
@@ -20,7 +20,7 @@ from thresher.memory.hits import Answer, Hit, SessionHit
 from thresher.memory.index import Found
 from thresher.memory.provenance import Piece, pieces
 from thresher.memory.query import MOST_WORDS, Query, telling
-from thresher.memory.ranking import DERIVED, Scored, ordered, scores
+from thresher.memory.ranking import DERIVED, TEXTS, Scored, ordered, scores
 from thresher.memory.recalls import recall_of
 from thresher.memory.secrets import redact
 from thresher.memory.snippets import Finder, Mark, Snippet, snippet, unspaced
@@ -34,7 +34,7 @@ FIELD_OF = {"commands": "input"}
 _TELLS: dict[Kind, float] = {"human": 1.2, "agent": 1.1, "thinking": 0.8, "commands": 0.7, "input": 0.6, "output": 0.3}
 WORTH = [_TELLS.get(kind, 1.0) for kind in KINDS]
 """How much a text of each kind tells a person, of those that match alike."""
-CANDIDATES = 300
+CANDIDATES = 120
 """Sessions, best first, that are looked at one by one."""
 AHEAD = 10
 """Sessions beyond the page that may move up into it."""
@@ -72,8 +72,9 @@ def find(store: Store, query: Query, view: View) -> Answer:
         return Answer(query=query.words, sessions=(), found=0, page=view.page, notes=("nothing is remembered yet",))
     matches = asked.counts()
     if query.rank == "matches":
-        matches = asked.messages(matches.keys())
-    found = scores(asked, matches)
+        matches, _ = asked.messages(matches.keys())
+    texts = asked.best(TEXTS)
+    found = scores(asked, matches, texts)
     best = sorted(found, key=lambda key: (found[key], matches.get(key, 0)), reverse=True)
     if query.rank == "matches":
         best = sorted(matches, key=matches.__getitem__, reverse=True)
@@ -82,8 +83,8 @@ def find(store: Store, query: Query, view: View) -> Answer:
     ranked = ordered(store.facts(best[:looked_at]), found, matches, asked)
     with store.one_by_one() as message:
         shower = Shower(message, asked, view)
-        page = shower.ranked_again(ranked, start + view.sessions)[start : start + view.sessions]
-        exact = asked.messages([one.facts.key for one in page])
+        page = shower.ranked_again(ranked, start + view.sessions, texts)[start : start + view.sessions]
+        exact = shower.fetch([one.facts.key for one in page])
         shown = tuple(shower.session(one._replace(matches=exact.get(one.facts.key, 0))) for one in page)
     return Answer(
         query=query.words,
@@ -113,8 +114,8 @@ class Scope:
         if query.agent or query.project or query.branch:
             self.only = {one.key for one in self._matching()}
         hidden = not (query.subagents or query.everything)
-        self.subagents = {one.key for one in store.facts(subagent=True)} if hidden else set()
-        self.family: set[int] = set()
+        self.subagents = store.subagents() if hidden else frozenset()
+        self.family: frozenset[int] = frozenset()
         if query.current and not query.everything:
             self.family = _family(store, query.current)
             if not self.family:
@@ -133,14 +134,14 @@ class Scope:
         return sorted(kept, key=lambda one: one.ended.timestamp() if one.ended else 0.0, reverse=True)
 
     @property
-    def without(self) -> set[int]:
+    def without(self) -> frozenset[int]:
         """Sessions that may not answer."""
         return self.subagents | self.family
 
 
-def _family(store: Store, id: str) -> set[int]:
+def _family(store: Store, id: str) -> frozenset[int]:
     families = {(one.agent, one.root) for one in store.facts(id=storable(id)) if one.id == id}
-    return {one.key for agent, root in families for one in store.facts(agent=agent, root=root)}
+    return frozenset(one.key for agent, root in families for one in store.facts(agent=agent, root=root))
 
 
 def storable(text: str) -> str:
@@ -182,21 +183,23 @@ class Shower:
         self._best: dict[int, list[Found]] = {}
         self._shown: dict[Found, Shown] = {}
 
-    def ranked_again(self, ranked: Sequence[Scored], wanted: int) -> list[Scored]:
-        """The same sessions; those that only asked are behind."""
+    def ranked_again(self, ranked: Sequence[Scored], wanted: int, texts: Sequence[Found]) -> list[Scored]:
+        """The same sessions; those that only asked, by the texts that match best, are behind."""
         if self._asked.query.rank == "matches":
             return list(ranked)
         near = ranked[: wanted + AHEAD]
-        self._fetch([one.facts.key for one in near])
-        asking = {one.facts.key for one in near if self._only_asked(one.facts)}
-        best = max((one.score for one in near if one.facts.key not in asking), default=0.0)
-        most = BEHIND * best if best > TOO_LITTLE else 1.0
+        best: dict[int, list[Found]] = {one.facts.key: [] for one in near}
+        for text in _by_worth(texts):
+            if text.session in best:
+                best[text.session].append(text)
+        asking = {one.facts.key for one in near if self._only_asked(one.facts, best[one.facts.key])}
+        highest = max((one.score for one in near if one.facts.key not in asking), default=0.0)
+        most = BEHIND * highest if highest > TOO_LITTLE else 1.0
         looked = [one._replace(score=min(most, ASKED * one.score)) if one.facts.key in asking else one for one in near]
         return [*sorted(looked, key=lambda one: -one.score), *ranked[wanted + AHEAD :]]
 
-    def _only_asked(self, facts: Facts) -> bool:
+    def _only_asked(self, facts: Facts, best: Sequence[Found]) -> bool:
         """Whether the question itself is what matches: a prompt is best by far, and nothing but a recall came of it."""
-        best = self._best.get(facts.key, ())
         prompts = [one for one in best[:2] if ROLES[one.role] == "user" and one.at >= 0]
         others = max((one.score for one in best if ROLES[one.role] != "user" and not one.derived), default=0.0)
         return any(
@@ -230,19 +233,23 @@ class Shower:
         said = telling(words(shown.piece.text[:2000]))
         return len(frozenset(said) & frozenset(self._asked.terms)) >= LIKE * len(said)
 
-    def messages(self, key: int) -> list[Shown]:
-        """The best messages of a session that match, best first."""
-        if len(self._best.get(key, ())) < self._view.messages:
+    def messages(self, key: int, matches: int) -> list[Shown]:
+        """The best messages of a session that match, best first; so many match in all."""
+        wanted = min(self._view.messages, matches)
+        if len({one.at for one in self._best.get(key, ())}) < wanted:
             self._best[key] = _by_worth(self._asked.best(3 * self._view.messages, [key]))
         by_message: dict[int, Found] = {}
-        for one in self._best[key]:
+        for one in self._best.get(key, ()):
             if one.at >= 0:
                 by_message.setdefault(one.at, one)
-        return [self._message(one) for one in [*by_message.values()][: self._view.messages]]
+        return [self._message(one) for one in [*by_message.values()][:wanted]]
 
-    def _fetch(self, keys: Collection[int]) -> None:
-        for one in _by_worth(self._asked.best(EACH * len(keys), keys)) if keys else ():
+    def fetch(self, keys: Collection[int]) -> Mapping[int, int]:
+        """Look for the best messages of several sessions at once; gives back how many match in each."""
+        matches, best = self._asked.messages(keys, EACH * len(keys))
+        for one in _by_worth(best):
             self._best.setdefault(one.session, []).append(one)
+        return matches
 
     def _message(self, found: Found) -> Shown:
         if found not in self._shown:
@@ -260,7 +267,7 @@ class Shower:
 
     def session(self, one: Scored) -> SessionHit:
         """A session as it is shown."""
-        hits = tuple(self._hit(shown) for shown in self.messages(one.facts.key))
+        hits = tuple(self._hit(shown) for shown in self.messages(one.facts.key, one.matches))
         return session_hit(one, hits, self._view)
 
     def _hit(self, shown: Shown) -> Hit:
@@ -285,7 +292,7 @@ def hit_of(message: Message, at: int, kind: str, piece: Snippet, score: float) -
     )
 
 
-def _by_worth(found: list[Found]) -> list[Found]:
+def _by_worth(found: Iterable[Found]) -> list[Found]:
     """What is said tells more than what is done; what was said out of a recall counts less."""
     return sorted(found, key=lambda one: one.score * WORTH[one.kind] * (DERIVED if one.derived else 1.0), reverse=True)
 

@@ -131,8 +131,10 @@ class Index:
     @_guarded
     def search(self, query: tantivy.Query, limit: int) -> list[Found]:
         """The best entries, the best first."""
+        return self._found(self.searcher.search(query, limit, count=False).hits)
+
+    def _found(self, hits: "list[tuple[float, tantivy.DocAddress]]") -> list[Found]:
         searcher = self.searcher
-        hits = searcher.search(query, limit, count=False).hits
         places = [place for _, place in hits]
         columns = [searcher.fast_field_values(field, places) for field in Found._fields[1:]]
         rows = zip(*([int(value or 0) for value in column] for column in columns), strict=True)
@@ -149,12 +151,13 @@ class Index:
         return {int(bucket["key"]): int(bucket["doc_count"]) for bucket in buckets}
 
     @_guarded
-    def messages(self, query: tantivy.Query) -> dict[int, int]:
-        """How many messages a query finds, by session: each once, however many of its entries match."""
+    def messages(self, query: tantivy.Query, best: int = 0) -> tuple[dict[int, int], list[Found]]:
+        """How many messages a query finds, by session: each once, however many of its entries match; and the best."""
         searcher = self.searcher
-        places = [place for _, place in searcher.search(query, MOST_PLACES, count=False).hits]
+        hits = searcher.search(query, MOST_PLACES, count=False).hits
+        places = [place for _, place in hits]
         pairs = set(zip(*(searcher.fast_field_values(field, places) for field in ("session", "at")), strict=True))
-        return Counter(int(session or 0) for session, _ in pairs)
+        return Counter(int(session or 0) for session, _ in pairs), self._found(hits[:best])
 
     @_guarded
     def beginning(self, field: str, prefix: str, limit: int) -> list[str]:

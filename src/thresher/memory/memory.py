@@ -65,9 +65,11 @@ class Memory:
         One sync works at a time. With `wait`, another is waited for (`waiting` is called once); without, `busy` is
         told and nothing done.
         """
-        found = [(one.format, one.path) for one in discover()] if self._discover else []
-        named = [(None, path) for source in self._sources for path in files_below(source)]
-        report = sync(self.store, [*found, *named], progress=progress, wait=wait, waiting=waiting)
+        found: list[tuple[str | None, str | Path]] = []
+        if self._discover:
+            found += ((one.format, one.path) for one in discover())
+        found += ((None, path) for source in self._sources for path in files_below(source))
+        report = sync(self.store, found, progress=progress, wait=wait, waiting=waiting)
         return report if report.busy else report._replace(forgotten=self._expire(wait=wait))
 
     def _expire(self, *, wait: bool) -> int:

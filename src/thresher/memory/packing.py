@@ -73,13 +73,15 @@ def unpacked(data: bytes) -> list[Message]:
     return _decode(body)
 
 
-def one_of(data: bytes, place: int) -> Message | None:
-    """One message of compressed bytes, without making the others; None past the last."""
+def skimmed(data: bytes) -> Sequence[msgspec.Raw | Message]:
+    """The messages of compressed bytes, without making them where that can wait: `read_message` does."""
     body = expand(data)
-    if body.startswith(_JSON_ARRAY):
-        return next(iter(unpacked(data)[place : place + 1]), None)
-    found = _skim(body)[place : place + 1]
-    return _decode_one(found[0]) if found else None
+    return unpacked(data) if body.startswith(_JSON_ARRAY) else _skim(body)
+
+
+def read_message(found: msgspec.Raw | Message) -> Message:
+    """A message that `skimmed` gave."""
+    return found if isinstance(found, Message) else _decode_one(found)
 
 
 def compress(body: bytes) -> bytes:

@@ -25,7 +25,7 @@ BESIDE = 0.15
 SHARES = (1.0, 1 / 2, 1 / 3)
 TITLED = 0.3
 """What a title adds that holds all words, beside a best message of 1."""
-TEXTS = 600
+TEXTS = 1000
 """Texts, best first, that sessions are judged by."""
 DERIVED = 0.5
 """What a message counts that was said out of a recall."""
@@ -47,9 +47,9 @@ def demands(query: Query) -> bool:
     return any(special) or bool(query.since or query.until) or query.fields != SEARCHED
 
 
-def scores(asked: Question, matches: Mapping[int, int]) -> dict[int, float]:
-    """How good each session that matches is, the best about 1; where only a title matches, 0."""
-    found = dict.fromkeys(matches, 0.0) | _best(asked.best(TEXTS))
+def scores(asked: Question, matches: Mapping[int, int], texts: Iterable[Found]) -> dict[int, float]:
+    """How good each session that matches is by its best texts, the best about 1; where only a title matches, 0."""
+    found = dict.fromkeys(matches, 0.0) | _best(texts)
     if asked.terms and not demands(asked.query):
         found |= {one.session: 0.0 for one in asked.titles() if one.session not in found}
     return found

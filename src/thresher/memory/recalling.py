@@ -58,7 +58,8 @@ def recall(
         raise NotStoredError("nothing is indexed yet; run `thresher sync`")
     with store.one_by_one() as message:
         shower = Shower(message, asked, View(messages=LOOKED_AT, context=STRETCH, reveal=reveal))
-        shown = shower.messages(facts.key)
+        matches, _ = asked.messages([facts.key])
+        shown = shower.messages(facts.key, matches.get(facts.key, 0))
         session = shower.session(Scored(facts, 0.0, len(shown)))
     held = {mark.word for one in shown for mark in one.marks}
     speaks = len(held) >= ENOUGH * len(asked.terms)

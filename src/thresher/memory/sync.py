@@ -5,7 +5,7 @@ session is more than its lines; only blocks that differ are written. A file that
 sessions stay. Whatever goes wrong with one file is noted, and the rest goes on.
 
 Sub-agents in files of their own are read with their parent. Such files, and the folders they lie in, are known as
-its parts: when one of them changes, the parent is read again.
+its parts: when one of them changes, the parent is read again. A part whose parent's file is gone is read by itself.
 """
 
 import os
@@ -34,7 +34,7 @@ class Look(NamedTuple):
 
 def sync(
     store: Store,
-    files: Iterable[tuple[str | None, Path]],
+    files: Iterable[tuple[str | None, str | Path]],
     *,
     progress: Progress | None = None,
     wait: bool = True,
@@ -69,7 +69,8 @@ def _look(sources: Mapping[str, Known], wanted: Mapping[str, str]) -> Look:
     has_hidden = any(path.startswith(HIDDEN) for path in sources)
     for path in sorted(wanted, key=lambda path: (path.count(os.sep), path)):
         seen = sources.get(path) or (sources.get(hidden(path)) if has_hidden else None)
-        if seen is not None and seen.state == "part":
+        whole = seen.whole if seen is not None else ""
+        if whole and stat_of(whole) is not None:
             continue
         stat = stat_of(path)
         if stat is None:
@@ -78,7 +79,7 @@ def _look(sources: Mapping[str, Known], wanted: Mapping[str, str]) -> Look:
         if not _is_text(path):
             found.unnamed.append(f"`{path!a}` has a name that is no text; rename it")
         elif seen is None or seen.stat != stat:
-            found.jobs.append(Job(Path(path), wanted[path], stat, seen, parts=False))
+            found.jobs.append(Job(Path(path), wanted[path], stat, seen, parts=False, whole=whole))
         elif any(stat_of(part.path) != part.stat for part in parts.get(path, ())):
             found.jobs.append(Job(Path(path), wanted[path], stat, seen, parts=True))
         else:

