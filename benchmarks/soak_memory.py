@@ -130,8 +130,8 @@ def ever_said(home: Path) -> dict[str, set[int]]:
     store = EmbeddedStore(home / FOLDER)
     found: dict[str, set[int]] = {}
     for one in store.facts() if store.exists() else ():
-        words = ((message.role, *map(part_text, message.parts)) for message in store.messages(one.key))
-        found.setdefault(one.id, set()).update(map(hash, words))
+        parts = ((message.role, part_text(part)) for message in store.messages(one.key) for part in message.parts)
+        found.setdefault(one.id, set()).update(map(hash, parts))
     return found
 
 

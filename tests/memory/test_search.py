@@ -437,6 +437,13 @@ def test_every_pattern_has_an_answer_or_a_reason(folder: Path, pattern: str) -> 
         assert memory.search("", regex=pattern).found in (0, 1)
 
 
+@pytest.mark.parametrize("pattern", ["a{10000}", "(?R)", "a" * 20_000, "(", r"\p{Nope}"])
+def test_a_pattern_that_runs_away_is_refused(folder: Path, pattern: str) -> None:
+    pytest.importorskip("regex")
+    with pytest.raises(OptionError):
+        said(folder, "a" * 5000 + "!").search("", regex=pattern)
+
+
 def test_a_pattern_goes_with_other_conditions(folder: Path) -> None:
     pytest.importorskip("regex")
     memory = said(folder, "The parcel is lilac.", "The ribbon is lilac and silky.", "A lilac hat, nothing else here.")

@@ -43,6 +43,7 @@ from thresher.memory.tables import (
 from thresher.memory.values import Facts, Known, Stat
 from thresher.model import Message, Session
 from thresher.store.errors import NotStoredError, StoreError
+from thresher.store.home import make_private
 
 FILE = "truth.sqlite3"
 VERSION = 1
@@ -397,12 +398,3 @@ class Archive:
             )
             text, sessions, messages = row.fetchone()
             return text, sessions, messages
-
-
-def make_private(folder: Path) -> None:
-    """See that a folder is there, and the user's alone; the one around it, too, where it has to be made."""
-    if not folder.parent.exists():
-        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder.mkdir(mode=0o700, exist_ok=True)
-    with suppress(PermissionError):  # somebody else's, who said who may use it
-        folder.chmod(0o700)

@@ -131,17 +131,8 @@ class Index:
     @_guarded
     def search(self, query: tantivy.Query, limit: int) -> list[Found]:
         """The best entries, the best first."""
-        return self._found(self.searcher.search(query, limit, count=False).hits)
-
-    def _found(self, hits: "list[tuple[float, tantivy.DocAddress]]") -> list[Found]:
         searcher = self.searcher
-        places = [place for _, place in hits]
-        columns = [searcher.fast_field_values(field, places) for field in Found._fields[1:]]
-        rows = zip(*([int(value or 0) for value in column] for column in columns), strict=True)
-        return [
-            Found(score, session, block, at, kind, reason, bool(derived), role, time)
-            for (score, _), (session, block, at, kind, reason, derived, role, time) in zip(hits, rows, strict=True)
-        ]
+        return _found(searcher, searcher.search(query, limit, count=False).hits)
 
     @_guarded
     def counts(self, query: tantivy.Query, field: str = "session") -> dict[int, int]:
@@ -157,7 +148,7 @@ class Index:
         hits = searcher.search(query, MOST_PLACES, count=False).hits
         places = [place for _, place in hits]
         pairs = set(zip(*(searcher.fast_field_values(field, places) for field in ("session", "at")), strict=True))
-        return Counter(int(session or 0) for session, _ in pairs), self._found(hits[:best])
+        return Counter(int(session or 0) for session, _ in pairs), _found(searcher, hits[:best])
 
     @_guarded
     def beginning(self, field: str, prefix: str, limit: int) -> list[str]:
@@ -213,6 +204,17 @@ class Index:
         if writer is not None and self._is_committed:
             with suppress(ValueError, OSError):
                 writer.wait_merging_threads()
+
+
+def _found(searcher: tantivy.Searcher, hits: "list[tuple[float, tantivy.DocAddress]]") -> list[Found]:
+    """What is known of hits; by the searcher that gave them, since another may have other segments."""
+    places = [place for _, place in hits]
+    columns = [searcher.fast_field_values(field, places) for field in Found._fields[1:]]
+    rows = zip(*([int(value or 0) for value in column] for column in columns), strict=True)
+    return [
+        Found(score, session, block, at, kind, reason, bool(derived), role, time)
+        for (score, _), (session, block, at, kind, reason, derived, role, time) in zip(hits, rows, strict=True)
+    ]
 
 
 def remove(folder: Path) -> None:

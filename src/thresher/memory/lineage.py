@@ -17,13 +17,15 @@ from sqlite3 import Connection
 
 from thresher.memory.packing import unpacked
 from thresher.memory.tables import Block, Kept, blocks_of, remove_blocks, same_blocks
-from thresher.model import Message, Part, Session, ToolCall, ToolResult
+from thresher.model import Message, Part, Session, ToolCall
 from thresher.model.parts import part_text
 
 DISTINCT = 20
 """Characters that an id of a message must have to be nobody else's: others count their messages."""
 UNANSWERED = "+"
 """Ends a beginning that may be that of many: a prompt without a date, and no answer yet."""
+UNTOLD = ("", "{}", "null")
+"""Arguments of a call that is not written yet."""
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
@@ -109,15 +111,13 @@ def vanished(old: Iterable[Message], new: Iterable[Message]) -> int:
 
 
 def _has_grown(old: Message, new: Message | None) -> bool:
-    """Whether each part of a message is still there, or more of it: a call is known by its id, and so is its result."""
+    """Whether each part of a message is still there, or more of it."""
     parts = new.parts if new is not None else ()
     return bool(parts) and all(any(_goes_on(part, before) for part in parts) for before in old.parts)
 
 
 def _goes_on(new: Part, old: Part) -> bool:
-    if isinstance(old, ToolCall) and isinstance(new, ToolCall) and old.id == new.id:
-        return True
-    if isinstance(old, ToolResult) and isinstance(new, ToolResult) and old.call_id == new.call_id:
+    if isinstance(old, ToolCall) and isinstance(new, ToolCall) and old.id == new.id and old.arguments in UNTOLD:
         return True
     return part_text(new).startswith(part_text(old))
 

@@ -4,8 +4,11 @@ An index knows words, not patterns. So this takes time in proportion to what is 
 full. The pattern runs in the `regex` package (extra `patterns`), because that can stop one which runs away.
 """
 
+import re
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import islice
+from time import perf_counter
 from typing import Any
 
 from thresher.errors import OptionError
@@ -21,6 +24,12 @@ from thresher.model import Message
 
 SECONDS = 1.0
 """How long one text may take."""
+PATIENCE, PACE = 2.0, 2_000_000
+"""Seconds that all texts may take, and one more for so many characters: an honest pattern reads ten times as fast."""
+LONGEST = 10_000
+"""Characters of a pattern."""
+MARKS = 200
+"""Matches in one text that are told."""
 MOST = 10_000
 """Messages of one session that other conditions may leave to look at."""
 UNREAD = ("paths", "title")
@@ -37,13 +46,14 @@ def find_pattern(store: Store, query: Query, view: View) -> Answer:
     scope = Scope(store, query)
     others = _others(store, query, scope)
     wanted = view.page * view.sessions
+    watch = Watch(query.regex)
     found: dict[tuple[str, str], SessionHit] = {}
     for facts in scope.facts():
         family = (facts.agent, facts.root)
         places = None if others is None else {one.at for one in others.best(MOST, [facts.key])}
         if family in found or (places is not None and not places):
             continue
-        hits = tuple(_scan(store, facts.key, query, view, places))
+        hits = tuple(_scan(store, facts.key, query, view, places, watch))
         if hits:
             found[family] = session_hit(Scored(facts, float(len(hits)), len(hits)), hits[: view.messages], view)
         if len(found) > wanted:
@@ -59,9 +69,8 @@ def _others(store: Store, query: Query, scope: Scope) -> Question | None:
     return store.ask(query, only=scope.only, without=scope.without) if asks else None
 
 
-def _scan(store: Store, key: int, query: Query, view: View, places: set[int] | None) -> Iterator[Hit]:
+def _scan(store: Store, key: int, query: Query, view: View, places: set[int] | None, watch: "Watch") -> Iterator[Hit]:
     """Every message of a session in which the pattern is found, in order."""
-    pattern = compiled(query.regex)
     messages = store.messages(key)
     fields = {FIELD_OF.get(field, field) for field in query.fields}
     for at, said in pieces(messages):
@@ -71,7 +80,7 @@ def _scan(store: Store, key: int, query: Query, view: View, places: set[int] | N
         for piece in said:
             if piece.field in fields and (query.everything or not piece.reason):
                 text = piece.text if view.reveal else redact(piece.text)
-                if marks := _marks(pattern, text, query.regex):
+                if marks := watch.marks(text):
                     yield hit_of(message, at, piece.field, snippet(text, marks, view.context), float(len(marks)))
                     break
 
@@ -85,14 +94,36 @@ def _asked_for(message: Message, query: Query) -> bool:
     return bool(time and (not query.since or time >= query.since) and (not query.until or time <= query.until))
 
 
-def _marks(pattern: Any, text: str, told: str) -> list[Mark]:
-    try:
-        return [Mark(match.start(), match.end(), told) for match in pattern.finditer(text, timeout=SECONDS)][:200]
-    except TimeoutError as error:
-        raise OptionError(
-            f"the pattern {told[:60]!r} took more than {SECONDS:g} second over {len(text):,} characters; make it "
-            "simpler: no repetition inside a repetition"
-        ) from error
+class Watch:
+    """A pattern, and how long it took so far."""
+
+    def __init__(self, pattern: str) -> None:
+        self._told, self._pattern = pattern, compiled(pattern)
+        self._seconds, self._characters = 0.0, 0
+
+    def marks(self, text: str) -> list[Mark]:
+        """Where the pattern is found in a text."""
+        began = perf_counter()
+        try:
+            found = islice(self._pattern.finditer(text, timeout=SECONDS), MARKS)
+            marks = [Mark(match.start(), match.end(), self._told) for match in found]
+        except (TimeoutError, MemoryError, RecursionError) as error:
+            raise self._too_slow(f"one text of {len(text):,} characters") from error
+        self._seconds += perf_counter() - began
+        self._characters += len(text)
+        if self._seconds > PATIENCE + self._characters / PACE:
+            raise self._too_slow(f"{self._characters:,} characters")
+        return marks
+
+    def _too_slow(self, over: str) -> OptionError:
+        advice = "make it simpler: no repetition inside a repetition"
+        return OptionError(f"the pattern {self._told[:60]!r} took too long, or too much memory, over {over}; {advice}")
+
+
+_MANY_TIMES = re.compile(r"[{,]0*[1-9]\d{4,}[,}]")
+
+
+"""Nothing can stop the engine while it counts that far."""
 
 
 @lru_cache(maxsize=8)
@@ -105,7 +136,9 @@ def compiled(pattern: str) -> Any:
             "a search by a pattern needs the regex package, which can stop one that runs away: "
             "pip install 'thresher[patterns]'"
         ) from error
+    if len(pattern) > LONGEST or _MANY_TIMES.search(pattern):
+        raise OptionError(f"the pattern {pattern[:60]!r} is too long, or repeats something too often; make it simpler")
     try:
         return regex.compile(pattern)
-    except (regex.error, RecursionError, OverflowError) as error:
+    except (regex.error, RecursionError, OverflowError, MemoryError) as error:
         raise OptionError(f"{pattern[:60]!r} is no pattern: {error}") from error

@@ -1,6 +1,7 @@
 """Where Thresher keeps its own data."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -11,3 +12,12 @@ def home() -> Path:
     from platformdirs import user_data_path  # noqa: PLC0415 - only needed where nothing is set
 
     return user_data_path("thresher")
+
+
+def make_private(folder: Path) -> None:
+    """See that a folder is there, and the user's alone; the one around it, too, where it has to be made."""
+    if not folder.parent.exists():
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    with suppress(PermissionError):  # somebody else's, who said who may use it
+        folder.chmod(0o700)
