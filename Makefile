@@ -17,8 +17,9 @@ make_venv = $(PYTHON) -m venv $(VENV)
 endif
 
 PEERS := .venv-bench
+CLIENTS := .clients
 
-.PHONY: run test check lint format bench peers fuzz soak clean
+.PHONY: run test check lint format bench peers clients fuzz soak clean
 
 run: $(VENV)/.ready
 	$(BIN)/thresher demo
@@ -48,6 +49,8 @@ bench: $(VENV)/.ready-bench
 	$(BIN)/python benchmarks/window_speed.py
 	$(BIN)/python benchmarks/search.py quality
 	$(BIN)/python benchmarks/search.py speed --messages 100000
+	$(BIN)/python benchmarks/timeline.py
+	$(BIN)/python benchmarks/context.py
 
 # Other tools come with many dependencies: they get an environment of their own.
 peers: $(PEERS)/.ready
@@ -57,15 +60,20 @@ peers: $(PEERS)/.ready
 	$(PEERS)/bin/python benchmarks/search.py quality fast-resume fast-resume+stop ccrecall agentsview cc-conversation-search
 	$(PEERS)/bin/python benchmarks/search.py speed --messages 1000000 fast-resume
 
+# Real clients of the MCP server, from npm (Node >= 20, 0.8 GB), with a scripted model on loopback.
+clients: $(VENV)/.ready-dev $(CLIENTS)/.ready
+	THRESHER_CLIENTS=$(CLIENTS) $(BIN)/python -m pytest -n0 tests/clients
+
 fuzz: $(VENV)/.ready-dev
 	$(BIN)/python benchmarks/fuzz.py --minutes 3
 
 soak: $(VENV)/.ready-dev
 	$(BIN)/python benchmarks/soak.py
 	$(BIN)/python benchmarks/soak_memory.py
+	$(BIN)/python benchmarks/soak_mcp.py
 
 clean:
-	rm -rf $(VENV) $(PEERS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) .clients .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 $(VENV)/.venv:
 	$(make_venv)
@@ -82,6 +90,12 @@ $(VENV)/.ready-dev: $(VENV)/.venv pyproject.toml
 $(PEERS)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[peers]'
+	touch $@
+
+$(CLIENTS)/.ready: tests/clients/package.json
+	mkdir -p $(CLIENTS)
+	cp $< $(CLIENTS)
+	npm install --prefix $(CLIENTS) --no-audit --no-fund --loglevel error
 	touch $@
 
 $(VENV)/.ready-bench: $(VENV)/.ready-dev

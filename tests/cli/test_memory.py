@@ -17,12 +17,12 @@ from click.testing import CliRunner, Result
 from msgspec import structs
 
 from thresher.cli import VERBS, cli, common
-from thresher.cli.archive import without_secrets
-from thresher.cli.search import CURRENT, INSIDE
 from thresher.errors import ThresherError
 from thresher.memory import Memory
+from thresher.memory.current import INSIDE, NAMES
 from thresher.memory.hits import Answer, Excerpt, Hit, Recalled, SessionHit
 from thresher.memory.recalls import recall_spans
+from thresher.memory.redacting import without_secrets
 from thresher.memory.values import Report, Sizes
 from thresher.model import History, Message, Pocket, Session, Text, Thinking, ToolCall, ToolResult, Unknown, part_text
 from thresher.render.memory import (
@@ -51,7 +51,7 @@ NO_SIZES = Sizes(0, 0, 0, 0, 0)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine of its own, with the sample sessions on it; no agent runs this."""
     folders = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "PI_CODING_AGENT_DIR", "XDG_CONFIG_HOME", "MSWEA_GLOBAL_CONFIG_DIR")
-    for name in (*folders, *CURRENT, *INSIDE):
+    for name in (*folders, *NAMES, *INSIDE):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     monkeypatch.setenv("THRESHER_HOME", str(tmp_path / "thresher"))

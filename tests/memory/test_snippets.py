@@ -21,6 +21,7 @@ def marked(query: str, text: str) -> list[str]:
         ("token", "refreshToken and TOKEN_LIMIT, tokens", ["Token", "TOKEN", "tokens"]),
         ("refresh", "refreshToken", ["refresh"]),
         ("test", "the latest contest", []),
+        ("topic11 utf8", "topic11 and topic1, Utf8Decoder", ["topic11", "Utf8"]),
         ("authentication", "authenticate, authenticated", ["authenticate", "authenticated"]),
         ("登录", "修复登录错误", ["登录"]),
         ("errors", "no such thing", []),

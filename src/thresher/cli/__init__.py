@@ -15,6 +15,8 @@ VERBS = {
     "show": "thresher.cli.show",
     "search": "thresher.cli.search",
     "recall": "thresher.cli.recall",
+    "files": "thresher.cli.files",
+    "changelog": "thresher.cli.changelog",
     "fit": "thresher.cli.fit",
     "replay": "thresher.cli.replay",
     "tune": "thresher.cli.tune",
@@ -23,6 +25,8 @@ VERBS = {
     "convert": "thresher.cli.convert",
     "sync": "thresher.cli.sync",
     "forget": "thresher.cli.forget",
+    "install": "thresher.cli.install",
+    "mcp": "thresher.cli.mcp",
     "demo": "thresher.cli.demo",
 }
 

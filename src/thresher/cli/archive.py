@@ -1,25 +1,8 @@
 """What memory keeps of a session, for the verbs that read one: there when its file is gone, without its secrets."""
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
-from msgspec import structs
-
-from thresher.memory.secrets import redact
-from thresher.model import (
-    History,
-    Image,
-    Message,
-    Part,
-    Pocket,
-    ResultPart,
-    Session,
-    Summary,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-    Unknown,
-)
+from thresher.model import Session
 
 if TYPE_CHECKING:
     from thresher.memory import Memory
@@ -42,63 +25,3 @@ def archived_session(reference: str) -> Session | None:
         return memory.session(reference) if memory is not None else None
     except NotStoredError:
         return None
-
-
-def without_secrets(session: Session) -> Session:
-    """The session with every secret replaced, also in what a format wrote beside its words."""
-    return structs.replace(
-        session,
-        title=redact(session.title),
-        segments=tuple(map(_history, session.segments)),
-        branches=tuple(structs.replace(branch, history=_history(branch.history)) for branch in session.branches),
-        children=tuple(map(without_secrets, session.children)),
-    )
-
-
-def _history(history: History) -> History:
-    tools = history.tools if redact(history.tools) == history.tools else ""
-    return History(tuple(map(_message, history.messages)), tools, _pocket(history.pocket))
-
-
-def _message(message: Message) -> Message:
-    parts = tuple(map(_part, message.parts))
-    return structs.replace(message, parts=parts, records=(), pocket=_pocket(message.pocket))
-
-
-def _pocket(pocket: Pocket | None) -> Pocket | None:
-    """A pocket with a secret in it goes: one that was changed could not be put back."""
-    return pocket if pocket is None or redact(pocket.fields) == pocket.fields else None
-
-
-def _part(part: Part) -> Part:
-    pocket = _pocket(part.pocket)
-    match part:
-        case Summary():
-            return structs.replace(part, text=redact(part.text), pocket=pocket)
-        case Thinking():
-            text = redact(part.text)
-            # A signature vouches for the words as they were.
-            return Thinking(text, part.signature if text == part.text else "", pocket)
-        case ToolCall():
-            return structs.replace(part, arguments=redact(part.arguments), pocket=pocket)
-        case ToolResult():
-            return structs.replace(part, content=tuple(map(_plain_part, part.content)), pocket=pocket)
-        case Text() | Image() | Unknown():
-            return _plain_part(part)
-        case _:
-            assert_never(part)
-
-
-def _plain_part(part: ResultPart) -> ResultPart:
-    pocket = _pocket(part.pocket)
-    match part:
-        case Text():
-            return Text(redact(part.text), pocket)
-        case Image():
-            return structs.replace(part, url=redact(part.url), pocket=pocket)
-        case Unknown():
-            data = redact(part.data)
-            # Its format could not read it back with something else inside.
-            return structs.replace(part, pocket=pocket) if data == part.data else Text(data)
-        case _:
-            assert_never(part)

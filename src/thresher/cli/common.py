@@ -267,7 +267,7 @@ def _called(reference: str, files: Sequence[Path]) -> list[Session]:
 
 
 def _told(session: Session, why: str, *, reveal: bool) -> Session:
-    from thresher.cli.archive import without_secrets
+    from thresher.memory.redacting import without_secrets
 
     warn(f"(from the archive: {why}{'' if reveal else '; secrets are redacted'})")
     return session if reveal else without_secrets(session)

@@ -20,6 +20,7 @@ from thresher.cli.common import (
     warn,
 )
 from thresher.formats import format_names
+from thresher.memory.current import current_session, runs_in_agent
 from thresher.memory.query import FIELDS, SEARCHED, moment, parse_query
 
 if TYPE_CHECKING:
@@ -27,10 +28,6 @@ if TYPE_CHECKING:
     from thresher.memory.hits import Answer
     from thresher.render.memory import Line
 
-CURRENT = ("CLAUDE_CODE_SESSION_ID", "CLAUDE_SESSION_ID", "CODEX_THREAD_ID", "CODEX_SESSION_ID")
-"""Where agents tell the programs that they start which session is running."""
-INSIDE = ("CLAUDECODE", "CODEX_SANDBOX", "CODEX_CI", "OPENCODE", "GEMINI_CLI")
-"""What agents set for those programs, if they tell nothing else."""
 ARGUMENTS = "thresher.search.arguments"
 AGENTS = ", ".join(format_names("transcript"))
 NARROWING = ("project", "agent", "branch", "since", "until", "role", "fields", "exclude", "current")
@@ -175,8 +172,8 @@ def _nothing_asked(filters: dict[str, Any]) -> str:
 
 def _current(*, quiet: bool) -> str:
     """The session that this runs in, where its agent tells it."""
-    known = next((value for name in CURRENT if (value := os.environ.get(name))), "")
-    if not known and not quiet and any(os.environ.get(name) for name in INSIDE):
+    known = current_session(os.environ)
+    if not known and not quiet and runs_in_agent(os.environ):
         warn(
             "an agent asks, and does not say in which session: its own words may be among the answers; "
             "--current ID leaves that session out"

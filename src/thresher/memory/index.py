@@ -166,7 +166,8 @@ class Index:
     def begin(self, size: int, above: int) -> None:
         """Begin to write so many bytes; what an interrupted writing left above this block goes."""
         if self._writer is None:
-            self._writer = self._inner.writer(HEAP, 1 if size < SMALL else min(4, os.cpu_count() or 1))
+            few = size < SMALL
+            self._writer = self._inner.writer(SMALL if few else HEAP, 1 if few else min(4, os.cpu_count() or 1))
             # A writer that was killed leaves files, and the next one would want to give some of its own their names.
             self._writer.garbage_collect_files()
             stale = tantivy.Query.range_query(

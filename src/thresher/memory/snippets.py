@@ -44,7 +44,7 @@ class Finder:
         self._words = words
         begins = sorted({re.escape(term[: max(SHORTEST, len(term) - 2)]) for term in self._terms}, key=len)
         exact = sorted({re.escape(phrase) for phrase in phrases if phrase}, key=len, reverse=True)
-        looked_for = [*exact, *(f"{begin}[^\\W\\d_]*|{begin}\\d*" for begin in reversed(begins))]
+        looked_for = [*exact, *(f"{begin}[^\\W_]*" for begin in reversed(begins))]
         self._pattern = re.compile("|".join(looked_for), re.IGNORECASE) if looked_for else None
         self._checked: dict[str, str] = {}
         self._exact = frozenset(phrase.lower() for phrase in phrases)

@@ -20,9 +20,9 @@ from msgspec import to_builtins
 from thresher.memory.hits import Answer, Excerpt, Hit, Recalled, SessionHit
 from thresher.memory.secrets import redact
 from thresher.memory.values import Facts, Report, Sizes
+from thresher.render.marks import CLOSING, harmless, opening
 from thresher.render.words import amount, clean, plural, shorten, size
 
-MARK = "thresher-recall"
 LONGEST_TITLE = 100
 
 _LABELS = {
@@ -36,7 +36,6 @@ _LABELS = {
 }
 _COLOURS = {"human": "bold green", "model": "bold blue", "tool": "magenta"}
 _FOUND = "bold red"
-_TAG = re.compile(r"<(?=/?thresher)", re.IGNORECASE)
 _BLANK = re.compile(r"\s+")
 
 REASONS = {
@@ -348,10 +347,10 @@ def facts_value(one: Facts) -> dict[str, Any]:
 
 def marked(lines: Iterable[Line], ids: Iterable[str]) -> Iterator[Line]:
     """Lines for a pipe: between marks that say whose words these are."""
-    yield _line(f'<{MARK} sessions="{" ".join(_TAG.sub("‹", clean(one)).replace(chr(34), "") for one in ids)}">')
+    yield _line(opening(ids))
     for line in lines:
-        yield Line(((_TAG.sub("‹", line.text), ""),))
-    yield _line(f"</{MARK}>")
+        yield Line(((harmless(line.text), ""),))
+    yield _line(CLOSING)
 
 
 def short_ids(ids: Sequence[str]) -> list[str]:

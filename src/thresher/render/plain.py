@@ -22,6 +22,11 @@ def plain_text(history: History) -> str:
     return "\n".join(lines).strip() + "\n"
 
 
+def message_text(message: Message) -> str:
+    """One message, without a heading."""
+    return "\n".join(_lines(message))
+
+
 def _is_harness(message: Message) -> bool:
     return message.role == "user" and message.author in ("harness", "recall")
 

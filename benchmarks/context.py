@@ -1,0 +1,82 @@
+"""How long it takes to hand a sub-agent its parent's context, for every sub-agent of the recorded sessions.
+
+    python benchmarks/context.py [--tokens 8000]
+
+For each preset: the calls, the median and the longest time after the session was read once, how many answers are over
+the limit (none may be), and how many tokens they have. Then how long the server takes from its start to its first
+answer, beside an empty server on the same SDK.
+"""
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from thresher.budget.presets import PRESETS
+from thresher.render.brief import weight
+from thresher.serve.tools import Tools
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+EMPTY = "from mcp.server import MCPServer\nMCPServer('empty').run()"
+HELLO = (
+    b'{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": '
+    b'{}, "clientInfo": {"name": "bench", "version": "1"}}}\n'
+)
+
+
+def contexts(tokens: int) -> None:
+    with tempfile.TemporaryDirectory() as home:
+        tools = Tools(home=home, sources=[DATA / "claude_code"], discover=False)
+        memory = tools._memory()
+        every = memory.store.facts()
+        spawned = [one for one in every if one.subagent and one.call and one.parent]
+        largest = max((one for one in every if not one.subagent), key=lambda one: one.messages)
+        print(f"{len(spawned)} sub-agents; the largest session has {largest.messages:,} messages")
+        print(
+            "| preset | calls | median | longest | the largest session | over the limit | tokens, median |\n|---|"
+            + "---:|" * 6
+        )
+        for preset in PRESETS:
+            times, weights, whole = [], [], []
+            for one in spawned:
+                tools.read_session(one.parent)  # so the session is at hand; nothing is planned for it yet
+                began = time.perf_counter()
+                weights.append(weight(tools.get_context(session=one.id, preset=preset, max_tokens=tokens)))
+                times.append(1000 * (time.perf_counter() - began))
+            for _ in range(6):
+                began = time.perf_counter()
+                tools.get_context(session=largest.id, preset=preset, max_tokens=tokens)
+                whole.append(1000 * (time.perf_counter() - began))
+            over = sum(one > tokens for one in weights)
+            told = f"{statistics.median(times):.0f} ms | {max(times):.0f} ms | {statistics.median(whole[1:]):.0f} ms"
+            print(f"| {preset} | {len(times)} | {told} | {over} | {statistics.median(weights):,.0f} |", flush=True)
+
+
+def first_answer(command: list[str]) -> float:
+    began = time.perf_counter()
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(HELLO)
+        process.stdin.flush()
+        process.stdout.readline()
+        taken = time.perf_counter() - began
+        process.kill()
+    return taken
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tokens", type=int, default=8_000)
+    contexts(parser.parse_args().tokens)
+    ours = [sys.executable, "-m", "thresher.cli", "mcp", "--no-discover"]
+    rounds = [(first_answer(ours), first_answer([sys.executable, "-c", EMPTY])) for _ in range(7)]
+    mine, bare = (statistics.median(some) for some in zip(*rounds, strict=True))
+    print(f"first answer: {mine:.2f} s; an empty server {bare:.2f} s; difference {mine - bare:.2f} s")
+
+
+if __name__ == "__main__":
+    main()

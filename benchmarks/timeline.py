@@ -1,0 +1,145 @@
+"""How well the text of files is known: every read that shows a whole file after a change, against the record before it.
+
+Each such read is taken out of its session, with all that comes after its turn, and the file's state is made from what
+is left. Then that state and what the read showed are compared:
+
+- equal: the state was said to be exact, and is what was read;
+- gap named: it was said not to be exact, and why;
+- told by the read: it was said to be exact, the read shows other lines, and with the read in the record the gap is
+  named (nothing before it tells of the change: a person's editor, a hook);
+- neither: it was said to be exact, and nothing ever tells that it is not.
+
+Reads that show a part of a file are compared in the same way, line by line, in a table of their own.
+
+    python benchmarks/timeline.py [FOLDER] [--cases]
+"""
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec import structs
+
+import thresher as th
+from thresher.model import History, Message, Session, ToolResult
+from thresher.model.tools import Link
+from thresher.timeline import Timeline
+from thresher.timeline.actions import Copy, Delete, Edit, Move, Read, Write
+from thresher.timeline.showing import Shown, shown_by
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
+KINDS = ("claude_code", "codex", "pi", "opencode", "mini_swe")
+OUTCOMES = ("equal", "gap named", "told by the read", "neither")
+CHANGES = (Write, Edit, Delete, Move, Copy)
+
+
+class Case(NamedTuple):
+    """A read after a change."""
+
+    path: str
+    turn: int
+    link: Link
+    shown: Shown
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=Path, default=DATA)
+    parser.add_argument("--cases", action="store_true", help="Say where a read told of a gap, or nothing did.")
+    options = parser.parse_args()
+    if not options.folder.is_dir():
+        sys.exit(f"there is no folder `{options.folder}`")
+    counts: dict[tuple[str, bool], Counter[str]] = {}
+    for kind in KINDS:
+        for session in sessions(options.folder / kind):
+            for case in cases(session):
+                outcome = judged(session, case)
+                counts.setdefault((kind, case.shown.is_whole), Counter())[outcome] += 1
+                if options.cases and outcome in OUTCOMES[2:]:
+                    print(f"{outcome}: {Path(session.file).name} turn {case.turn} {case.path}")
+    for is_whole, title in ((True, "whole files"), (False, "parts of files")):
+        print(f"\n| {title} read after changes | reads | {' | '.join(OUTCOMES)} |")
+        print(f"|---|---|{'---|' * len(OUTCOMES)}")
+        rows = {kind: counts.get((kind, is_whole), Counter()) for kind in KINDS}
+        for kind, row in (*rows.items(), ("all", sum(rows.values(), Counter()))):
+            told = (f"{row[one]} ({row[one] / max(row.total(), 1):.0%})" for one in OUTCOMES)
+            print(f"| {kind} | {row.total()} | {' | '.join(told)} |")
+
+
+def sessions(folder: Path) -> Iterator[Session]:
+    """Every session below a folder."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            try:
+                yield from th.read_all(path)
+            except th.ThresherError:
+                continue
+
+
+def cases(session: Session) -> Iterator[Case]:
+    """The reads that show something of a file that was changed since it was last seen whole.
+
+    Where it is changed once more in the same turn, behind the read, the state after the turn is another one: left out.
+    """
+    taken = Timeline(session).taken
+    last = {(action.path, turn): at for at, (turn, action) in enumerate(taken) if isinstance(action, CHANGES)}
+    own = {id(result) for message in session.messages() for result in message.results}
+    changed: set[str] = set()
+    for at, (turn, action) in enumerate(taken):
+        if isinstance(action, CHANGES):
+            changed.add(action.path)
+        if not isinstance(action, Read) or id(action.link.result) not in own:
+            continue
+        shown = shown_by(action.link)
+        if shown is None:
+            continue
+        if action.path in changed and last.get((action.path, turn), -1) < at:
+            yield Case(action.path, turn, action.link, shown)
+        if shown.is_whole:
+            changed.discard(action.path)
+
+
+def judged(session: Session, case: Case) -> str:
+    """How the state without the read compares with the read."""
+    state = Timeline(without(session, case)).file_state_at(case.path, turn=case.turn)
+    if not state.exact:
+        return "gap named"
+    if state.text is not None and shows(state.text, case.shown):
+        return "equal"
+    known = Timeline(session).file_state_at(case.path, turn=case.turn - 1)
+    return "told by the read" if not known.exact else "neither"
+
+
+def shows(text: str, shown: Shown) -> bool:
+    """Whether a text has the lines that were shown; how the last line ends is told by few tools."""
+    lines = text.rstrip("\n").split("\n")
+    seen = shown.text.rstrip("\n").split("\n") if shown.ended else shown.text.removesuffix("\n").split("\n")
+    stop = None if shown.ended else shown.first - 1 + len(seen)
+    found = lines[shown.first - 1 : stop]
+    return found == seen or "\n".join(found).rstrip("\n") == "\n".join(seen).rstrip("\n")
+
+
+def without(session: Session, case: Case) -> Session:
+    """A session up to the end of the read's turn, with nothing in place of what the read showed."""
+    history = History(tuple(session.messages()))
+    later = [turn.start for turn in history.turns[case.turn :]]
+    kept = history.messages[: later[0]] if later else history.messages
+    messages = tuple(blinded(message, case.link.result) for message in kept)
+    begun = {call.id for message in kept for call in message.calls}
+    children = tuple(child for child in session.children if child.call_id in begun)
+    return structs.replace(session, segments=(History(messages),), children=children)
+
+
+def blinded(message: Message, result: ToolResult | None) -> Message:
+    """A message without the content of one result."""
+    if not any(part is result for part in message.parts):
+        return message
+    parts = (ToolResult(part.call_id) if part is result else part for part in message.parts)
+    return structs.replace(message, parts=tuple(parts))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""What a conversation knew at one moment: when it started a sub-agent, before a human's words, or now.
+
+A sub-agent knows only its prompt. What its parent knew is all that the parent's model had been shown up to the call
+that started it: the messages of that stretch, the summary of those before where it was compacted, and what it said
+itself before the call in the same message. Results of calls that were made at the same time were not there yet, so
+such calls are left out; the one that asks for this context is among them.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from msgspec import structs
+
+from thresher.errors import OptionError
+from thresher.model import History, Message, Session, Text, Thinking, ToolCall
+from thresher.model.jsontext import load_fields
+from thresher.model.parts import Part
+from thresher.model.tools import tool_use
+from thresher.store import NotStoredError
+
+
+class Known(NamedTuple):
+    """What was known, and when that was."""
+
+    history: History
+    when: str
+
+
+def known_at(session: Session, *, agent: str = "", upto: int | None = None) -> Known:
+    """What a conversation knew.
+
+    When it started the sub-agent `agent` (the start of its id); or before the human's message number `upto`,
+    counting from 1 only what humans wrote; or else when it made the call that is still open, be that to a sub-agent.
+    """
+    if upto is not None:
+        return _before_human(session, upto)
+    if agent:
+        parent, child = _started(session, agent)
+        found = _before_start(parent, child)
+        if found is None:
+            raise NotStoredError(f"the call that started sub-agent `{child.id}` is not in the record of its parent")
+        return Known(found, f"when it started sub-agent {child.id}")
+    return _now(session.history)
+
+
+def _now(history: History) -> Known:
+    """Up to the first call that is not answered yet, if the model still waits for it."""
+    waiting = [chain for chain in history.chains if chain.active and chain.result is None]
+    if not waiting:
+        return Known(history, "now")
+    spawned = any(spawn.chain in waiting for spawn in history.spawns)
+    at = min(chain.call.message for chain in waiting)
+    return Known(_cut(history, at), "when it started its sub-agents" if spawned else "up to the call that is open now")
+
+
+def _before_human(session: Session, number: int) -> Known:
+    """All since the start, since humans count from there; what a compaction repeats is there once."""
+    if number < 1:
+        raise OptionError(f"human messages count from 1; there is no {number}")
+    messages = [*session.messages()]
+    human = [at for at, message in enumerate(messages) if message.role == "user" and message.author == "human"]
+    if number > len(human):
+        return Known(_with(session.history, messages), f"all of it: there are only {len(human)} human messages")
+    return Known(_with(session.history, messages[: human[number - 1]]), f"before human message {number}")
+
+
+def _before_start(parent: Session, child: Session) -> History | None:
+    """What was shown to the parent's model when it started a sub-agent; the last time, where a call's id repeats."""
+    prompt = next((message.text.strip() for message in child.messages() if message.role == "user"), "")
+    ways = [*parent.segments, *(branch.history for branch in parent.branches)]
+    for history in reversed(ways):
+        for at in range(len(history) - 1, -1, -1):
+            started = [call for call in history[at].calls if _starts(call, child.call_id, prompt)]
+            if started and not history[at].carried:
+                return _cut(history, at, started[0].id)
+    return None
+
+
+def _starts(call: ToolCall, call_id: str, prompt: str) -> bool:
+    """Whether a call started the sub-agent; old records do not name the call, and then its prompt tells."""
+    if call_id:
+        return call.id == call_id
+    if not prompt or tool_use(call).category != "subagent":
+        return False
+    return any(isinstance(value, str) and value.strip() == prompt for value in load_fields(call.arguments).values())
+
+
+def _cut(history: History, at: int, call_id: str = "") -> History:
+    """All before a message, and what it says before its call (its first, if none is named)."""
+    said = tuple(_said_before(history[at], call_id))
+    last = [structs.replace(history[at], parts=said, records=(), pocket=None)] if said else []
+    return _with(history, [*history.messages[:at], *last])
+
+
+def _said_before(message: Message, call_id: str) -> Iterator[Part]:
+    for part in message.parts:
+        if isinstance(part, ToolCall) and call_id in ("", part.id):
+            return
+        if isinstance(part, Text | Thinking):
+            yield part
+
+
+def _with(history: History, messages: list[Message]) -> History:
+    return History(tuple(messages), history.tools)
+
+
+def _started(session: Session, agent: str) -> tuple[Session, Session]:
+    """The sub-agent of that id, and who started it."""
+    found = [(parent, child) for parent, child in _below(session) if child.id.startswith(agent)]
+    exact = [pair for pair in found if pair[1].id == agent] or found
+    if not exact:
+        known = ", ".join(child.id for _, child in _below(session)) or "none"
+        raise NotStoredError(f"session `{session.id}` started no sub-agent `{agent}`; it started {known}")
+    if len(exact) > 1:
+        raise OptionError(f"`{agent}` could be {', '.join(child.id for _, child in exact)}; say more of the id")
+    return exact[0]
+
+
+def _below(session: Session) -> Iterator[tuple[Session, Session]]:
+    for child in session.children:
+        yield session, child
+        yield from _below(child)

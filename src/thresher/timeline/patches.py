@@ -1,0 +1,118 @@
+"""Patches of the `*** Begin Patch` kind: which files they name, and what they make of a text.
+
+A hunk says lines to find and lines to put there. It is looked for behind the one before it, first as it stands, then
+with less care for blanks, as the tools that apply such patches do; so a text that they changed comes out the same.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+_SECTION = re.compile(r"^\*\*\* (Update|Add|Delete) File: ([^\r\n]+)$", re.MULTILINE)
+_MOVE = re.compile(r"\A\s*\*\*\* Move to: ([^\r\n]+)")
+_END = re.compile(r"^\*\*\* End Patch[^\n]*$.*", re.MULTILINE | re.DOTALL)
+_LOOKS: tuple[Callable[[str], str], ...] = (str, str.rstrip, str.strip)
+
+
+class Hunk(NamedTuple):
+    """Lines to find and lines to put there."""
+
+    after: tuple[str, ...]
+    """Lines to pass first, one after the other."""
+    old: tuple[str, ...]
+    new: tuple[str, ...]
+    at_end: bool = False
+
+
+class Section(NamedTuple):
+    """What a patch does to one file."""
+
+    verb: str
+    """Update, Add, Delete."""
+    path: str
+    to: str
+    hunks: tuple[Hunk, ...]
+    text: str
+    """Of a new file."""
+
+
+def sections(patch: str) -> Iterator[Section]:
+    """Every file of a patch, in order."""
+    patch = _END.sub("", patch.replace("\r\n", "\n"))
+    headers = list(_SECTION.finditer(patch))
+    stops = [header.start() for header in headers[1:]] + [len(patch)]
+    for header, stop in zip(headers, stops, strict=False):
+        body = patch[header.end() + 1 : stop]
+        moved = _MOVE.match(body)
+        rows = (body[moved.end() + 1 :] if moved else body).removesuffix("\n").split("\n")
+        added = "".join(f"{row[1:]}\n" for row in rows if row.startswith("+")) if header[1] == "Add" else ""
+        hunks = tuple(_hunks(rows)) if header[1] == "Update" else ()
+        yield Section(header[1], header[2].strip(), moved[1].strip() if moved else "", hunks, added)
+
+
+def _hunks(rows: Sequence[str]) -> Iterator[Hunk]:
+    after: list[str] = []
+    old: list[str] = []
+    new: list[str] = []
+    for row in [*rows, "@@"]:
+        if row.startswith("@@"):
+            if old or new:
+                yield Hunk(tuple(after), tuple(old), tuple(new))
+                after, old, new = [], [], []
+            after += [row[2:].strip()] if row[2:].strip() else []
+        elif row.startswith("*** End of File"):
+            yield Hunk(tuple(after), tuple(old), tuple(new), at_end=True)
+            after, old, new = [], [], []
+        elif row.startswith(("+", "-", " ")) or not row:
+            old += [row[1:]] if row[:1] != "+" else []
+            new += [row[1:]] if row[:1] != "-" else []
+
+
+def patched(text: str, hunks: Sequence[Hunk]) -> str | None:
+    """A text with all hunks applied; None where one does not fit."""
+    rows = text.split("\n")
+    rows = rows[:-1] if rows[-1] == "" else rows
+    made: list[str] = []
+    position = 0
+    for hunk in hunks:
+        start = position
+        for mark in hunk.after:
+            found = _find(rows, (mark,), start)
+            if found is None:
+                return None
+            start = found + 1
+        if not hunk.old:
+            made += rows[position:] + list(hunk.new)
+            position = len(rows)
+            continue
+        placed = _placed(rows, hunk, start)
+        if placed is None:
+            return None
+        at, old, new = placed
+        made += [*rows[position:at], *new]
+        position = at + len(old)
+    return "".join(f"{row}\n" for row in [*made, *rows[position:]])
+
+
+def _placed(rows: Sequence[str], hunk: Hunk, start: int) -> tuple[int, Sequence[str], Sequence[str]] | None:
+    """Where a hunk's old lines stand, and both its lines without an empty last one that the text does not have."""
+    old, new = hunk.old, hunk.new
+    at = _find(rows, old, start, at_end=hunk.at_end)
+    if at is None and old[-1] == "":
+        old, new = old[:-1], new[:-1] if new and new[-1] == "" else new
+        at = _find(rows, old, start, at_end=hunk.at_end) if old else None
+    return (at, old, new) if at is not None else None
+
+
+def _find(rows: Sequence[str], wanted: Sequence[str], start: int, *, at_end: bool = False) -> int | None:
+    """The first place from a line on where these lines stand, or the end, if they stand there and are meant to."""
+    for look in _LOOKS:
+        # Searched as one text, which takes linear time whatever the lines are.
+        text = "".join(f"\n{look(row)}" for row in rows[start:]) + "\n"
+        lines = "".join(f"\n{look(row)}" for row in wanted) + "\n"
+        if at_end and text.endswith(lines):
+            return len(rows) - len(wanted)
+        at = text.find(lines)
+        if at >= 0:
+            return start + text.count("\n", 0, at)
+    return None

@@ -1,0 +1,115 @@
+"""The programs that commands call, as data: what reads, what writes, what starts others.
+
+A program that is in no row here may write the files that it is told of. A new one is one more word in a row.
+"""
+
+import re
+
+
+def _names(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+READS = _names(
+    "cat ls ll grep egrep fgrep rg ag head tail wc diff echo printf pwd which whereis type test [ [[ sort uniq "
+    "cut awk gawk tr jq yq less more file stat du df tree true false sleep export set unset source . ps kill gh "
+    "glab docker docker-compose kubectl open bat nl md5sum md5 shasum sha1sum sha256sum cksum basename dirname "
+    "realpath readlink date env history man seq od xxd hexdump strings column comm cmp mkdir rmdir touch chmod "
+    "chown lsof nc ssh psql redis-cli mktemp popd exit return read wait jobs trap ulimit local declare eval "
+    "pgrep pkill lsblk uname whoami hostname id ping pytest jest vitest mocha ava tsc tsgo mypy pyright flake8 "
+    "pylint eslint golangci-lint shellcheck hadolint coverage playwright cypress pip pip3 brew apt apt-get "
+    "conda gem bd tmux screen launchctl systemctl tput clear fold fmt expand paste rev tac join split sqlite3 "
+    "ngrok node-gyp zcat gunzip base64 openssl dig host"
+)
+"""Programs that change no file that they are told of; what they print may go into one."""
+
+KEYWORDS = _names("do then else elif if while until ! { } ( ) && || done fi esac for case in function")
+PREFIXES = _names("sudo time nohup env command builtin exec stdbuf nice doas rtk")
+WRAPPERS = frozenset(
+    tuple(words.split(" "))
+    for words in (
+        *("npx", "bunx", "pnpx", "uvx", "timeout", "pipx run", "uv run", "poetry run", "pdm run", "rye run"),
+        *("pnpm exec", "npm exec", "yarn exec", "bundle exec", "hatch run"),
+    )
+)
+"""What only starts the program that follows."""
+
+INTERPRETERS = _names("python node ruby php bash sh zsh fish deno bun ts-node tsx Rscript lua osascript")
+
+FORMATS: dict[str, tuple[str, ...] | None] = {
+    "prettier": ("--write", "-w"),
+    "black": None,
+    "isort": None,
+    "ruff": ("format", "--fix"),
+    "autopep8": ("-i", "--in-place"),
+    "yapf": ("-i", "--in-place"),
+    "autoflake": ("-i", "--in-place"),
+    "gofmt": ("-w",),
+    "goimports": ("-w",),
+    "gofumpt": ("-w",),
+    "rustfmt": None,
+    "clang-format": ("-i",),
+    "eslint": ("--fix",),
+    "biome": ("--write", "--apply", "--fix"),
+    "stylelint": ("--fix",),
+    "golangci-lint": ("--fix", "fmt"),
+    "shfmt": ("-w",),
+    "terraform": ("fmt",),
+    "rubocop": ("-a", "-A", "--autocorrect"),
+    "lint-staged": None,
+    "pre-commit": None,
+}
+"""Programs that rewrite files, and the arguments that make them do so; None: always."""
+
+RUNNERS = _names(
+    "npm pnpm yarn bun make mise just task go cargo rake gradle mvn tox nox uv poetry deno composer dotnet mix swift"
+)
+"""Programs that run tasks of a project."""
+
+CHANGING = re.compile(
+    r"\b(?:fmt|format|fix|gen|generate|codegen|prettier|write|bump|release|migrate|rewrite|tidy)\b"
+    r"|--fix\b|:fix|:write|format:",
+    re.IGNORECASE,
+)
+"""Tasks that are likely to rewrite files."""
+
+_NODE = "package.json package-lock.json pnpm-lock.yaml yarn.lock bun.lock bun.lockb"
+MANIFESTS: dict[str, str] = {
+    "npm": _NODE,
+    "pnpm": _NODE,
+    "yarn": _NODE,
+    "bun": _NODE,
+    "go": "go.mod go.sum",
+    "cargo": "Cargo.toml Cargo.lock",
+    "uv": "pyproject.toml uv.lock",
+    "poetry": "pyproject.toml poetry.lock",
+}
+"""The files that a change of what a project needs is written to."""
+
+GIT_SWEEPS = re.compile(
+    r"(?:pull|merge|rebase|cherry-pick|revert|am|apply|clean|bisect|read-tree|sparse-checkout)\b"
+    r"|reset\b.*--(?:hard|keep|merge)|stash(?!\s+(?:list|show|drop|clear))|switch\b(?!\s+-[cC]\s+\S+\s*$)|filter-branch"
+)
+"""Commands of git that may write any file."""
+
+WRITES = re.compile(
+    r"""writ|dump\(|\bopen\([^)]{0,300}["'][rbt]*[wax+]|unlink|rename|remove|copy|move|rmtree|save|sed\s+-|>\s*["'\w./$]"""
+    r"""|os\.system|subprocess|exec|truncate|replace_in|fs\.""",
+    re.IGNORECASE,
+)
+"""What code that writes files says somewhere."""
+
+REWROTE = re.compile(
+    r"lint-staged|modified by this hook|tasks for staged files|\breformatted\b|\bFixed [1-9]\d* files?\b"
+)
+"""What a task of a project, or a hook of it, prints where it rewrites files."""
+
+MAY_REWRITE = re.compile(r"^(?:> |\$ |\[[\w:.-]+\] \$ ).*(?:--write\b|--fix\b|-w\b|\bfmt\b)", re.MULTILINE)
+"""A command that a task prints before it runs it, and that rewrites files if there is something to mend."""
+
+REWROTE_NOTHING = re.compile(r"\bNo fixes applied\b")
+
+
+def rewrote(printed: str) -> bool:
+    """Whether a task's words let expect that it rewrote files."""
+    return bool(REWROTE.search(printed) or (MAY_REWRITE.search(printed) and not REWROTE_NOTHING.search(printed)))

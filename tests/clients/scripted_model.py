@@ -1,0 +1,196 @@
+"""A model on loopback that plays a story: each request is asked which turn of it this is, and gets that turn.
+
+It speaks what two agents speak to their models, streamed: Anthropic's Messages and OpenAI's Responses. Every other way
+out of a client is a proxy that leads here, too, and that lets nothing through.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Lock, Thread
+from typing import Any, NamedTuple
+
+Json = dict[str, Any]
+
+
+class Call(NamedTuple):
+    """A tool call that the model makes."""
+
+    name: str
+    arguments: Json
+
+
+class Turn(NamedTuple):
+    """What the model says, and what it calls."""
+
+    text: str
+    calls: tuple[Call, ...] = ()
+
+
+class Result(NamedTuple):
+    """What came of a call, as the client sends it back."""
+
+    tool: str
+    text: str
+
+
+class Asked(NamedTuple):
+    """A request, as far as stories look at it."""
+
+    prompts: list[str]
+    """What stands in the user's messages beside results."""
+    results: list[Result]
+    tools: list[str]
+
+    def has_prompt(self, words: str) -> bool:
+        """Whether a user's message says this."""
+        return any(words in prompt for prompt in self.prompts)
+
+
+Story = Callable[[Asked], Turn]
+
+
+class ScriptedModel(ThreadingHTTPServer):
+    """Serves on a free port until `close`; `asked` is all that came."""
+
+    daemon_threads = True
+
+    def __init__(self, story: Story) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.story = story
+        self.asked: list[Asked] = []
+        self._lock = Lock()
+        self._thread = Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def close(self) -> None:
+        """Serve no more."""
+        self.shutdown()
+        self.server_close()
+        self._thread.join()
+
+    def turn(self, asked: Asked) -> tuple[Turn, str]:
+        """The turn of the story for a request, and a number that makes its ids unique."""
+        with self._lock:
+            self.asked.append(asked)
+            number = str(len(self.asked))
+        return self.story(asked), number
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: ScriptedModel
+
+    def do_HEAD(self) -> None:
+        self._reply(200, "text/plain", "")
+
+    do_GET = do_HEAD
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        path = self.path.partition("?")[0]
+        if path not in DIALECTS:
+            self._reply(404, "application/json", "{}")
+            return
+        read, write = DIALECTS[path]
+        turn, number = self.server.turn(read(body))
+        events = (f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in write(turn, number))
+        self._reply(200, "text/event-stream", "".join(events))
+
+    def _reply(self, status: int, kind: str, text: str) -> None:
+        data = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """What was asked is kept instead."""
+
+
+def _text(content: str | list[Json]) -> str:
+    return content if isinstance(content, str) else "\n".join(block.get("text", "") for block in content)
+
+
+def _read_messages(body: Json) -> Asked:
+    prompts, results, names = [], [], {}
+    for message in body["messages"]:
+        content = message["content"]
+        for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
+            match block["type"]:
+                case "tool_use":
+                    names[block["id"]] = block["name"]
+                case "tool_result":
+                    results.append(Result(names[block["tool_use_id"]], _text(block["content"])))
+                case "text" if message["role"] == "user":
+                    prompts.append(block["text"])
+    return Asked(prompts, results, [tool["name"] for tool in body.get("tools", ())])
+
+
+def _write_message(turn: Turn, number: str) -> Iterator[Json]:
+    usage = {"input_tokens": 10, "output_tokens": 5}
+    message = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": "scripted", "content": []}
+    yield {"type": "message_start", "message": {**message, "stop_reason": None, "usage": usage}}
+    blocks: list[tuple[Json, Json]] = [
+        ({"type": "text", "text": ""}, {"type": "text_delta", "text": turn.text}),
+    ]
+    for place, call in enumerate(turn.calls):
+        block = {"type": "tool_use", "id": f"toolu_{number}_{place}", "name": call.name, "input": {}}
+        blocks.append((block, {"type": "input_json_delta", "partial_json": json.dumps(call.arguments)}))
+    for index, (block, delta) in enumerate(blocks):
+        yield {"type": "content_block_start", "index": index, "content_block": block}
+        yield {"type": "content_block_delta", "index": index, "delta": delta}
+        yield {"type": "content_block_stop", "index": index}
+    reason = "tool_use" if turn.calls else "end_turn"
+    yield {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": usage}
+    yield {"type": "message_stop"}
+
+
+def _read_responses(body: Json) -> Asked:
+    prompts, results, names = [], [], {}
+    for item in body["input"]:
+        match item["type"]:
+            case "function_call":
+                names[item["call_id"]] = _joined(item.get("namespace"), item["name"])
+            case "function_call_output":
+                results.append(Result(names[item["call_id"]], _text(item["output"])))
+            case "message" if item["role"] == "user":
+                prompts.append(_text(item["content"]))
+    return Asked(prompts, results, [name for tool in body["tools"] for name in _names(tool)])
+
+
+def _names(tool: Json) -> Iterator[str]:
+    """The tools of a server come together, in one namespace."""
+    if tool["type"] == "namespace":
+        yield from (_joined(tool["name"], one["name"]) for one in tool["tools"])
+    else:
+        yield str(tool.get("name", tool["type"]))
+
+
+def _joined(namespace: str | None, name: str) -> str:
+    return f"{namespace}__{name}" if namespace else name
+
+
+def _write_response(turn: Turn, number: str) -> Iterator[Json]:
+    content = [{"type": "output_text", "text": turn.text}]
+    items: list[Json] = [{"type": "message", "role": "assistant", "id": f"msg_{number}", "content": content}]
+    for place, call in enumerate(turn.calls):
+        namespace, _, name = call.name.rpartition("__")
+        made = {"type": "function_call", "call_id": f"call_{number}_{place}", "arguments": json.dumps(call.arguments)}
+        items.append({**made, "name": name, **({"namespace": namespace} if namespace else {})})
+    yield {"type": "response.created", "response": {"id": f"resp_{number}"}}
+    for item in items:
+        yield {"type": "response.output_item.done", "item": item}
+    usage = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
+    yield {"type": "response.completed", "response": {"id": f"resp_{number}", "usage": usage}}
+
+
+DIALECTS: dict[str, tuple[Callable[[Json], Asked], Callable[[Turn, str], Iterator[Json]]]] = {
+    "/v1/messages": (_read_messages, _write_message),
+    "/v1/responses": (_read_responses, _write_response),
+}

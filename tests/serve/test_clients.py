@@ -1,0 +1,364 @@
+"""Where each client keeps its servers, and how the entry gets into its file and out again."""
+
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from thresher.serve.clients import (
+    CLIENTS,
+    NAME,
+    ByHandError,
+    Change,
+    ClientError,
+    config_file,
+    entry_for,
+    entry_text,
+    planned,
+)
+
+COMMAND = ("/opt/bin/thresher", "mcp")
+HOMES = {"linux": {"HOME": "/home/ann"}, "darwin": {"HOME": "/home/ann"}, "win32": {"USERPROFILE": "/home/ann"}}
+ELSEWHERE = {
+    "CLAUDE_CONFIG_DIR": "/else/claude",
+    "CODEX_HOME": "/else/codex",
+    "GEMINI_CLI_HOME": "/else/gemini",
+    "XDG_CONFIG_HOME": "/else/config",
+    "APPDATA": "/else/data",
+}
+OWN = entry_for(CLIENTS["cursor"], COMMAND, {})
+OTHER = {"command": "npx", "args": ["-y", "other"]}
+
+
+def read(file: Path, content: bytes) -> Any:
+    return tomllib.loads(content.decode()) if file.suffix == ".toml" else json.loads(content)
+
+
+def change(folder: Path, text: str | bytes, entry: Mapping[str, Any] | None = OWN, client: str = "cursor") -> Change:
+    """What is planned for a file that says this; the file is there afterwards as it was."""
+    content = text if isinstance(text, bytes) else text.encode()
+    file = folder / ("config.toml" if client == "codex" else "mcp.json")
+    file.write_bytes(content)
+    try:
+        return planned(CLIENTS[client], file, entry)
+    finally:
+        assert file.read_bytes() == content
+
+
+def put(folder: Path, text: str | bytes, **options: Any) -> bytes:
+    after = change(folder, text, **options).after
+    assert after is not None
+    return after
+
+
+@pytest.mark.parametrize(
+    ("client", "platform", "file"),
+    [
+        ("claude-code", "linux", "/home/ann/.claude.json"),
+        ("claude-code", "win32", "/home/ann/.claude.json"),
+        ("codex", "darwin", "/home/ann/.codex/config.toml"),
+        ("gemini-cli", "win32", "/home/ann/.gemini/settings.json"),
+        ("opencode", "linux", "/home/ann/.config/opencode/opencode.json"),
+        ("opencode", "darwin", "/home/ann/.config/opencode/opencode.json"),
+        ("opencode", "win32", "/home/ann/.config/opencode/opencode.json"),
+        ("cursor", "darwin", "/home/ann/.cursor/mcp.json"),
+        ("vscode", "linux", "/home/ann/.config/Code/User/mcp.json"),
+        ("vscode", "darwin", "/home/ann/Library/Application Support/Code/User/mcp.json"),
+        ("vscode", "win32", "/home/ann/AppData/Roaming/Code/User/mcp.json"),
+    ],
+)
+def test_the_users_file_is_where_the_client_looks(client: str, platform: str, file: str) -> None:
+    found = config_file(CLIENTS[client], project=None, platform=platform, environment=HOMES[platform])
+    assert found == Path(file).absolute()
+
+
+@pytest.mark.parametrize(
+    ("client", "platform", "file"),
+    [
+        ("claude-code", "linux", "/else/claude/.claude.json"),
+        ("codex", "win32", "/else/codex/config.toml"),
+        ("gemini-cli", "darwin", "/else/gemini/.gemini/settings.json"),
+        ("opencode", "win32", "/else/config/opencode/opencode.json"),
+        ("cursor", "linux", "/home/ann/.cursor/mcp.json"),
+        ("vscode", "linux", "/else/config/Code/User/mcp.json"),
+        ("vscode", "darwin", "/home/ann/Library/Application Support/Code/User/mcp.json"),
+        ("vscode", "win32", "/else/data/Code/User/mcp.json"),
+    ],
+)
+def test_a_variable_moves_the_users_file(client: str, platform: str, file: str) -> None:
+    environment = HOMES[platform] | ELSEWHERE
+    found = config_file(CLIENTS[client], project=None, platform=platform, environment=environment)
+    assert found == Path(file).absolute()
+
+
+@pytest.mark.parametrize(
+    ("client", "name"),
+    [
+        ("claude-code", ".mcp.json"),
+        ("codex", ".codex/config.toml"),
+        ("gemini-cli", ".gemini/settings.json"),
+        ("opencode", "opencode.json"),
+        ("cursor", ".cursor/mcp.json"),
+        ("vscode", ".vscode/mcp.json"),
+    ],
+)
+@pytest.mark.parametrize("platform", HOMES)
+def test_a_projects_file_is_in_the_project(tmp_path: Path, client: str, name: str, platform: str) -> None:
+    found = config_file(CLIENTS[client], project=tmp_path, platform=platform, environment=ELSEWHERE)
+    assert found == tmp_path / name
+
+
+def test_the_file_that_is_there_is_taken_before_one_that_would_be_new(tmp_path: Path) -> None:
+    def found() -> str:
+        return config_file(CLIENTS["opencode"], project=tmp_path, platform="linux", environment={}).name
+
+    (tmp_path / "opencode.jsonc").touch()
+    assert found() == "opencode.jsonc"
+    (tmp_path / "opencode.json").touch()
+    assert found() == "opencode.json"
+
+
+@pytest.mark.parametrize(
+    ("client", "text"),
+    [
+        ("claude-code", {"mcpServers": {NAME: {"type": "stdio", "command": COMMAND[0], "args": ["mcp"]}}}),
+        ("codex", {"mcp_servers": {NAME: {"command": COMMAND[0], "args": ["mcp"]}}}),
+        ("gemini-cli", {"mcpServers": {NAME: {"command": COMMAND[0], "args": ["mcp"]}}}),
+        ("opencode", {"mcp": {NAME: {"type": "local", "command": [*COMMAND], "enabled": True}}}),
+        ("cursor", {"mcpServers": {NAME: {"type": "stdio", "command": COMMAND[0], "args": ["mcp"]}}}),
+        ("vscode", {"servers": {NAME: {"type": "stdio", "command": COMMAND[0], "args": ["mcp"]}}}),
+    ],
+)
+def test_every_client_has_its_own_shape(client: str, text: dict[str, Any]) -> None:
+    row, file = CLIENTS[client], Path(CLIENTS[client].user[0])
+    assert read(file, entry_text(row, file, entry_for(row, COMMAND, {})).encode()) == text
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_variables_stand_where_the_client_looks_for_them(client: str) -> None:
+    row, file = CLIENTS[client], Path(CLIENTS[client].user[0])
+    entry = entry_for(row, COMMAND, {"THRESHER_HOME": 'C:\\data "é"'})
+    key = "environment" if client == "opencode" else "env"
+    said = read(file, entry_text(row, file, entry).encode())
+    assert said[row.key][NAME][key] == {"THRESHER_HOME": 'C:\\data "é"'}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_program_on_windows_is_quoted(tmp_path: Path, client: str) -> None:
+    entry = entry_for(CLIENTS[client], (r"C:\Program Files\Ann's \"thresher\".exe", "mcp"), {})
+    after = put(tmp_path, "", entry=entry, client=client)
+    file = tmp_path / ("config.toml" if client == "codex" else "mcp.json")
+    assert read(file, after)[CLIENTS[client].key][NAME] == entry
+
+
+LAID_OUT = {
+    "nothing": "{}",
+    "nothing, with a line": "{}\n",
+    "a line each": '{\n  "theme": "dark",\n  "list": [1, 2.50, 1e3],\n  "text": "\\u00e9 {"\n}\n',
+    "tabs": '{\n\t"theme": "dark",\n\t"mcpServers": {\n\t\t"other": {"command": "npx"}\n\t}\n}',
+    "servers in the middle": '{\n    "mcpServers": {\n        "a": {},\n        "b": {}\n    },\n    "theme": 1\n}\n',
+    "one line": '{"theme":"dark","mcpServers":{"other":{"command":"npx","args":[]}}}',
+    "Windows": '{\r\n  "theme": "dark"\r\n}\r\n',
+    "a mark first": "\ufeff" + '{\n  "theme": "dark"\n}\n',
+    "odd": '{ "theme"\n:\n"dark" ,"b" : { }\n}',
+}
+
+
+@pytest.mark.parametrize("text", LAID_OUT.values(), ids=LAID_OUT)
+def test_the_text_around_the_entry_stays_and_it_can_be_taken_out_again(tmp_path: Path, text: str) -> None:
+    after = put(tmp_path, text)
+    values = json.loads(after.decode().removeprefix("\ufeff"))
+    assert values["mcpServers"].pop(NAME) == OWN
+    before = json.loads(text.removeprefix("\ufeff"))
+    assert values == {"mcpServers": {}} | before
+    assert (b"\r\n" in after) == ("\r\n" in text)
+    assert put(tmp_path, after, entry=None).decode() == text
+
+
+def test_the_entry_is_laid_out_like_what_is_around_it(tmp_path: Path) -> None:
+    assert put(tmp_path, LAID_OUT["tabs"], entry={"command": "x"}).decode() == (
+        '{\n\t"theme": "dark",\n\t"mcpServers": {\n\t\t"other": {"command": "npx"},\n'
+        '\t\t"thresher": {\n\t\t\t"command": "x"\n\t\t}\n\t}\n}'
+    )
+
+
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8)
+
+
+@given(
+    values=st.dictionaries(st.text(), VALUES),
+    servers=st.none() | st.dictionaries(st.text(), VALUES, min_size=1),
+    indent=st.sampled_from([None, 1, 2, 4, "\t"]),
+    ascii_only=st.booleans(),
+)
+def test_any_file_comes_back_as_it_was(
+    tmp_path_factory: pytest.TempPathFactory,
+    values: dict[str, Any],
+    servers: dict[str, Any] | None,
+    indent: int | str | None,
+    ascii_only: bool,
+) -> None:
+    folder = tmp_path_factory.mktemp("any")
+    values = {name: value for name, value in values.items() if name != "mcpServers"}
+    if servers:
+        values["mcpServers"] = {name: value for name, value in servers.items() if name != NAME} or {"other": OTHER}
+    text = json.dumps(values, indent=indent, ensure_ascii=ascii_only)
+    after = put(folder, text)
+    assert json.loads(after) == values | {"mcpServers": values.get("mcpServers", {}) | {NAME: OWN}}
+    assert change(folder, after).after is None
+    assert put(folder, after, entry=None).decode() == text
+
+
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_an_empty_file_gets_the_entry_alone(tmp_path: Path, text: str) -> None:
+    assert json.loads(put(tmp_path, text)) == {"mcpServers": {NAME: OWN}}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_what_is_there_is_not_put_in_again(tmp_path: Path, client: str) -> None:
+    entry = entry_for(CLIENTS[client], COMMAND, {})
+    planned_again = change(tmp_path, put(tmp_path, "", entry=entry, client=client), entry=entry, client=client)
+    assert planned_again.after is None
+    assert planned_again.found == planned_again.entry == entry
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_what_is_not_there_is_not_taken_out(tmp_path: Path, client: str) -> None:
+    assert change(tmp_path, "", entry=None, client=client).after is None
+    missing = planned(CLIENTS[client], tmp_path / "none" / "config.json", None)
+    assert (missing.before, missing.after) == (None, None)
+
+
+def test_what_the_user_added_to_the_entry_stays(tmp_path: Path) -> None:
+    mine = {"command": "/old/thresher", "env": {"A": "1", "THRESHER_HOME": "/old"}, "timeout": 9}
+    text = json.dumps({"mcpServers": {NAME: mine, "other": OTHER}}, indent=2)
+    entry = entry_for(CLIENTS["cursor"], COMMAND, {"THRESHER_HOME": "/new"})
+    after = json.loads(put(tmp_path, text, entry=entry))
+    assert after["mcpServers"][NAME] == OWN | {"env": {"A": "1", "THRESHER_HOME": "/new"}, "timeout": 9}
+    assert after["mcpServers"]["other"] == OTHER
+
+
+COMMENTED = {
+    "a comment": '{\n  // mine\n  "mcpServers": {}\n}',
+    "a long one": '{"a": "http://x", /* "b" \n { */ "mcpServers": {}}',
+    "a comma too many": '{"mcpServers": {"other": {"args": ["a",]},},}',
+    "both": '{"mcpServers": {}, // the end\n}',
+}
+
+
+@pytest.mark.parametrize("text", COMMENTED.values(), ids=COMMENTED)
+def test_comments_are_not_lost_because_nothing_is_planned(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ByHandError, match="comments or trailing commas"):
+        change(tmp_path, text)
+    assert change(tmp_path, text, entry=None).after is None
+
+
+def test_an_entry_among_comments_is_seen(tmp_path: Path) -> None:
+    text = f'{{\n  // mine\n  "mcpServers": {{"{NAME}": {json.dumps(OWN)},}}\n}}'
+    assert change(tmp_path, text).after is None
+    with pytest.raises(ByHandError, match="comments or trailing commas"):
+        change(tmp_path, text, entry=None)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"mcpServers": ', "line 1 column 16"),
+        ('{\n  // mine\n  "a" 1}', "line 3"),
+        ("[" * 100_000, "cannot be read"),
+        (b'{"a": "\xff"}', "utf-8"),
+        ("[]", "does not hold names with values"),
+        ("null", "does not hold names with values"),
+        ('{"mcpServers": []}', "`mcpServers` in"),
+        ('{"mcpServers": null}', "`mcpServers` in"),
+        ('{"mcpServers": {"thresher": "x"}}', "`thresher` in"),
+        ('{"mcpServers": {"thresher": {"url": "http://localhost"}}}', "starts no program"),
+    ],
+)
+def test_a_file_that_makes_no_sense_is_left_alone(tmp_path: Path, text: str | bytes, why: str) -> None:
+    with pytest.raises(ByHandError, match=why):
+        change(tmp_path, text)
+
+
+def test_of_two_entries_with_one_name_neither_is_cut_out(tmp_path: Path) -> None:
+    text = f'{{"mcpServers": {{"{NAME}": {{"command": "a"}}, "{NAME}": {{"command": "b"}}}}}}'
+    with pytest.raises(ByHandError, match="cannot be changed safely"):
+        change(tmp_path, text, entry=None)
+
+
+def test_a_folder_in_place_of_the_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "mcp.json").mkdir()
+    with pytest.raises(ClientError, match="it is a folder"):
+        planned(CLIENTS["cursor"], tmp_path / "mcp.json", OWN)
+
+
+CODEX = entry_for(CLIENTS["codex"], COMMAND, {})
+TOML = {
+    "nothing": "",
+    "settings": '# mine\nmodel = "x"   # the best\n',
+    "other servers": '[mcp_servers.other]\ncommand = "npx"\n\n[profiles.a]\nmodel = "y"\n',
+    "a table of servers": '[mcp_servers]\n\n[mcp_servers.other]\ncommand = "npx"\n',
+    "Windows": 'model = "x"\r\n\r\n[tui]\r\ntheme = "dark"\r\n',
+    "many lines": 'notes = """\n[mcp_servers.thresher]\n"""\n',
+}
+
+
+@pytest.mark.parametrize("text", TOML.values(), ids=TOML)
+def test_a_table_is_put_at_the_end_and_taken_out_again(tmp_path: Path, text: str) -> None:
+    after = put(tmp_path, text, entry=CODEX, client="codex")
+    assert after.decode().startswith(text)
+    values = tomllib.loads(after.decode())
+    assert values["mcp_servers"].pop(NAME) == CODEX
+    assert values == {"mcp_servers": {}} | tomllib.loads(text)
+    if text != TOML["many lines"]:
+        assert put(tmp_path, after, entry=None, client="codex").decode() == text
+
+
+def test_a_text_that_looks_like_our_table_is_not_cut(tmp_path: Path) -> None:
+    after = put(tmp_path, TOML["many lines"], entry=CODEX, client="codex")
+    with pytest.raises(ByHandError, match="cannot be changed safely"):
+        change(tmp_path, after, entry=None, client="codex")
+
+
+def test_a_file_without_a_last_line_end_gets_one(tmp_path: Path) -> None:
+    after = put(tmp_path, 'model = "x"', entry=CODEX, client="codex")
+    assert after.decode().startswith('model = "x"\n\n[mcp_servers.thresher]\n')
+
+
+def test_an_old_table_is_changed_where_it_stands(tmp_path: Path) -> None:
+    text = (
+        'model = "x"\n\n[ mcp_servers . "thresher" ]  # mine\ncommand = "/old"\nargs = ["mcp"] # why\nenabled = true\n'
+        "\n# of b\n[mcp_servers.b]\ncommand = 'b'\n"
+    )
+    assert put(tmp_path, text, entry=CODEX, client="codex").decode() == text.replace("/old", COMMAND[0])
+
+
+def test_a_table_goes_with_the_tables_in_it_and_nothing_else(tmp_path: Path) -> None:
+    text = (
+        'model = "x"\n\n[mcp_servers.thresher]\ncommand = "a"\n\n[mcp_servers.thresher.env]\nA = "1"\n'
+        "\n# of b\n[mcp_servers.b]\ncommand = 'b'\n"
+    )
+    left = "model = \"x\"\n\n# of b\n[mcp_servers.b]\ncommand = 'b'\n"
+    assert put(tmp_path, text, entry=None, client="codex").decode() == left
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("model = ?", "line 1"),
+        ("mcp_servers = 3", "`mcp_servers` in"),
+        ("mcp_servers = { other = { command = 'npx' } }", "cannot be changed safely"),
+        ("mcp_servers.thresher.command = 'old'", "cannot be changed safely"),
+        ("[mcp_servers.thresher]\ncommand = 'old'\nargs = [\n  'mcp',\n  'x',\n]", "cannot be changed safely"),
+        ("[mcp_servers.thresher]\nurl = 'http://localhost'", "starts no program"),
+    ],
+)
+def test_toml_that_cannot_be_changed_by_its_text_is_left_alone(tmp_path: Path, text: str, why: str) -> None:
+    with pytest.raises(ByHandError, match=why):
+        change(tmp_path, text, entry=CODEX, client="codex")

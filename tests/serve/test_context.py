@@ -1,0 +1,154 @@
+"""What a parent knew when it started a sub-agent: made histories, and every spawn of the recorded sessions."""
+
+import gzip
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from thresher.errors import OptionError
+from thresher.formats import read_all
+from thresher.model import History, Message, Session, Text, Thinking, ToolCall, ToolResult
+from thresher.serve.context import known_at
+from thresher.store import NotStoredError
+
+
+def _human(text: str) -> Message:
+    return Message("user", (Text(text),), "human")
+
+
+def _model(*parts: Text | Thinking | ToolCall) -> Message:
+    return Message("assistant", parts, "model")
+
+
+def _result(call: str, text: str) -> Message:
+    return Message("tool", (ToolResult(call, (Text(text),)),), "tool")
+
+
+READ = _model(Text("I read it."), ToolCall("r", "Read", '{"file_path": "a.py"}'))
+SPAWN = _model(
+    Thinking("who could help"), Text("Two helpers."), ToolCall("t1", "Task", "{}"), ToolCall("t2", "Agent", "{}")
+)
+BEFORE = (_human("Fix the till."), READ, _result("r", "x = 1"))
+CHILD = Session("claude-code", "abc123", "/c", (History((_human("look"),)),), call_id="t1")
+
+
+def _session(*messages: Message, children: tuple[Session, ...] = (CHILD,)) -> Session:
+    return Session("claude-code", "one", "/a", (History(messages),), children=children)
+
+
+def test_a_sub_agent_gets_what_was_known_before_its_call() -> None:
+    known = known_at(
+        _session(*BEFORE, SPAWN, _result("t1", "found"), _result("t2", "no"), _model(Text("Done."))), agent="abc"
+    )
+    assert known.history.messages[:3] == BEFORE
+    assert known.history[3].parts == SPAWN.parts[:2]
+    assert len(known.history) == 4
+    assert "abc123" in known.when
+
+
+def test_without_a_name_it_is_the_call_that_is_still_open() -> None:
+    known = known_at(_session(*BEFORE, SPAWN))
+    assert known.history.messages[:3] == BEFORE
+    assert known.history[3].parts == SPAWN.parts[:2]
+    assert "sub-agents" in known.when
+    asking = _model(ToolCall("m", "mcp__thresher__get_context", "{}"))
+    assert known_at(_session(*BEFORE, asking)).history.messages == BEFORE
+    assert known_at(_session(*BEFORE)).history.messages == BEFORE
+
+
+def test_humans_are_counted_and_tool_results_are_not() -> None:
+    session = _session(*BEFORE, _model(Text("Done.")), _human("And the receipt?"), _model(Text("Too.")))
+    assert known_at(session, upto=1).history.messages == ()
+    assert len(known_at(session, upto=2).history) == 4
+    whole = known_at(session, upto=3)
+    assert len(whole.history) == 6
+    assert "only 2" in whole.when
+    with pytest.raises(OptionError, match="from 1"):
+        known_at(session, upto=0)
+
+
+def test_a_sub_agent_of_a_sub_agent_has_the_nearer_parent() -> None:
+    inner = Session("claude-code", "def456", "/d", (History((_human("deeper"),)),), call_id="t9")
+    outer = Session(
+        "claude-code", "abc123", "/c", (History((_human("look"), _model(ToolCall("t9", "Task", "{}")))),), call_id="t1",
+        children=(inner,),
+    )  # fmt: skip
+    known = known_at(_session(*BEFORE, SPAWN, children=(outer,)), agent="def")
+    assert [message.text for message in known.history] == ["look"]
+
+
+def test_an_old_record_that_does_not_name_the_call_is_known_by_its_prompt() -> None:
+    spawn = _model(ToolCall("t1", "Task", '{"prompt": "look into it", "description": "look"}'))
+    child = Session("claude-code", "abc123", "/c", (History((_human("look into it"),)),))
+    assert known_at(_session(*BEFORE, spawn, children=(child,)), agent="abc").history.messages == BEFORE
+
+
+def test_what_is_not_there_is_told() -> None:
+    with pytest.raises(NotStoredError, match="it started abc123"):
+        known_at(_session(*BEFORE, SPAWN), agent="zzz")
+    with pytest.raises(NotStoredError, match="not in the record"):
+        known_at(_session(*BEFORE), agent="abc")
+    twins = (CHILD, Session("claude-code", "abc999", "/e", call_id="t2"))
+    with pytest.raises(OptionError, match="abc123, abc999"):
+        known_at(_session(*BEFORE, SPAWN, children=twins), agent="abc")
+
+
+Row = dict[str, Any]
+
+
+def _rows(path: Path) -> dict[int, Row]:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return {number: json.loads(text) for number, text in enumerate(file, 1) if text.startswith("{")}
+
+
+def _blocks(row: Row, kind: str) -> list[Row]:
+    content = row["message"].get("content") if isinstance(row.get("message"), dict) else None
+    return [one for one in content if one.get("type") == kind] if isinstance(content, list) else []
+
+
+def _answered(rows: Iterable[Row]) -> set[str]:
+    return {block["tool_use_id"] for row in rows for block in _blocks(row, "tool_result")}
+
+
+def _made_at_once(rows: dict[int, Row], at: int) -> set[str]:
+    """Calls of the same answer: the model had seen none of their results, be they in the file before it."""
+    answer = rows[at]["message"]["id"]
+    same = (row for row in rows.values() if isinstance(row.get("message"), dict) and row["message"].get("id") == answer)
+    return {block["id"] for row in same for block in _blocks(row, "tool_use")}
+
+
+def _shown(rows: dict[int, Row], at: int) -> Iterator[Row]:
+    """The records that a record goes back to, up to where a compaction begins anew."""
+    places = {row["uuid"]: line for line, row in rows.items() if "uuid" in row}
+    parent = rows[at].get("parentUuid")
+    while parent in places:
+        row = rows[places.pop(parent)]
+        yield row
+        if row.get("isCompactSummary"):
+            return
+        parent = row.get("parentUuid")
+
+
+def test_every_recorded_sub_agent_gets_what_its_parent_had_been_shown(shared_data: Path) -> None:
+    """Held against the records themselves: the chain of parents of the record that holds the call."""
+    checked = 0
+    for path in sorted((shared_data / "claude_code").glob("*.gz")):
+        every = [(session, child) for session in read_all(path) for child in session.children if child.call_id]
+        rows = _rows(path) if every else {}
+        for session, child in every:
+            known = known_at(session, agent=child.id).history
+            spot = next(n for n, row in rows.items() if child.call_id in {b["id"] for b in _blocks(row, "tool_use")})
+            results = {part.call_id for message in known for part in message.results}
+            before = [*_shown(rows, spot)]
+            assert _answered(before) - _made_at_once(rows, spot) <= results, (path.name, child.id)
+            later = _answered(row for line, row in rows.items() if line > spot)
+            earlier = _answered(row for line, row in rows.items() if line < spot)
+            assert not results & (later - earlier), (path.name, child.id)
+            said = "\n".join(message.text for message in known)
+            prompts = [row["message"]["content"] for row in before if isinstance(row.get("message"), dict)]
+            assert all(text.strip() in said for text in prompts if isinstance(text, str)), (path.name, child.id)
+            checked += 1
+    assert checked > 50

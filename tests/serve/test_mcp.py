@@ -1,0 +1,143 @@
+"""The server as clients see it: the SDK's own client, in process, over standard input and output, and over HTTP."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+
+pytest.importorskip("mcp")
+
+import anyio
+from mcp.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.types import CallToolResult, TextContent
+
+from thresher.errors import OptionError
+from thresher.samples import write_samples
+from thresher.serve.mcp import http_app, server
+from thresher.serve.tools import Tools
+
+SHOP = "e923391d"
+NAMES = {
+    "get_context", "getCurrentConversation", "getCurrentConversationUpto", "search_sessions", "read_session", "recall",
+    "restore", "file_history", "changelog",
+}  # fmt: skip
+
+
+@pytest.fixture
+def samples(tmp_path: Path) -> Path:
+    write_samples(tmp_path / "samples")
+    return tmp_path / "samples"
+
+
+def _text(result: CallToolResult) -> str:
+    (block,) = result.content
+    assert isinstance(block, TextContent)
+    return block.text
+
+
+def test_tools_are_few_and_say_when_to_call_them(samples: Path) -> None:
+    async def ask() -> None:
+        async with Client(server(Tools(sources=[samples], discover=False))) as client:
+            tools = (await client.list_tools()).tools
+            assert {tool.name for tool in tools} == NAMES
+            assert all(tool.description and len(tool.description) < 300 for tool in tools)
+            assert all(tool.annotations and tool.annotations.read_only_hint for tool in tools)
+            assert all(tool.output_schema is None for tool in tools)
+
+    anyio.run(ask)
+
+
+def test_answers_are_right_and_refusals_say_what_to_do(samples: Path) -> None:
+    async def ask() -> None:
+        async with Client(server(Tools(sources=[samples], discover=False, project="/home/sam/shop"))) as client:
+            found = await client.call_tool("search_sessions", {"query": "why were half pennies lost?"})
+            assert SHOP in _text(found)
+            context = await client.call_tool("get_context", {"session": SHOP})
+            assert "silently gets nothing off" in _text(context)
+            older = await client.call_tool(
+                "getCurrentConversationUpto", {"userMessageIndex": 2, "projectPath": "/home/sam/shop"}
+            )
+            assert not older.is_error
+            wrong = await client.call_tool("read_session", {"session": "nobody"})
+            assert wrong.is_error
+            assert "no remembered session is called" in _text(wrong)
+
+    anyio.run(ask)
+
+
+def test_over_standard_input_and_output(samples: Path, tmp_path: Path) -> None:
+    command = ["-m", "thresher.cli", "mcp", "--no-discover", "--source", str(samples)]
+    home = {"THRESHER_HOME": str(tmp_path / "home"), "PATH": os.defpath}
+
+    async def ask() -> None:
+        async with Client(
+            stdio_client(StdioServerParameters(command=sys.executable, args=command, env=home))
+        ) as client:
+            assert {tool.name for tool in (await client.list_tools()).tools} == NAMES
+            assert SHOP in _text(await client.call_tool("search_sessions", {"query": "half pennies"}))
+
+    anyio.run(ask)
+
+
+@contextmanager
+def _served(samples: Path, home: Path, *more: str) -> Iterator[int]:
+    """A server on a free port of loopback."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    command = [sys.executable, "-m", "thresher.cli", "mcp", "--http", "--port", str(port), "--no-discover"]
+    process = subprocess.Popen(
+        [*command, "--source", str(samples), *more],
+        env=os.environ | {"THRESHER_HOME": str(home)},
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        for _ in range(600):
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            assert process.poll() is None
+            time.sleep(0.05)
+        yield port
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _status(port: int, **headers: str) -> int:
+    asked = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}'
+    given = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", **headers}
+    try:
+        with urlopen(Request(f"http://127.0.0.1:{port}/mcp", asked, given), timeout=10) as answer:
+            return int(answer.status)
+    except HTTPError as error:
+        return error.code
+
+
+def test_over_http_only_its_own_name_and_pages_are_answered(samples: Path, tmp_path: Path) -> None:
+    async def ask(port: int) -> None:
+        async with Client(f"http://127.0.0.1:{port}/mcp") as client:
+            assert SHOP in _text(await client.call_tool("search_sessions", {"query": "half pennies"}))
+
+    with _served(samples, tmp_path / "home") as port:
+        anyio.run(ask, port)
+        assert _status(port, Host="evil.example") == 421
+        assert _status(port, Origin="http://evil.example") == 403
+
+
+def test_a_token_is_wanted_where_one_is_set(samples: Path, tmp_path: Path) -> None:
+    with _served(samples, tmp_path / "home", "--token", "sesame") as port:
+        assert _status(port) == 401
+        assert _status(port, Authorization="Bearer open") == 401
+        assert _status(port, Authorization="Bearer sesame") not in (401, 403, 421)
+    with pytest.raises(OptionError, match="token"):
+        http_app(Tools(sources=[samples], discover=False), host="0.0.0.0", port=1, token="")

@@ -1,0 +1,82 @@
+"""What changed over sessions, per file, and how it is written down."""
+
+from msgspec import structs
+from talks import PROJECT, Talk
+
+from thresher.render.timeline import changelog_markdown, changelog_value, escaped, events_lines, files_lines
+from thresher.timeline import Timeline, changelog
+
+
+def told(talk: Talk, **facts: str) -> list[str]:
+    return changelog_markdown(changelog([talk.session(**facts)])).split("\n")
+
+
+def test_changes_are_told_per_file_with_their_reasons_and_reads_are_not() -> None:
+    talk = Talk()
+    talk.read(f"{PROJECT}/b.py", "x\n")
+    talk.call("Write", {"file_path": f"{PROJECT}/b.py", "content": "1\n", "intent": "Begin"})
+    talk.call("Edit", {"file_path": f"{PROJECT}/a.py", "old_string": "1", "new_string": "2"}, say="Mend `a`.")
+    talk.call("Edit", {"file_path": f"{PROJECT}/a.py", "old_string": "2", "new_string": "3\n4"})
+    talk.call("Edit", {"file_path": f"{PROJECT}/a.py", "old_string": "2", "new_string": "3"}, "no", error=True)
+    assert told(talk) == [
+        "# Changes", "", "## `a.py`", "", "- edited: Mend `a`. (2026-03-01, turns 3-4, +3 −2)",
+        "", "## `b.py`", "", "- wrote: Begin (2026-03-01, turn 2, +1 −1)",
+    ]  # fmt: skip
+
+
+def test_a_move_says_where_to() -> None:
+    talk = Talk()
+    talk.bash("git mv a.py b.py", description="Rename it")
+    assert "- moved to `b.py`: Rename it (2026-03-01, turn 1)" in told(talk)
+
+
+def test_nothing_changed_is_said() -> None:
+    assert told(Talk())[-1] == "No file was changed."
+
+
+def test_sub_agents_are_told_once() -> None:
+    helper, talk = Talk(), Talk()
+    helper.write(f"{PROJECT}/a.py", "1\n")
+    talk.call("Task", {"description": "help"})
+    kid = helper.session(id="kid", call_id="call_1")
+    log = changelog([kid, talk.session(children=(kid,))])
+    (file,) = log.files
+    assert [(entry.session, entry.agent) for entry in file.entries] == [("one", "kid")]
+
+
+def test_sessions_of_one_project_are_told_together_in_order_of_time() -> None:
+    first, second = Talk(), Talk()
+    first.write(f"{PROJECT}/a.py", "1\n")
+    second.edit(f"{PROJECT}/a.py", "1", "2")
+    early = structs.replace(first.session(), started=first.messages[1].time)
+    late = structs.replace(second.session(id="two"), started=second.messages[2].time)
+    log = changelog([early, late])
+    assert [entry.session for entry in log.files[0].entries] == ["one", "two"]
+    assert log.sessions == ("one", "two")
+    later = first.messages[1].time
+    assert later is not None
+    assert changelog([early], since=later).files
+    assert not changelog([early], until=later.replace(year=2025)).files
+    assert changelog_value(log)["files"][0]["path"] == "a.py"
+
+
+def test_words_of_a_transcript_steer_neither_a_terminal_nor_markdown() -> None:
+    talk = Talk()
+    path = "/x/\x1b[31m`evil`\n\u202e.py"
+    talk.call(
+        "Write",
+        {"file_path": path, "content": "1"},
+        say="![p](http://t/x) <img src=x> \x1b]0;t\x07 `<ok>`" + "y" * 9999,
+    )
+    timeline = Timeline(talk.session())
+    lines = [*told(talk), *(line.text for line in files_lines(timeline.files(), ""))]
+    lines += [line.text for line in events_lines(timeline.events(), timeline.file_state_at(path), "")]
+    assert not any(sign in line for line in lines for sign in "\x1b\x07\n\u202e")
+    markdown = "\n".join(told(talk))
+    assert "![" not in markdown.replace("!\\[", "")
+    assert "<img" not in markdown.replace("\\<img", "")
+    assert max(map(len, lines)) < 600
+
+
+def test_text_stays_text_in_markdown_and_code_stays_code() -> None:
+    assert escaped("a_b `x<y>` <b> [l](u) __init__") == r"a_b `x<y>` \<b> \[l\](u) \_\_init\_\_"
