@@ -97,9 +97,6 @@ def test_a_past_session_is_found_and_read(make_codex: Callable[[Story], Codex], 
     assert "the kiln cooled at 300 degrees an hour" in read.text
 
 
-@pytest.mark.xfail(
-    strict=True, reason="Codex's sub-agents are not known as such, and get their own words as their parent's"
-)
 def test_a_sub_agent_learns_what_its_parent_knew(make_codex: Callable[[Story], Codex]) -> None:
     def story(asked: Asked) -> Turn:
         if asked.has_prompt("Count the windows"):

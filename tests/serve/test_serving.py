@@ -13,6 +13,7 @@ from thresher.budget.presets import PRESETS
 from thresher.errors import OptionError
 from thresher.render.brief import weight
 from thresher.samples import write_samples
+from thresher.serve.caller import Hints, UnwrittenError
 from thresher.serve.tools import Tools
 from thresher.store import AmbiguousIdError, NotStoredError
 
@@ -218,3 +219,60 @@ def test_nothing_steps_out_of_its_fence(tmp_path: Path, text: str) -> None:
         assert not set(told) & {"\x1b", "\x07", "\u202e"}
         assert SECRET not in told
         assert weight(told) <= 3_000
+
+
+def _asks(call: str) -> list[dict[str, Any]]:
+    return [{"type": "tool_use", "id": call, "name": "mcp__thresher__get_context", "input": {}}]
+
+
+def test_the_id_of_the_call_tells_who_asks(tmp_path: Path) -> None:
+    """Two conversations in one folder, one of which has a sub-agent: each call belongs where its record is."""
+    folder = tmp_path / "s"
+    first = _write(folder, 1, ("user", "Paint the till green, please."), ("assistant", _asks("c1")))
+    spawn = {"type": "tool_use", "id": "s1", "name": "Task", "input": {"prompt": "count them", "description": "count"}}
+    second = _write(folder, 2, ("user", "Count the coins in the till."), ("assistant", [spawn]))
+    below = folder / second / "subagents"
+    below.mkdir(parents=True)
+    rows = [("user", "count them"), ("assistant", _asks("c2"))]
+    more = {"isSidechain": True, "agentId": "a77"}
+    (below / "agent-a77.jsonl").write_text("".join(_line(second, n, *row, **more) for n, row in enumerate(rows, 50)))
+    (below / "agent-a77.meta.json").write_text(json.dumps({"toolUseId": "s1"}))
+    tools = Tools(
+        sources=[folder], discover=False, project="/work/till", environment={"CLAUDE_CODE_SESSION_ID": second}
+    )
+    told = tools.get_context(hints=Hints(call="c1"))
+    assert "Paint the till green" in told
+    assert "the client names it" in told
+    assert "up to the call that asks" in told
+    told = tools.get_context(hints=Hints(call="c2"))
+    assert "Count the coins" in told
+    assert "when it started sub-agent a77" in told
+    assert "count them" not in told
+    assert "Paint the till green" in tools.get_context(hints=Hints(thread=first))
+
+
+def test_what_is_named_and_not_written_yet_is_waited_for_and_not_guessed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = _write(tmp_path / "s", 1, ("user", "Paint the till green, please."))
+    monkeypatch.setattr("thresher.serve.tools.WAIT", 0.0)
+    for hints, environment in (
+        (Hints(call="c9"), dict[str, str]()),
+        (Hints(thread="t9"), {}),
+        (Hints(), {"CLAUDE_CODE_SESSION_ID": str(uuid.UUID(int=9))}),
+    ):
+        tools = Tools(sources=[tmp_path / "s"], discover=False, project="/work/till", environment=environment)
+        with pytest.raises(UnwrittenError, match="ask again"):
+            tools.get_context(hints=hints)
+        assert "green" in tools.get_context(hints=hints, session=session)
+    file = tmp_path / "s" / f"{session}.jsonl"
+    waited: list[float] = []
+
+    def written(seconds: float) -> None:
+        waited.append(seconds)
+        file.write_text(file.read_text() + _line(session, 1, "assistant", _asks("c9")))
+
+    monkeypatch.setattr("thresher.serve.tools.WAIT", 60.0)
+    monkeypatch.setattr("thresher.serve.tools.time.sleep", written)
+    assert "the client names it" in _own(tmp_path / "s").get_context(hints=Hints(call="c9"))
+    assert len(waited) == 1

@@ -232,10 +232,19 @@ class Reading:
         )
 
     def _authored(self, message: Message) -> Message:
-        """An event that repeats a text proves that a person typed it, whatever the text looks like."""
+        """An event that repeats a text proves that a person typed it, whatever the text looks like.
+
+        In a thread that another one started, that one's model wrote it.
+        """
+        if self._is_subagent() and message.role == "user" and message.author == "human":
+            return structs.replace(message, author="model")
         if message.role == "user" and message.author != "human" and message.text.strip() in self.typed:
             return structs.replace(message, author="human")
         return message
+
+    def _is_subagent(self) -> bool:
+        source = self.meta.get("source")
+        return self.meta.get("thread_source") == "subagent" or (isinstance(source, dict) and "subagent" in source)
 
 
 def _inner_type(payload: bytes) -> str:

@@ -35,6 +35,7 @@ from thresher.memory.provenance import Piece, made_by_recall
 from thresher.memory.tables import Block, Entry
 from thresher.memory.values import Facts, Known, Stat
 from thresher.model import Message, Session
+from thresher.model.turns import is_prompt
 
 UNSURE_NS = 20_000_000
 """Clocks of file systems lag: a part that changed this shortly before it was read may have changed after, too."""
@@ -190,7 +191,7 @@ def _facts_of(session: Session, *, is_child: bool) -> Facts:
 
 def _is_given(session: Session) -> bool:
     """Whether a model wrote the first prompt: so begins the work of a sub-agent, and no fork or continuation."""
-    first = next((message for message in session.messages() if message.role == "user"), None)
+    first = next(filter(is_prompt, session.messages()), None)
     return first is not None and first.author == "model"
 
 

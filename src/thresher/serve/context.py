@@ -6,7 +6,7 @@ itself before the call in the same message. Results of calls that were made at t
 such calls are left out; the one that asks for this context is among them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from msgspec import structs
@@ -16,6 +16,7 @@ from thresher.model import History, Message, Session, Text, Thinking, ToolCall
 from thresher.model.jsontext import load_fields
 from thresher.model.parts import Part
 from thresher.model.tools import tool_use
+from thresher.model.turns import is_prompt
 from thresher.store import NotStoredError
 
 
@@ -26,21 +27,30 @@ class Known(NamedTuple):
     when: str
 
 
-def known_at(session: Session, *, agent: str = "", upto: int | None = None) -> Known:
+def known_at(session: Session, *, agent: str = "", call: str = "", upto: int | None = None) -> Known:
     """What a conversation knew.
 
-    When it started the sub-agent `agent` (the start of its id); or before the human's message number `upto`,
-    counting from 1 only what humans wrote; or else when it made the call that is still open, be that to a sub-agent.
+    When it started the sub-agent `agent` (the start of its id); or when it, or a sub-agent below it, made a `call`;
+    or before the human's message number `upto`, counting from 1 only what humans wrote; or else when it made the
+    call that is still open, be that to a sub-agent.
     """
     if upto is not None:
         return _before_human(session, upto)
     if agent:
-        parent, child = _started(session, agent)
-        found = _before_start(parent, child)
-        if found is None:
-            raise NotStoredError(f"the call that started sub-agent `{child.id}` is not in the record of its parent")
-        return Known(found, f"when it started sub-agent {child.id}")
+        return when_started(session, _started(session, agent))
+    if call and (found := _before(session, lambda one: one.id == call)) is not None:
+        return Known(found, "up to the call that asks")
     return _now(session.history)
+
+
+def when_started(session: Session, child: Session) -> Known:
+    """What was shown to the model that started a sub-agent: this session's, or that of another one below it."""
+    prompt = next((message.text.strip() for message in child.messages() if is_prompt(message)), "")
+    for parent in (session, *_below(session)):
+        found = _before(parent, lambda call: _starts(call, child.call_id, prompt))
+        if found is not None and parent.id != child.id:
+            return Known(found, f"when it started sub-agent {child.id}")
+    raise NotStoredError(f"the call that started sub-agent `{child.id}` is not in the record of its parent")
 
 
 def _now(history: History) -> Known:
@@ -64,15 +74,14 @@ def _before_human(session: Session, number: int) -> Known:
     return Known(_with(session.history, messages[: human[number - 1]]), f"before human message {number}")
 
 
-def _before_start(parent: Session, child: Session) -> History | None:
-    """What was shown to the parent's model when it started a sub-agent; the last time, where a call's id repeats."""
-    prompt = next((message.text.strip() for message in child.messages() if message.role == "user"), "")
-    ways = [*parent.segments, *(branch.history for branch in parent.branches)]
+def _before(session: Session, is_it: Callable[[ToolCall], bool]) -> History | None:
+    """What was shown to the model when it made a call; the last one, where an id repeats."""
+    ways = [*session.segments, *(branch.history for branch in session.branches)]
     for history in reversed(ways):
         for at in range(len(history) - 1, -1, -1):
-            started = [call for call in history[at].calls if _starts(call, child.call_id, prompt)]
-            if started and not history[at].carried:
-                return _cut(history, at, started[0].id)
+            made = [] if history[at].carried else [call for call in history[at].calls if is_it(call)]
+            if made:
+                return _cut(history, at, made[0].id)
     return None
 
 
@@ -104,19 +113,19 @@ def _with(history: History, messages: list[Message]) -> History:
     return History(tuple(messages), history.tools)
 
 
-def _started(session: Session, agent: str) -> tuple[Session, Session]:
-    """The sub-agent of that id, and who started it."""
-    found = [(parent, child) for parent, child in _below(session) if child.id.startswith(agent)]
-    exact = [pair for pair in found if pair[1].id == agent] or found
+def _started(session: Session, agent: str) -> Session:
+    """The sub-agent of that id."""
+    found = [child for child in _below(session) if child.id.startswith(agent)]
+    exact = [child for child in found if child.id == agent] or found
     if not exact:
-        known = ", ".join(child.id for _, child in _below(session)) or "none"
+        known = ", ".join(child.id for child in _below(session)) or "none"
         raise NotStoredError(f"session `{session.id}` started no sub-agent `{agent}`; it started {known}")
     if len(exact) > 1:
-        raise OptionError(f"`{agent}` could be {', '.join(child.id for _, child in exact)}; say more of the id")
+        raise OptionError(f"`{agent}` could be {', '.join(child.id for child in exact)}; say more of the id")
     return exact[0]
 
 
-def _below(session: Session) -> Iterator[tuple[Session, Session]]:
+def _below(session: Session) -> Iterator[Session]:
     for child in session.children:
-        yield session, child
+        yield child
         yield from _below(child)

@@ -6,6 +6,7 @@ another), and wants a token wherever else it is bound.
 """
 
 import hmac
+import inspect
 import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -13,11 +14,13 @@ from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
 from thresher.errors import OptionError, ThresherError
+from thresher.serve.caller import Hints
 from thresher.serve.tools import Tools
 
 try:
     from anyio import to_thread
     from mcp.server import MCPServer
+    from mcp.server.mcpserver import Context
     from mcp.server.mcpserver.exceptions import ToolError
     from mcp.server.transport_security import TransportSecuritySettings
     from mcp.types import ToolAnnotations
@@ -49,7 +52,8 @@ def server(tools: Tools) -> MCPServer[Any]:
 
     def add(function: Callable[..., str], title: str) -> None:
         reads = ToolAnnotations(title=title, read_only_hint=True, open_world_hint=False)
-        made.tool(title=title, annotations=reads, structured_output=False)(_told(function))
+        told = inspect.getdoc(function)
+        made.tool(title=title, description=told, annotations=reads, structured_output=False)(_told(function))
 
     for function, title in _context_tools(tools):
         add(function, title)
@@ -80,8 +84,15 @@ def _told(function: Callable[P, str]) -> Callable[P, str]:
     return inner
 
 
+def _hints(ctx: Context) -> Hints:
+    """What the client says beside the call: Claude Code the call's id, Codex its thread."""
+    said: dict[str, Any] = dict(ctx.request_context.meta or {})
+    call, thread = said.get("claudecode/toolUseId"), said.get("threadId")
+    return Hints(call if isinstance(call, str) else "", thread if isinstance(thread, str) else "")
+
+
 def _context_tools(tools: Tools) -> list[tuple[Callable[..., str], str]]:
-    def get_context(
+    def get_context(  # noqa: PLR0913 - as many as a client may say
         session: Annotated[str, Field(description="The parent's id or file, if you know it.")] = "",
         agent: Annotated[str, Field(description="Your own sub-agent id, if you know it.")] = "",
         upto: Annotated[int | None, Field(description="Stop before the human's message number N, from 1.")] = None,
@@ -89,13 +100,22 @@ def _context_tools(tools: Tools) -> list[tuple[Callable[..., str], str]]:
         max_tokens: Limit = 8_000,
         form: Annotated[str, Field(description="text, or messages of anthropic, openai-chat, gemini.")] = "text",
         project: Annotated[str, Field(description="The folder of the conversation, if not the server's.")] = "",
+        *,
+        ctx: Context,
     ) -> str:
         """What the conversation that started you knows: goals, decisions, files, results so far.
 
         Call this first when you are a sub-agent, or when your task speaks of things you were not told.
         """
         return tools.get_context(
-            session=session, agent=agent, upto=upto, preset=preset, max_tokens=max_tokens, form=form, project=project
+            session=session,
+            agent=agent,
+            upto=upto,
+            preset=preset,
+            max_tokens=max_tokens,
+            form=form,
+            project=project,
+            hints=_hints(ctx),
         )
 
     def get_current_conversation(projectPath: str = "", filterPreset: str = "heavy") -> str:
@@ -125,6 +145,8 @@ def _session_tools(tools: Tools) -> list[tuple[Callable[..., str], str]]:
         sessions: Annotated[int, Field(ge=1, le=50)] = 5,
         page: Annotated[int, Field(ge=1)] = 1,
         max_tokens: Limit = 2_000,
+        *,
+        ctx: Context,
     ) -> str:
         """Find past sessions, of all agents on this machine, in which something was said or done.
 
@@ -139,6 +161,7 @@ def _session_tools(tools: Tools) -> list[tuple[Callable[..., str], str]]:
             sessions=sessions,
             page=page,
             max_tokens=max_tokens,
+            hints=_hints(ctx),
         )
 
     def read_session(
@@ -177,9 +200,11 @@ def _file_tools(tools: Tools) -> list[tuple[Callable[..., str], str]]:
         session: Annotated[str, Field(description="Which session; by default the one you come from.")] = "",
         at: Annotated[int | None, Field(description="Give the file's text at this turn instead.")] = None,
         max_tokens: Limit = 3_000,
+        *,
+        ctx: Context,
     ) -> str:
         """What a session did to a file, turn by turn and why; or the file's text at one of its turns."""
-        return tools.file_history(path, session=session, at=at, max_tokens=max_tokens)
+        return tools.file_history(path, session=session, at=at, max_tokens=max_tokens, hints=_hints(ctx))
 
     def changelog(
         session: Annotated[str, Field(description="One session; without it, all of the project.")] = "",

@@ -9,6 +9,7 @@ Secrets never come out here, whoever asks.
 
 import os
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -41,10 +42,12 @@ from thresher.render.brief import (
 from thresher.render.memory import short_ids
 from thresher.render.plain import plain_text
 from thresher.render.words import amount, plural, shorten
-from thresher.serve.caller import Caller, find_caller
-from thresher.serve.context import Known, known_at
+from thresher.serve.caller import Caller, Hints, UnwrittenError, find_caller
+from thresher.serve.context import Known, known_at, when_started
 from thresher.tokens import count
 
+WAIT, PAUSE = 2.0, 0.1
+"""Seconds that a conversation is waited for which somebody names, and between two looks."""
 PATIENCE = 2.0
 """Seconds that a call waits for another one's reading."""
 AT_HAND = 8
@@ -56,6 +59,7 @@ LONGEST_MESSAGE = 6_000
 SEED_PRESETS = {"none": "development", "light": "thinking", "heavy": "minimal"}
 """Names that the server before this one had."""
 TRIES = 4
+NO_HINTS = Hints()
 
 
 class Tools:
@@ -106,18 +110,27 @@ class Tools:
             self._at_hand.popitem(last=False)
         return kept[1]
 
-    def _caller(self, memory: Memory, session: str, project: str) -> Caller:
-        return find_caller(
-            memory,
-            session=session or self._session,
-            project=project or self._project,
-            environment=self._environment,
-            now=datetime.now(UTC),
-        )
+    def _caller(self, session: str = "", project: str = "", hints: Hints = NO_HINTS, *, wait: bool = True) -> Caller:
+        """The conversation that asks; one that is named is waited for a little, since agents write late."""
+        until = time.monotonic() + (WAIT if wait else 0.0)
+        while True:
+            try:
+                return find_caller(
+                    self._memory(),
+                    session=session or self._session,
+                    project=project or self._project,
+                    hints=hints,
+                    environment=self._environment,
+                    now=datetime.now(UTC),
+                )
+            except UnwrittenError:
+                if time.monotonic() > until:
+                    raise
+            time.sleep(PAUSE)
 
     # --- where a sub-agent comes from ----------------------------------------------------------------------------
 
-    def get_context(
+    def get_context(  # noqa: PLR0913 - as many as a client may say
         self,
         *,
         session: str = "",
@@ -127,16 +140,21 @@ class Tools:
         max_tokens: int = 8_000,
         form: str = "text",
         project: str = "",
+        hints: Hints = NO_HINTS,
     ) -> str:
         """What the conversation knew that the caller comes from."""
         tokens = _checked(max_tokens)
-        memory = self._memory()
-        caller = self._caller(memory, session, project)
-        facts = caller.facts
-        if facts.subagent and facts.parent:
-            facts, agent = memory.facts(facts.parent), agent or facts.id
-        whole = self._read(memory, facts)
-        known = known_at(whole, agent=agent, upto=upto)
+        caller = self._caller(session, project, hints)
+        memory, facts = self._memory(), caller.facts
+        above = facts
+        while above.subagent and above.parent:
+            above = memory.facts(above.parent)
+        whole = self._read(memory, above)
+        if above is not facts and not (agent or upto):
+            known = when_started(whole, self._read(memory, facts))
+        else:
+            known = known_at(whole, agent=agent, call=hints.call, upto=upto)
+        facts = above
         name = short_ids([facts.id])[0]
         head = f"session {name} ({facts.agent}), {known.when}; chosen because {caller.why}"
         room = tokens - FENCE_TOKENS - weight(head) - 40
@@ -148,12 +166,14 @@ class Tools:
 
     # --- past sessions -------------------------------------------------------------------------------------------
 
-    def search_sessions(self, query: str, *, page: int = 1, max_tokens: int = 2_000, **conditions: Any) -> str:
+    def search_sessions(
+        self, query: str, *, page: int = 1, max_tokens: int = 2_000, hints: Hints = NO_HINTS, **conditions: Any
+    ) -> str:
         """Past sessions that answer a query; `conditions` are those of `Memory.search`, and empty ones are none."""
         tokens = _checked(max_tokens)
         memory = self._memory()
         asked = {name: value for name, value in conditions.items() if value}
-        current = self._family_of(memory)
+        current = self._asking(hints)
         answer = memory.search(query, sync=False, messages=3, page=page, current=current, **asked)
         if not answer.sessions:
             more = "other words, fewer conditions, or recall() in a session you know"
@@ -174,12 +194,14 @@ class Tools:
             ]
         )
 
-    def _family_of(self, memory: Memory) -> str:
-        """The conversation that asks, as far as it is known: it is no answer."""
-        try:
-            return self._caller(memory, "", "").facts.id
-        except ThresherError:
-            return ""
+    def _asking(self, hints: Hints) -> str:
+        """The conversation that asks, as far as it is known at once: it is no answer, and a guess does no harm here."""
+        for said in dict.fromkeys((hints, NO_HINTS)):
+            try:
+                return self._caller(hints=said, wait=False).facts.id
+            except ThresherError:
+                continue
+        return ""
 
     def read_session(
         self, session: str, *, around: int | None = None, context: int = 3, turns: str = "", max_tokens: int = 4_000
@@ -223,14 +245,22 @@ class Tools:
 
     # --- files ---------------------------------------------------------------------------------------------------
 
-    def file_history(self, path: str, *, session: str = "", at: int | None = None, max_tokens: int = 3_000) -> str:
+    def file_history(
+        self,
+        path: str,
+        *,
+        session: str = "",
+        at: int | None = None,
+        max_tokens: int = 3_000,
+        hints: Hints = NO_HINTS,
+    ) -> str:
         """What a session did to a file, or the file's text at one of its turns."""
         from thresher.render.timeline import event_entries  # noqa: PLC0415 - only where files are asked for
         from thresher.timeline import Timeline  # noqa: PLC0415
 
         tokens = _checked(max_tokens) - FENCE_TOKENS - 40
         memory = self._memory()
-        facts = memory.facts(session) if session else self._caller(memory, "", "").facts
+        facts = memory.facts(session) if session else self._caller(hints=hints).facts
         timeline = Timeline(self._read(memory, facts))
         if at is not None:
             state = timeline.file_state_at(path, turn=at)
@@ -273,17 +303,19 @@ class _Told(NamedTuple):
 def _told(known: Known, preset: str, tokens: int, form: str) -> _Told:
     """A history through a preset into a text of so many tokens; what is written weighs other than what was counted."""
     policy, write = SEED_PRESETS.get(preset, preset), _writer(form)
+    spoken = tuple(message for message in known.history if message.role != "system")  # who asks has its own
+    history = known.history if len(spoken) == len(known.history) else History(spoken)
     if policy not in PRESETS and policy not in SEED_PRESETS.values():
         raise OptionError(f"there is no preset `{shorten(preset, 60)}`; there are {', '.join(PRESETS)}")
     budget = tokens
     for _ in range(TRIES):
         try:
-            made = fitted(known.history, policy=policy, budget=budget)
+            made = fitted(history, policy=policy, budget=budget)
         except BudgetError as error:
             if form != "text":
                 smallest = error.smallest * tokens // budget + FENCE_TOKENS + 100
                 raise OptionError(f"{error}; ask with max_tokens={smallest} or more, or for text") from error
-            made = fitted(known.history, policy=policy, budget=error.smallest)
+            made = fitted(history, policy=policy, budget=error.smallest)
             return _Told(shortened(write(made.history), tokens), made.plan.tokens_before, len(made.plan.edits))
         text = write(made.history)
         weighs = weight(text)
