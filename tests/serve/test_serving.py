@@ -234,7 +234,7 @@ def test_the_id_of_the_call_tells_who_asks(tmp_path: Path) -> None:
     below = folder / second / "subagents"
     below.mkdir(parents=True)
     rows = [("user", "count them"), ("assistant", _asks("c2"))]
-    more = {"isSidechain": True, "agentId": "a77"}
+    more: dict[str, Any] = {"isSidechain": True, "agentId": "a77"}
     (below / "agent-a77.jsonl").write_text("".join(_line(second, n, *row, **more) for n, row in enumerate(rows, 50)))
     (below / "agent-a77.meta.json").write_text(json.dumps({"toolUseId": "s1"}))
     tools = Tools(
