@@ -1,6 +1,7 @@
 """A session without its secrets: every text redacted, also in what a format wrote beside its words."""
 
-from typing import assert_never
+from itertools import islice, zip_longest
+from typing import NamedTuple, assert_never
 
 from msgspec import structs
 
@@ -22,20 +23,35 @@ from thresher.model import (
 )
 
 
-def without_secrets(session: Session) -> Session:
-    """The session with every secret replaced, also in what a format wrote beside its words."""
+class Cleaned(NamedTuple):
+    """A session as it is kept, and without its secrets."""
+
+    kept: Session
+    clean: Session
+
+
+def without_secrets(session: Session, before: Cleaned | None = None) -> Session:
+    """The session with every secret replaced, also in what a format wrote beside its words.
+
+    Messages that are as they were `before` are the same objects again: what was worked out for them still holds.
+    """
+    known = [*zip(before.kept.segments, before.clean.segments, strict=True)] if before else []
+    pairs = [*known, *((History(), History()),) * (len(session.segments) - len(known))]
     return structs.replace(
         session,
         title=redact(session.title),
-        segments=tuple(map(_history, session.segments)),
+        segments=tuple(map(_history, session.segments, pairs)),
         branches=tuple(structs.replace(branch, history=_history(branch.history)) for branch in session.branches),
         children=tuple(map(without_secrets, session.children)),
     )
 
 
-def _history(history: History) -> History:
+def _history(history: History, before: tuple[History, History] = (History(), History())) -> History:
     tools = history.tools if redact(history.tools) == history.tools else ""
-    return History(tuple(map(_message, history.messages)), tools, _pocket(history.pocket))
+    known = zip(*before, strict=True)
+    pairs = zip_longest(history.messages, islice(known, len(history)))
+    clean = tuple(pair[1] if pair and pair[0] == message else _message(message) for message, pair in pairs)
+    return History(clean, tools, _pocket(history.pocket))
 
 
 def _message(message: Message) -> Message:

@@ -12,16 +12,17 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from thresher.budget import fitted, restore
+from thresher.budget import fitted, plan, restore
 from thresher.budget.presets import PRESETS
 from thresher.errors import BudgetError, OptionError, ThresherError
 from thresher.formats import emit, format_names
 from thresher.memory import Memory
-from thresher.memory.redacting import without_secrets
+from thresher.memory.redacting import Cleaned, without_secrets
 from thresher.memory.secrets import redact
 from thresher.memory.values import Facts
 from thresher.model import History, Session
@@ -44,7 +45,6 @@ from thresher.render.plain import plain_text
 from thresher.render.words import amount, plural, shorten
 from thresher.serve.caller import Caller, Hints, UnwrittenError, find_caller
 from thresher.serve.context import Known, known_at, when_started
-from thresher.tokens import count
 
 WAIT, PAUSE = 2.0, 0.1
 """Seconds that a conversation is waited for which somebody names, and between two looks."""
@@ -59,6 +59,7 @@ LONGEST_MESSAGE = 6_000
 SEED_PRESETS = {"none": "development", "light": "thinking", "heavy": "minimal"}
 """Names that the server before this one had."""
 TRIES = 4
+LOOKED_OVER = 4_000
 NO_HINTS = Hints()
 
 
@@ -82,7 +83,7 @@ class Tools:
         self._writer = self._make()
         self._reading = threading.Lock()
         self._own = threading.local()
-        self._at_hand: OrderedDict[int, tuple[object, Session]] = OrderedDict()
+        self._at_hand: OrderedDict[int, tuple[object, Cleaned]] = OrderedDict()
 
     def _memory(self) -> Memory:
         """What is remembered, up to now as far as that can be had soon; each thread has its own connection to it."""
@@ -99,16 +100,18 @@ class Tools:
     def _read(self, memory: Memory, facts: Facts) -> Session:
         """A session without its secrets, kept at hand until it changes."""
         state = (facts.messages, facts.ended, tuple(memory.store.kept(facts.file).items()))
-        kept = self._at_hand.get(facts.key)
-        if kept is None or kept[0] != state:
-            kept = (state, without_secrets(memory.store.session(facts.key)))
-            for segment in kept[1].segments:
-                count(segment)  # each message is weighed once, here; what is cut out of them later weighs the same
-        self._at_hand[facts.key] = kept
+        held = self._at_hand.get(facts.key)
+        if held is None or held[0] != state:
+            kept = memory.store.session(facts.key)
+            clean = without_secrets(kept, held[1] if held else None)
+            held = (state, Cleaned(kept, clean))
+            if facts.key not in self._at_hand:
+                _look_over(clean)
+        self._at_hand[facts.key] = held
         self._at_hand.move_to_end(facts.key)
         while len(self._at_hand) > AT_HAND:
             self._at_hand.popitem(last=False)
-        return kept[1]
+        return held[1].clean
 
     def _caller(self, session: str = "", project: str = "", hints: Hints = NO_HINTS, *, wait: bool = True) -> Caller:
         """The conversation that asks; one that is named is waited for a little, since agents write late."""
@@ -151,7 +154,7 @@ class Tools:
             above = memory.facts(above.parent)
         whole = self._read(memory, above)
         if above is not facts and not (agent or upto):
-            known = when_started(whole, self._read(memory, facts))
+            known = when_started(whole, memory.store.session(facts.key))
         else:
             known = known_at(whole, agent=agent, call=hints.call, upto=upto)
         facts = above
@@ -290,6 +293,13 @@ class Tools:
         return fenced(
             limited(text, tokens, "ask with a higher max_tokens, or for one session"), [one.id for one in some]
         )
+
+
+def _look_over(session: Session) -> None:
+    """Work out once what each message weighs and means: it stays with the message, whatever is cut out later."""
+    for segment in session.segments:
+        with suppress(BudgetError):
+            plan(segment, policy="smart", budget=LOOKED_OVER)
 
 
 class _Told(NamedTuple):
