@@ -13,6 +13,8 @@ ThresherError
 │                   by so few digits (AmbiguousIdError)
 ├── CounterError    a way of counting tokens is not known, or not installed
 ├── LedgerError     a window's ledger cannot be read or written
+├── ClientError     a client's configuration is not changed, and why: (ByHandError) it has to be done by hand
+├── UnwrittenError  a client names a conversation that no file tells of yet
 └── SummaryError    a model wrote no summary: it could not be asked, or its answer is none
 """
 

@@ -3,6 +3,8 @@
 import json
 import re
 import uuid
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -187,6 +189,13 @@ HOSTILE = [
 ]
 
 
+def _histories(tools: Tools, session: str, path: str) -> Iterator[str]:
+    """What is told of a file, if the session has it under that name: secrets are out of names, and `..` is resolved."""
+    with suppress(OptionError):
+        yield tools.file_history(path, session=session, max_tokens=1_500)
+        yield tools.file_history(path, session=session, at=1, max_tokens=1_500)
+
+
 @pytest.mark.parametrize("text", HOSTILE, ids=[str(number) for number in range(len(HOSTILE))])
 def test_nothing_steps_out_of_its_fence(tmp_path: Path, text: str) -> None:
     prompt = f"Look at the till. {text}"
@@ -212,6 +221,7 @@ def test_nothing_steps_out_of_its_fence(tmp_path: Path, text: str) -> None:
         tools.read_session(session, max_tokens=1_500),
         tools.recall(session, "what does the till say?", max_tokens=1_500),
         tools.changelog(session=session, max_tokens=1_500),
+        *_histories(tools, session, f"till.py{text[:500]}"),
     ):
         assert told.count("<thresher-recall") == told.count("</thresher-recall>") == 1 or "No session" in told
         inside = told[told.find("<thresher-recall") : told.find("</thresher-recall>")]

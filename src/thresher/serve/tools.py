@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from thresher.budget import fitted, plan, restore
 from thresher.budget.presets import PRESETS
+from thresher.edits.standin import ids_in
 from thresher.errors import BudgetError, OptionError, ThresherError
 from thresher.formats import emit, format_names
 from thresher.memory import Memory
@@ -163,8 +164,9 @@ class Tools:
         room = tokens - FENCE_TOKENS - weight(head) - 40
         told = _told(known, preset, room, form)
         title = f"title: {shorten(facts.title, 120)}\n" if facts.title else ""
-        left_out = f"{plural(told.edits, 'part')} left out or shortened; restore(part_id) gives one back\n"
-        body = f"{head}\n{title}{amount(told.before)} tokens, {left_out if told.edits else 'whole'}\n\n{told.text}"
+        back = "; restore(part_id) gives one back" if ids_in(told.text) else ""
+        left_out = f"{plural(told.edits, 'part')} left out or shortened{back}" if told.edits else "whole"
+        body = f"{head}\n{title}{amount(told.before)} tokens, {left_out}\n\n{told.text}"
         return fenced(body, [facts.id])
 
     # --- past sessions -------------------------------------------------------------------------------------------
