@@ -116,6 +116,23 @@ def test_a_digest_is_found_alone_and_in_a_phrase(store: EmbeddedStore, digits: i
     assert [one.at for one in Asked(phrase, index).best(9)] == [0]
 
 
+def test_a_question_is_answered_by_one_look_at_the_index(store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two looks another process may have written it anew, and a place in one is none in the other."""
+    _recorded(store, _user("the first of some okapis"), _user("a second okapi, and a third"))
+    index = store.index()
+    assert index is not None
+    searcher, looks, every = index.searcher, list[str](), Query.all_query()
+
+    def look(_self: Index) -> object:
+        looks.append("one")
+        return searcher
+
+    monkeypatch.setattr(Index, "searcher", property(look))
+    assert len(index.search(every, 9)) == 3
+    assert len(index.messages(every, 9)[1]) == 3
+    assert looks == ["one", "one"]
+
+
 def test_what_is_left_out_is_in_the_index_with_its_reason(store: EmbeddedStore) -> None:
     _recorded(store, _user("ok"), _user("[Request interrupted by user]"), _user("why does the build fail today?"))
     assert store.left_out() == {"": 1, "short": 1, "interruption": 1}

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from thresher.budget import restore
 from thresher.budget.presets import PRESETS
 from thresher.errors import OptionError
 from thresher.render.brief import weight
@@ -116,6 +117,29 @@ def test_a_path_is_compared_and_never_opened(tmp_path: Path) -> None:
     for path in (str(outside), f"{tmp_path}/s/../outside.jsonl", "/etc/passwd"):
         with pytest.raises(NotStoredError, match="no session's file"):
             _own(tmp_path / "s").get_context(session=path)
+
+
+def test_a_record_that_names_itself_its_parent_is_no_trap(tmp_path: Path) -> None:
+    session = str(uuid.UUID(int=1))
+    meta = {"id": session, "cwd": "/work/till", "thread_source": "subagent", "parent_thread_id": session}
+    said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Paint the till green."}]}
+    rows = [{"type": "session_meta", "payload": meta}, {"type": "response_item", "payload": said}]
+    (tmp_path / "s").mkdir()
+    stamped = (json.dumps({"timestamp": datetime.now(UTC).isoformat(), **row}) for row in rows)
+    (tmp_path / "s" / f"rollout-{session}.jsonl").write_text("\n".join(stamped) + "\n")
+    tools = _own(tmp_path / "s")
+    (facts,) = tools._memory().store.facts()
+    assert facts.subagent
+    assert "Paint the till green" in tools.get_context(session=session)
+
+
+def test_what_is_left_out_lies_in_the_home_that_was_named(tmp_path: Path) -> None:
+    write_samples(tmp_path / "samples")
+    tools = Tools(home=tmp_path / "own", sources=[tmp_path / "samples"], discover=False, environment={})
+    (part, *_) = re.findall(r"\bt1:[0-9a-f]{16}\b", tools.get_context(session=SHOP, preset="aggressive"))
+    assert "Data from recorded sessions" in tools.restore(part)
+    with pytest.raises(NotStoredError):
+        restore(part)
 
 
 def test_what_is_left_out_comes_back_by_its_id(tools: Tools) -> None:

@@ -46,6 +46,8 @@ from thresher.render.plain import plain_text
 from thresher.render.words import amount, plural, shorten
 from thresher.serve.caller import Caller, Hints, UnwrittenError, find_caller
 from thresher.serve.context import Known, known_at, when_started
+from thresher.store import Store, default_store
+from thresher.store.sqlite import store_in
 
 WAIT, PAUSE = 2.0, 0.1
 """Seconds that a conversation is waited for which somebody names, and between two looks."""
@@ -84,15 +86,21 @@ class Tools:
         self._writer = self._make()
         self._reading = threading.Lock()
         self._own = threading.local()
+        self._store = store_in(Path(home)) if home is not None else default_store()
+        self._looking = threading.Lock()
         self._at_hand: OrderedDict[int, tuple[object, Cleaned]] = OrderedDict()
 
     def _memory(self) -> Memory:
-        """What is remembered, up to now as far as that can be had soon; each thread has its own connection to it."""
+        """What is remembered, up to now as far as that can be had soon."""
         if self._reading.acquire(timeout=PATIENCE):
             try:
                 self._writer.sync(wait=False)
             finally:
                 self._reading.release()
+        return self._known()
+
+    def _known(self) -> Memory:
+        """What was remembered when this call began; each thread has its own connection to it."""
         if not hasattr(self._own, "memory"):
             self._own.memory = self._make()
         memory: Memory = self._own.memory
@@ -101,32 +109,37 @@ class Tools:
     def _read(self, memory: Memory, facts: Facts) -> Session:
         """A session without its secrets, kept at hand until it changes."""
         state = (facts.messages, facts.ended, tuple(memory.store.kept(facts.file).items()))
-        held = self._at_hand.get(facts.key)
-        if held is None or held[0] != state:
-            kept = memory.store.session(facts.key)
-            clean = without_secrets(kept, held[1] if held else None)
-            held = (state, Cleaned(kept, clean))
-            if facts.key not in self._at_hand:
-                _look_over(clean)
-        self._at_hand[facts.key] = held
-        self._at_hand.move_to_end(facts.key)
-        while len(self._at_hand) > AT_HAND:
-            self._at_hand.popitem(last=False)
+        with self._looking:  # what several threads want is read by the first
+            held = self._at_hand.pop(facts.key, None)
+            if held is None or held[0] != state:
+                kept = memory.store.session(facts.key)
+                clean = without_secrets(kept, held[1] if held else None)
+                if held is None:
+                    _look_over(clean, self._store)
+                held = (state, Cleaned(kept, clean))
+            self._at_hand[facts.key] = held
+            while len(self._at_hand) > AT_HAND:
+                self._at_hand.popitem(last=False)
         return held[1].clean
 
-    def _caller(self, session: str = "", project: str = "", hints: Hints = NO_HINTS, *, wait: bool = True) -> Caller:
-        """The conversation that asks; one that is named is waited for a little, since agents write late."""
-        until = time.monotonic() + (WAIT if wait else 0.0)
+    def _caller(self, session: str = "", project: str = "", hints: Hints = NO_HINTS) -> Caller:
+        """The conversation that asks, as far as it is known."""
+        return find_caller(
+            self._known(),
+            session=session or self._session,
+            project=project or self._project,
+            hints=hints,
+            environment=self._environment,
+            now=datetime.now(UTC),
+        )
+
+    def _awaited_caller(self, session: str = "", project: str = "", hints: Hints = NO_HINTS) -> Caller:
+        """The same; one that is named is waited for a little, since agents write late."""
+        until = time.monotonic() + WAIT
         while True:
+            self._memory()
             try:
-                return find_caller(
-                    self._memory(),
-                    session=session or self._session,
-                    project=project or self._project,
-                    hints=hints,
-                    environment=self._environment,
-                    now=datetime.now(UTC),
-                )
+                return self._caller(session, project, hints)
             except UnwrittenError:
                 if time.monotonic() > until:
                     raise
@@ -148,21 +161,18 @@ class Tools:
     ) -> str:
         """What the conversation knew that the caller comes from."""
         tokens = _checked(max_tokens)
-        caller = self._caller(session, project, hints)
-        memory, facts = self._memory(), caller.facts
-        above = facts
-        while above.subagent and above.parent:
-            above = memory.facts(above.parent)
-        whole = self._read(memory, above)
-        if above is not facts and not (agent or upto):
-            known = when_started(whole, memory.store.session(facts.key))
+        caller = self._awaited_caller(session, project, hints)
+        memory = self._known()
+        facts = _above(memory, caller.facts)
+        whole = self._read(memory, facts)
+        if facts is not caller.facts and not agent and upto is None:
+            known = when_started(whole, memory.store.session(caller.facts.key))
         else:
             known = known_at(whole, agent=agent, call=hints.call, upto=upto)
-        facts = above
         name = short_ids([facts.id])[0]
         head = f"session {name} ({facts.agent}), {known.when}; chosen because {caller.why}"
         room = tokens - FENCE_TOKENS - weight(head) - 40
-        told = _told(known, preset, room, form)
+        told = _told(known, preset, room, form, self._store)
         title = f"title: {shorten(facts.title, 120)}\n" if facts.title else ""
         back = "; restore(part_id) gives one back" if ids_in(told.text) else ""
         left_out = f"{plural(told.edits, 'part')} left out or shortened{back}" if told.edits else "whole"
@@ -203,7 +213,7 @@ class Tools:
         """The conversation that asks, as far as it is known at once: it is no answer, and a guess does no harm here."""
         for said in dict.fromkeys((hints, NO_HINTS)):
             try:
-                return self._caller(hints=said, wait=False).facts.id
+                return self._caller(hints=said).facts.id
             except ThresherError:
                 continue
         return ""
@@ -244,7 +254,7 @@ class Tools:
     def restore(self, part_id: str, *, offset: int = 0, max_tokens: int = 4_000) -> str:
         """What a stand-in stands for."""
         tokens = _checked(max_tokens)
-        text = redact(restore(part_id))[max(offset, 0) :]
+        text = redact(restore(part_id, store=self._store))[max(offset, 0) :]
         shown = limited(text, tokens - FENCE_TOKENS, "ask again with a higher offset or max_tokens")
         return fenced(shown, [])
 
@@ -264,8 +274,8 @@ class Tools:
         from thresher.timeline import Timeline  # noqa: PLC0415
 
         tokens = _checked(max_tokens) - FENCE_TOKENS - 40
-        memory = self._memory()
-        facts = memory.facts(session) if session else self._caller(hints=hints).facts
+        facts = self._memory().facts(session) if session else self._awaited_caller(hints=hints).facts
+        memory = self._known()
         timeline = Timeline(self._read(memory, facts))
         if at is not None:
             state = timeline.file_state_at(path, turn=at)
@@ -297,11 +307,20 @@ class Tools:
         )
 
 
-def _look_over(session: Session) -> None:
+def _above(memory: Memory, facts: Facts) -> Facts:
+    """The conversation that a sub-agent belongs to in the end; a record may name itself its parent."""
+    seen = {facts.id}
+    while facts.subagent and facts.parent and facts.parent not in seen:
+        seen.add(facts.parent)
+        facts = memory.facts(facts.parent)
+    return facts
+
+
+def _look_over(session: Session, store: Store) -> None:
     """Work out once what each message weighs and means: it stays with the message, whatever is cut out later."""
     for segment in session.segments:
         with suppress(BudgetError):
-            plan(segment, policy="smart", budget=LOOKED_OVER)
+            plan(segment, policy="smart", budget=LOOKED_OVER, store=store)
 
 
 class _Told(NamedTuple):
@@ -312,7 +331,7 @@ class _Told(NamedTuple):
     edits: int
 
 
-def _told(known: Known, preset: str, tokens: int, form: str) -> _Told:
+def _told(known: Known, preset: str, tokens: int, form: str, store: Store) -> _Told:
     """A history through a preset into a text of so many tokens; what is written weighs other than what was counted."""
     policy, write = SEED_PRESETS.get(preset, preset), _writer(form)
     spoken = tuple(message for message in known.history if message.role != "system")  # who asks has its own
@@ -322,12 +341,12 @@ def _told(known: Known, preset: str, tokens: int, form: str) -> _Told:
     budget = tokens
     for _ in range(TRIES):
         try:
-            made = fitted(history, policy=policy, budget=budget)
+            made = fitted(history, policy=policy, budget=budget, store=store)
         except BudgetError as error:
             if form != "text":
                 smallest = error.smallest * tokens // budget + FENCE_TOKENS + 100
                 raise OptionError(f"{error}; ask with max_tokens={smallest} or more, or for text") from error
-            made = fitted(history, policy=policy, budget=error.smallest)
+            made = fitted(history, policy=policy, budget=error.smallest, store=store)
             return _Told(shortened(write(made.history), tokens), made.plan.tokens_before, len(made.plan.edits))
         text = write(made.history)
         weighs = weight(text)

@@ -154,9 +154,14 @@ def _store_at(path: Path) -> SqliteStore:
     return SqliteStore(path)
 
 
+def store_in(folder: Path) -> SqliteStore:
+    """The store in a folder that serves as home."""
+    return _store_at(folder / FILE)
+
+
 def default_store() -> SqliteStore:
     """The store in Thresher's home."""
-    return _store_at(home() / FILE)
+    return store_in(home())
 
 
 def _rows(id: str, part: Part) -> Iterator[Row]:
