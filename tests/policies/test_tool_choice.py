@@ -174,6 +174,20 @@ def test_a_second_run_changes_nothing(history: History) -> None:
         assert apply(once, close(once, policy(once), SCALE, believed=stand_ins)) == once
 
 
+def test_a_call_that_stands_in_for_one_is_not_replaced_again() -> None:
+    """What is in its place is as long as a new stand-in would be, and the ids differ in how many tokens they are."""
+    policy = Tools(names=("*",), do="stub_calls")
+    for number in range(200):
+        call = ToolCall("c", "Bash", json.dumps({"words": f"{number} or so, " * 20}))
+        asked = (Message("user", (Text("go"),)), Message("assistant", (call,), author="model"))
+        answered = Message("tool", (ToolResult("c", (Text("done"),)),), author="tool")
+        said = Message("assistant", (Text("Done."),), author="model")
+        once = after(policy, History((*asked, answered, said, Message("user", (Text("go on"),)))))
+        stand_ins = believed(once, set)
+        assert stand_ins
+        assert apply(once, close(once, policy(once), SCALE, believed=stand_ins)) == once
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_second_run_on_a_long_history_changes_nothing(policy: Tools) -> None:
     once = after(policy, HISTORY)

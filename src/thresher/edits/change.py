@@ -6,7 +6,7 @@ from msgspec import structs
 
 from thresher.edits.cutting import cut, still_json
 from thresher.edits.edit import Cut, Drop, Edit, Fold, Gap, Stub
-from thresher.edits.standin import ID
+from thresher.edits.standin import ID, LEFT_OUT
 from thresher.model import Message, Part, Summary, Text, ToolCall, ToolResult, part_text
 from thresher.model.jsontext import dump, load_fields
 from thresher.store import exact_id, short_id
@@ -37,7 +37,7 @@ def stand_in(part: Part, text: str) -> Part:
         case ToolResult():
             return structs.replace(part, content=(Text(text),))
         case ToolCall():
-            return structs.replace(part, arguments=dump({**_short(part.arguments), "left_out": text}))
+            return structs.replace(part, arguments=dump({**_short(part.arguments), LEFT_OUT: text}))
         case _:
             return Text(text)
 

@@ -9,10 +9,13 @@ import re
 from collections.abc import Callable, Iterable
 
 from thresher.model import History, Image, Message, Part, Place, Summary, Text, ToolCall, ToolResult, part_text
+from thresher.model.jsontext import load_fields
 from thresher.model.memo import per_message
 from thresher.model.tools import tool_use
 
 MARK = "[thresher "
+LEFT_OUT = "left_out"
+"""The argument that stands in for those that a call has lost."""
 ID = "t1:................"
 """Takes the place of the id in a note until it is known; of the same length, so that limits hold."""
 END = "[/thresher]"
@@ -33,11 +36,20 @@ def ids_in(text: str) -> list[str]:
 
 def is_pointer(part: Part) -> str:
     """The id of the stand-in that this part is as a whole, or nothing."""
-    if not isinstance(part, Text | ToolResult | Summary):
+    if isinstance(part, ToolCall):
+        text = _left_out(part) if MARK in part.arguments else ""
+    elif isinstance(part, Text | ToolResult | Summary):
+        text = part_text(part)
+    else:
         return ""
-    text = part_text(part)
     found = _WHOLE.fullmatch(text) if text.lstrip()[: len(MARK)] == MARK else None
     return found[1] if found else ""
+
+
+def _left_out(call: ToolCall) -> str:
+    """What a call says in the place of its longer arguments."""
+    said = load_fields(call.arguments).get(LEFT_OUT)
+    return said if isinstance(said, str) else ""
 
 
 def believed(history: History, known: Callable[[Iterable[str]], set[str]]) -> frozenset[Place]:
