@@ -1,6 +1,6 @@
 """Mutation fuzzing of every reader: `python benchmarks/fuzz.py --minutes 3 [--seed 1] [--keep FOLDER]`.
 
-Excerpts of the samples, and of real files where there is data beside the repository, are damaged in the ways
+Excerpts of the samples, the fixtures, and real files where there is data beside the repository, are damaged in the ways
 that disks, editors, crashes, new releases and hostile hands damage them. Each is read, and everything that came of
 it is looked at and written in all four wire formats. A `ThresherError` is an answer; any other exception, or ten
 seconds without an answer, is a finding. Exit 1 if there is one.
@@ -13,11 +13,13 @@ import faulthandler
 import gzip
 import json
 import signal
+import sqlite3
 import sys
 import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from random import Random
 from time import monotonic
@@ -33,7 +35,31 @@ from thresher.samples import write_samples
 Lines = list[bytes]
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-KINDS = ("claude_code", "codex", "mini_swe", "pi", "opencode", "cline_roo", "openai_tools", "gemini_contents")
+FIXTURES = Path(__file__).resolve().parents[1] / "tests" / "fixtures"
+KINDS = [
+    "claude_code",
+    "codex",
+    "mini_swe",
+    "pi",
+    "opencode",
+    "cline_roo",
+    "openai_tools",
+    "gemini_contents",
+    "gemini_cli",
+    "copilot_cli",
+    "goose",
+    "aider",
+    "swe_agent",
+    "openhands",
+    "adk",
+    "atif",
+    "trail_otel",
+    "multi_agent",
+    "smolagents",
+    "bfcl",
+    "memory",
+    "compression_evals",
+]
 WIRE = ("openai-chat", "openai-responses", "gemini", "anthropic")
 DEPTHS = ((5, 400), (400, 1000), (900, 1000), (5000, 5000))
 """About where Python stops, what can be decoded may be too deep to be written again."""
@@ -404,13 +430,26 @@ def _cut(value: Any, random: Random) -> Any:
 
 
 def sources(folder: Path, scratch: Path) -> dict[str, list[Path]]:
-    """Real files by kind, where there are any, and the samples: the real ones do not have every version."""
+    """Real files by kind, where there are any, samples and fixtures: the real ones do not have every version."""
     real = {kind: sorted(path for path in folder.glob(f"{kind}/*") if path.is_file()) for kind in KINDS}
     found = {kind: paths for kind, paths in real.items() if paths}
     for path in write_samples(scratch / "samples"):
         agent = path.relative_to(scratch / "samples").parts[0].strip(".")
         found.setdefault(f"sample of {agent}", []).append(path)
+    for path in sorted(FIXTURES.iterdir()):
+        if path.is_file() and ".golden." not in path.name:
+            found.setdefault(f"fixture of {path.name.partition('.')[0]}", []).append(path)
     return found
+
+
+def database(script: bytes, path: Path) -> None:
+    """The database that the statements make; those that are damaged make nothing."""
+    path.unlink(missing_ok=True)
+    with closing(sqlite3.connect(path)) as connection:
+        for statement in script.decode("utf-8", "replace").replace("\0", "").split(";\n"):
+            with suppress(sqlite3.Error):
+                connection.execute(statement)
+        connection.commit()
 
 
 def _load(path: Path) -> bytes:
@@ -456,7 +495,10 @@ def cases(found: dict[str, list[Path]], seed: int, first: int) -> Iterator[Case]
 
 def _write(case: Case, folder: Path) -> Path:
     path = folder / "3f0c1f6e-0000-4000-8000-000000000001.jsonl"
-    path.write_bytes(case.data)
+    if case.data.startswith(b"-- "):
+        database(case.data, path)
+    else:
+        path.write_bytes(case.data)
     inner = path.with_suffix("") / "subagents"
     inner.mkdir(parents=True, exist_ok=True)
     for name in ("agent-a1.jsonl", "agent-a1.meta.json"):

@@ -29,7 +29,21 @@ import thresher
 from thresher.samples import write_samples
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "claude_code"
-OTHERS = ("codex", "pi", "mini_swe")
+OTHERS = (
+    "codex",
+    "pi",
+    "mini_swe",
+    "opencode",
+    "gemini_cli",
+    "cline_roo",
+    "copilot_cli",
+    "swe_agent",
+    "openhands",
+    "atif",
+    "trail_otel",
+    "multi_agent",
+    "smolagents",
+)
 PEER_ENTRIES = "claude-code-log, entries"
 PEER_MESSAGES = "claude-code-log, messages"
 MEGABYTE = 1_000_000
@@ -127,7 +141,7 @@ def unpacked(folder: Path, target: Path) -> list[Path]:
     """Every session of a folder as a plain file."""
     target.mkdir(parents=True)
     files: list[Path] = []
-    for path in sorted(folder.glob("*.json*")):
+    for path in sorted(folder.iterdir()):
         packed = path.suffix == ".gz"
         plain = target / (path.stem if packed else path.name)
         plain.write_bytes(gzip.decompress(path.read_bytes()) if packed else path.read_bytes())

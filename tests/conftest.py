@@ -16,6 +16,26 @@ settings.register_profile("default", max_examples=60, deadline=None, derandomize
 settings.register_profile("thorough", max_examples=1000, deadline=None, suppress_health_check=_CALM)
 settings.load_profile(os.environ.get("THRESHER_TEST_PROFILE", "default"))
 
+AGENTS = (
+    "THRESHER_",
+    "CLAUDIST_",
+    "CLAUDE",
+    "CODEX_",
+    "XDG_",
+    "PI_",
+    "MSWEA_",
+    "GEMINI_",
+    "OPENCODE",
+    "GOOSE_",
+    "AIDER_",
+    "COPILOT_",
+    "CLINE_",
+    "OPENHANDS_",
+    "PWD",
+    "APPDATA",
+    "LOCALAPPDATA",
+)
+"""What may lead to the sessions and settings of whoever runs this."""
 OURS = ("THRESHER_TEST_PROFILE", "THRESHER_UPDATE_GOLDEN")
 
 
@@ -23,7 +43,7 @@ OURS = ("THRESHER_TEST_PROFILE", "THRESHER_UPDATE_GOLDEN")
 def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test reads the sessions of whoever runs it, writes to their data, or is ruled by their settings."""
     for name in [*os.environ]:
-        if name.startswith(("THRESHER_", "CLAUDIST_", "CLAUDE", "CODEX_")) and name not in OURS:
+        if name.startswith(AGENTS) and name not in OURS:
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path / "user-home"))
     monkeypatch.setenv("THRESHER_HOME", str(tmp_path / "thresher-home"))

@@ -1,7 +1,7 @@
 """A model on loopback that plays a story: each request is asked which turn of it this is, and gets that turn.
 
-It speaks what two agents speak to their models, streamed: Anthropic's Messages and OpenAI's Responses. Every other way
-out of a client is a proxy that leads here, too, and that lets nothing through.
+It speaks what agents speak to their models, streamed: Anthropic's Messages, OpenAI's Responses, Gemini's
+generateContent. Every other way out of a client is a proxy that leads here, too, and that lets nothing through.
 """
 
 import json
@@ -25,6 +25,7 @@ class Turn(NamedTuple):
 
     text: str
     calls: tuple[Call, ...] = ()
+    thinking: str = ""
 
 
 class Result(NamedTuple):
@@ -92,13 +93,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        path = self.path.partition("?")[0]
-        if path not in DIALECTS:
+        verb = self.path.partition("?")[0].rpartition("/")[2].rpartition(":")[2]
+        if verb not in DIALECTS:
             self._reply(404, "application/json", "{}")
             return
-        read, write = DIALECTS[path]
+        read, write = DIALECTS[verb]
         turn, number = self.server.turn(read(body))
-        events = (f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in write(turn, number))
+        events = (_named(event) + f"data: {json.dumps(event)}\n\n" for event in write(turn, number))
         self._reply(200, "text/event-stream", "".join(events))
 
     def _reply(self, status: int, kind: str, text: str) -> None:
@@ -111,6 +112,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """What was asked is kept instead."""
+
+
+def _named(event: Json) -> str:
+    return f"event: {event['type']}\n" if "type" in event else ""
 
 
 def _text(content: str | list[Json]) -> str:
@@ -139,6 +144,9 @@ def _write_message(turn: Turn, number: str) -> Iterator[Json]:
     blocks: list[tuple[Json, Json]] = [
         ({"type": "text", "text": ""}, {"type": "text_delta", "text": turn.text}),
     ]
+    if turn.thinking:
+        thought = {"type": "thinking", "thinking": "", "signature": "c2lnbmVk"}
+        blocks.insert(0, (thought, {"type": "thinking_delta", "thinking": turn.thinking}))
     for place, call in enumerate(turn.calls):
         block = {"type": "tool_use", "id": f"toolu_{number}_{place}", "name": call.name, "input": {}}
         blocks.append((block, {"type": "input_json_delta", "partial_json": json.dumps(call.arguments)}))
@@ -183,6 +191,11 @@ def _write_response(turn: Turn, number: str) -> Iterator[Json]:
         namespace, _, name = call.name.rpartition("__")
         made = {"type": "function_call", "call_id": f"call_{number}_{place}", "arguments": json.dumps(call.arguments)}
         items.append({**made, "name": name, **({"namespace": namespace} if namespace else {})})
+    if turn.thinking:
+        summary = [{"type": "summary_text", "text": turn.thinking}]
+        items.insert(
+            0, {"type": "reasoning", "id": f"rs_{number}", "summary": summary, "encrypted_content": "c2VhbGVk"}
+        )
     yield {"type": "response.created", "response": {"id": f"resp_{number}"}}
     for item in items:
         yield {"type": "response.output_item.done", "item": item}
@@ -190,7 +203,33 @@ def _write_response(turn: Turn, number: str) -> Iterator[Json]:
     yield {"type": "response.completed", "response": {"id": f"resp_{number}", "usage": usage}}
 
 
+def _read_contents(body: Json) -> Asked:
+    prompts, results = [], []
+    for content in body["contents"]:
+        for part in content["parts"]:
+            if "functionResponse" in part:
+                answer = part["functionResponse"]
+                results.append(Result(answer["name"], json.dumps(answer["response"])))
+            elif content["role"] == "user" and "text" in part:
+                prompts.append(part["text"])
+    tools = [one["name"] for tool in body.get("tools", ()) for one in tool.get("functionDeclarations", ())]
+    return Asked(prompts, results, tools)
+
+
+def _write_content(turn: Turn, number: str) -> Iterator[Json]:
+    parts: list[Json] = (
+        [{"text": f"**Thinking {number}**\n\n{turn.thinking}", "thought": True}] if turn.thinking else []
+    )
+    parts.append({"text": turn.text})
+    parts += [{"functionCall": {"name": call.name, "args": call.arguments}} for call in turn.calls]
+    candidate = {"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}
+    usage = {"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 15}
+    yield {"candidates": [candidate], "usageMetadata": usage, "modelVersion": "scripted", "responseId": f"r{number}"}
+
+
 DIALECTS: dict[str, tuple[Callable[[Json], Asked], Callable[[Turn, str], Iterator[Json]]]] = {
-    "/v1/messages": (_read_messages, _write_message),
-    "/v1/responses": (_read_responses, _write_response),
+    "messages": (_read_messages, _write_message),
+    "responses": (_read_responses, _write_response),
+    "streamGenerateContent": (_read_contents, _write_content),
 }
+"""By the last word of the address."""

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import thresher as th
+from thresher.formats import Found, TranscriptFormat
 from thresher.formats.table import transcript_formats
 from thresher.samples import write_samples
 
@@ -51,3 +52,26 @@ def test_a_sub_agents_file_is_no_session_of_its_own(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "agent-a1.jsonl").write_text("{}\n")
     assert th.discover(environment={}, home=tmp_path) == []
+
+
+def test_a_file_that_a_newer_version_made_anew_is_not_read_twice(tmp_path: Path) -> None:
+    folder = tmp_path / ".gemini" / "tmp" / "shop" / "chats"
+    folder.mkdir(parents=True)
+    for name in ("session-1.json", "session-1.jsonl", "session-2.json"):
+        (folder / name).write_text("{}")
+    found = th.discover(environment={}, home=tmp_path)
+    assert {one.path.name for one in found} == {"session-1.jsonl", "session-2.json"}
+
+
+@pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
+@pytest.mark.parametrize("found", transcript_formats(), ids=lambda found: found.name)
+def test_a_file_in_any_home_of_an_agent_is_found(
+    found: TranscriptFormat, platform: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", platform)
+    for home in found.homes({}, tmp_path):
+        path = home.folder / home.pattern.replace("**/", "some/where/").replace("*", "x").replace("?", "x")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}")
+        assert th.discover(environment={}, home=tmp_path, formats=[found.name]) == [Found(found.name, path)]
+        path.unlink()

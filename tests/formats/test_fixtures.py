@@ -1,20 +1,20 @@
-"""One small fixture a format, and what is read from it, line by line. `THRESHER_UPDATE_GOLDEN=1` writes it anew."""
+"""Small fixtures for each format, and what is read from them, line by line.
+
+`THRESHER_UPDATE_GOLDEN=1` writes anew what is expected.
+"""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 import thresher as th
-from thresher.formats.table import FORMATS
-from thresher.model import Message, Part, ToolCall, ToolResult, part_text
-
-FIXTURES = Path(__file__).parents[1] / "fixtures"
-
-
-def fixture(name: str) -> Path:
-    return next(path for path in FIXTURES.iterdir() if path.name.startswith(f"{name}.json"))
+from fixture_files import fixtures, ready
+from thresher.formats import Holds, TranscriptFormat
+from thresher.formats.table import FORMATS, transcript_formats
+from thresher.model import Message, Part, Thinking, ToolCall, ToolResult, part_text
+from thresher.model.tools import tool_use
 
 
 def golden_part(part: Part) -> str:
@@ -55,14 +55,50 @@ def golden_session(session: th.Session) -> Iterator[str]:
     yield from (f"problem {problem.line} {problem.what}; {problem.done}" for problem in session.problems)
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_every_format_reads_its_fixture_as_recorded(name: str) -> None:
-    path = fixture(name)
-    assert th.sniff(path) == name
-    session = th.read(path)
-    assert isinstance(session, th.Session)
-    text = "\n".join(golden_session(session)) + "\n"
-    golden = FIXTURES / f"{name}.golden.txt"
+def is_subagent(session: th.Session) -> bool:
+    prompt = next((message for message in session.messages() if message.role == "user"), None)
+    given = prompt is not None and prompt.author == "model"
+    return bool(session.call_id or (session.parent and given))
+
+
+def observed(sessions: Sequence[th.Session]) -> set[Holds]:
+    """What a file told beside words, calls and results."""
+    family = [one for session in sessions for one in (session, *session.children)]
+    messages = [message for session in family for message in session.messages(branches=True)]
+    tells: dict[Holds, bool] = {
+        "thinking": any(isinstance(part, Thinking) for message in messages for part in message.parts),
+        "sub-agents": any(is_subagent(session) for session in family),
+        "forks": any(session.parent and not is_subagent(session) for session in family),
+        "usage": any(message.usage for message in messages),
+        "times": any(message.time for message in messages),
+        "edits": any(tool_use(call).category == "file_edit" for message in messages for call in message.calls),
+        "rewinds": any(session.branches for session in family),
+        "compactions": any(session.compactions for session in family),
+    }
+    return {what for what, is_told in tells.items() if is_told}
+
+
+@pytest.mark.parametrize("found", transcript_formats(), ids=lambda found: found.name)
+def test_the_fixtures_show_all_that_a_format_is_said_to_tell(found: TranscriptFormat, tmp_path: Path) -> None:
+    sessions = [session for path in fixtures(found.name) for session in th.read_all(ready(path, tmp_path))]
+    assert observed(sessions) == set(found.holds)
+    assert found.layouts
+    assert found.seen
+
+
+EVERY = [path for name in FORMATS for path in fixtures(name)]
+
+
+@pytest.mark.parametrize("fixture", EVERY, ids=lambda path: path.stem)
+def test_every_fixture_is_read_as_recorded(fixture: Path, tmp_path: Path) -> None:
+    path = ready(fixture, tmp_path)
+    assert th.sniff(path) == fixture.name.partition(".")[0]
+    text = "".join(f"{line}\n" for session in th.read_all(path) for line in golden_session(session))
+    golden = fixture.with_name(f"{fixture.stem}.golden.txt")
     if os.environ.get("THRESHER_UPDATE_GOLDEN"):
         golden.write_text(text, encoding="utf-8")
     assert text == golden.read_text(encoding="utf-8")
+
+
+def test_every_format_has_a_fixture() -> None:
+    assert [name for name in FORMATS if not fixtures(name)] == []

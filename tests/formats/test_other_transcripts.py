@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 import thresher as th
+from fixture_files import FIXTURES, own_fixture
 from thresher.formats.source import zstd
 from thresher.formats.table import FORMATS
-
-FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 
 def write(path: Path, *rows: Any) -> Path:
@@ -90,8 +89,7 @@ def test_messages_one_a_line_are_one_conversation(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [name for name, (kind, _) in FORMATS.items() if kind == "transcript"])
 def test_every_transcript_crosses_to_every_wire_format(name: str) -> None:
-    path = next(path for path in FIXTURES.iterdir() if path.name.startswith(f"{name}.json"))
-    history = read(path).history
+    history = th.read_all(own_fixture(name))[0].history
     for target in (name for name, (kind, _) in FORMATS.items() if kind == "wire"):
         again = th.parse(th.emit(history, target), target)
         assert [call.name for m in again for call in m.calls] == [call.name for m in history for call in m.calls]

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import thresher as th
+from thresher.errors import UnknownFormatError
 from thresher.render.rows import SessionRow, session_row
 
 KINDS = ("claude_code", "codex", "mini_swe", "opencode", "pi")
@@ -62,3 +63,43 @@ def test_no_result_of_a_recording_is_lost(shared_data: Path) -> None:
     rows = [row for kind in KINDS for _, _, row in counted(shared_data, kind)]
     assert sum(row.results for row in rows) > 19_000
     assert sum(row.unpaired for row in rows) < 150
+
+
+FORMAT_OF = {
+    "adk": "adk",
+    "aider": "aider",
+    "atif": "atif",
+    "bfcl": "generic",
+    "claude_code": "claude-code",
+    "cline_roo": "cline",
+    "codex": "codex",
+    "copilot_cli": "copilot-cli",
+    "gemini_cli": "gemini-cli",
+    "goose": "goose",
+    "mini_swe": "mini-swe-agent",
+    "multi_agent": "generic",
+    "opencode": "opencode",
+    "openhands": "openhands",
+    "pi": "pi",
+    "smolagents": "generic",
+    "swe_agent": "swe-agent",
+    "trail_otel": "otel",
+}
+NO_CONVERSATION = ("bfcl/doc-", "goose/rec-003.")
+"""Descriptions of functions; an empty document."""
+EMPTY = "obra-003.jsonl.gz"
+"""A session of which only facts were recorded."""
+
+
+@pytest.mark.parametrize("kind", FORMAT_OF)
+def test_every_recording_is_known_and_read(kind: str, shared_data: Path) -> None:
+    for path in sorted((shared_data / kind).iterdir()):
+        if str(path.relative_to(shared_data)).startswith(NO_CONVERSATION):
+            with pytest.raises(UnknownFormatError):
+                th.read_all(path)
+            continue
+        assert th.sniff(path) == FORMAT_OF[kind], path.name
+        sessions = th.read_all(path)
+        if path.name != EMPTY:
+            assert any(len(session.history) for session in sessions), path.name
+        assert {session.agent for session in sessions} == {FORMAT_OF[kind]}

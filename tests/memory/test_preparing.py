@@ -199,10 +199,10 @@ def test_want_of_memory_is_told_and_the_rest_goes_on(
 ) -> None:
     _talks(folder, 2)
 
-    def read(path: Path, format: str | None) -> object:
+    def read(path: Path, **options: Any) -> object:
         if name(2) in str(path):
             raise MemoryError
-        return read_all(path, format=format)
+        return read_all(path, **options)
 
     monkeypatch.setattr(preparing, "read_all", read)
     report = synced(store, folder)

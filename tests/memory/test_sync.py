@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from chats import chat, line, name, places, synced, talk
@@ -212,9 +213,9 @@ def test_a_subagents_file_belongs_to_its_parent(
         files.remove((None, agent))
     reads: list[Path] = []
 
-    def read(path: Path, format: str | None) -> object:
+    def read(path: Path, **options: Any) -> object:
         reads.append(path)
-        return read_all(path, format=format)
+        return read_all(path, **options)
 
     monkeypatch.setattr(preparing, "read_all", read)
     sync(store, files)
@@ -371,8 +372,8 @@ def test_bytes_that_come_while_it_is_read_are_read_the_next_time(
 ) -> None:
     file = _one(folder)
 
-    def read(path: Path, format: str | None) -> object:
-        sessions = read_all(path, format=format)
+    def read(path: Path, **options: Any) -> object:
+        sessions = read_all(path, **options)
         with file.open("ab") as end:
             end.write(talk(name(1), 1, 70))
         return sessions

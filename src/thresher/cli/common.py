@@ -205,17 +205,19 @@ def session_files(paths: Sequence[Path], sources: Sequence[Path], *, no_discover
     return list(found)
 
 
-def read_sessions(files: Sequence[Path], *, named: Sequence[Path] = ()) -> tuple[list[Session], list[str]]:
+def read_sessions(
+    files: Sequence[Path], *, named: Sequence[Path] = (), is_wanted: Callable[[str], bool] | None = None
+) -> tuple[list[Session], list[str]]:
     """Every session in the files, and a sentence for each file that could not be read.
 
-    A file that was not named but only met in a folder may be anything. A sub-agent's file is listed with its
-    parent, not beside it.
+    Of a store of many sessions, only those whose ids are wanted are read. A file that was not named but only met in a
+    folder may be anything. A sub-agent's file is listed with its parent, not beside it.
     """
     sessions: list[Session] = []
     failures: list[str] = []
     for path in with_progress(files, "reading"):
         try:
-            sessions += read_all(path)
+            sessions += read_all(path, is_wanted=is_wanted)
         except UnknownFormatError as error:
             failures += [str(error)] if path in named else []
         except ReadError as error:
@@ -260,7 +262,7 @@ def find_session(reference: str, sources: Sequence[Path], *, no_discover: bool, 
 
 def _called(reference: str, files: Sequence[Path]) -> list[Session]:
     """Sessions in the files whose ids begin like that; only those with that id, if there are any."""
-    sessions, _ = read_sessions(files)
+    sessions, _ = read_sessions(files, is_wanted=lambda id: id.startswith(reference))
     family = [one for session in sessions for one in (session, *session.children)]
     matching = [session for session in family if session.id.startswith(reference)]
     return [session for session in matching if session.id == reference] or matching

@@ -18,7 +18,7 @@ from thresher.cli.common import (
     write,
 )
 from thresher.edits import Plan
-from thresher.formats import emission, format_names
+from thresher.formats import TranscriptFormat, emission, find_format, format_names
 from thresher.model import History, Session
 from thresher.model.jsontext import dump
 
@@ -95,9 +95,8 @@ def _fitted(history: History, options: dict[str, Any]) -> Fitted:
 
 def _own_format(session: Session) -> str:
     """What to write when nothing was said: a wire format as it came; a transcript as its own vendor's API has it."""
-    own = {"claude-code": "anthropic", "codex": "openai-responses"}
-    wire = format_names("wire")
-    return session.agent if session.agent in wire else own.get(session.agent, "openai-chat")
+    found = find_format(session.agent)
+    return found.wire if isinstance(found, TranscriptFormat) else found.name
 
 
 def _value(result: Fitted, target: str | None) -> Any:

@@ -5,16 +5,17 @@ one fixture. Imports `model` and `errors` only; no other package knows a format 
 """
 
 from thresher.formats.discovery import Found, discover, files_below
-from thresher.formats.reading import emission, emit, parse, read, read_all, sniff
+from thresher.formats.reading import emission, emit, listed, parse, read, read_all, sniff
 from thresher.formats.source import Limits
 from thresher.formats.table import Format, find_format, format_names
-from thresher.formats.transcript import Home, TranscriptFormat
+from thresher.formats.transcript import Holds, Home, TranscriptFormat
 from thresher.formats.wire import Emission, WireFormat
 
 __all__ = [
     "Emission",
     "Format",
     "Found",
+    "Holds",
     "Home",
     "Limits",
     "TranscriptFormat",
@@ -25,6 +26,7 @@ __all__ = [
     "files_below",
     "find_format",
     "format_names",
+    "listed",
     "parse",
     "read",
     "read_all",

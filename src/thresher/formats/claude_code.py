@@ -333,4 +333,15 @@ def homes(environment: Mapping[str, str], home: Path) -> list[Home]:
     ]
 
 
-FORMAT = TranscriptFormat(NAME, "Claude Code", sniff, read, homes, resume="claude --resume {id}")
+FORMAT = TranscriptFormat(
+    NAME,
+    "Claude Code",
+    sniff,
+    read,
+    homes,
+    resume="claude --resume {id}",
+    wire="anthropic",
+    layouts="sessions; sub-agents inline, as progress, in files beside or below; spilled outputs; queued prompts",
+    holds=("thinking", "sub-agents", "forks", "usage", "times", "edits", "rewinds", "compactions"),
+    seen="1.0.98 to 2.1.52, 2.1.197",
+)

@@ -322,4 +322,15 @@ def homes(environment: Mapping[str, str], home: Path) -> list[Home]:
     ]
 
 
-FORMAT = TranscriptFormat(NAME, "Codex CLI", sniff, read, homes, resume="codex resume {id}")
+FORMAT = TranscriptFormat(
+    NAME,
+    "Codex CLI",
+    sniff,
+    read,
+    homes,
+    resume="codex resume {id}",
+    wire="openai-responses",
+    layouts="rollouts of all ages, plain or `.zst`",
+    holds=("thinking", "sub-agents", "forks", "usage", "times", "edits", "rewinds", "compactions"),
+    seen="0.140 to 0.142, 0.166",
+)

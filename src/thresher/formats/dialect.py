@@ -7,6 +7,7 @@ elsewhere is merged with its neighbours as the target wants it, and what the tar
 """
 
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -244,14 +245,29 @@ class Pairing:
         """Start with the ids that are `taken` by others."""
         self._taken = set(taken)
         self._counts: dict[str, int] = {}
-        self._open: list[tuple[str, str, bool]] = []
+        self._open: dict[int, str] = {}
+        self._lines: dict[tuple[str, str, bool], deque[int]] = {}
+        """Open calls in order, by id, by name, and all: what was answered meanwhile is dropped when it comes up."""
+        self._made = 0
 
     def call(self, name: str, given: str = "") -> str:
         """The id of a call: the one it was given, or a new one."""
         call_id = given or self._new(name)
         self._taken.add(call_id)
-        self._open.append((call_id, name, bool(given)))
+        self._made += 1
+        self._open[self._made] = call_id
+        own = bool(given)
+        for line in (("id", call_id, True), ("name", name, own), ("name", "", own)):
+            self._lines.setdefault(line, deque()).append(self._made)
         return call_id
+
+    def _oldest(self, *lines: tuple[str, str, bool]) -> int | None:
+        heads = []
+        for line in filter(None, map(self._lines.get, lines)):
+            while line and line[0] not in self._open:
+                line.popleft()
+            heads += [line[0]] if line else []
+        return min(heads, default=None)
 
     def answer(self, name: str, given: str = "") -> str:
         """The id of the call that a result answers.
@@ -259,12 +275,11 @@ class Pairing:
         By its own id where a call has that; else the oldest open call of that name, which must itself be
         without an id if the result has one (Gemini CLI gives ids to responses alone); else one not there.
         """
-        found = next((n for n, call in enumerate(self._open) if given and call[0] == given), None)
+        found = self._oldest(("id", given, True)) if given else None
         if found is None:
-            named = ((n, own) for n, (_, known, own) in enumerate(self._open) if name in (known, ""))
-            found = next((n for n, own in named if not (given and own)), None)
+            found = self._oldest(("name", name, False), *([] if given else [("name", name, True)]))
         if found is not None:
-            return self._open.pop(found)[0]
+            return self._open.pop(found)
         call_id = given or self._new(name)
         self._taken.add(call_id)
         return call_id

@@ -30,9 +30,11 @@ def discover(
     for one in transcript_formats():
         if wanted is not None and one.name not in wanted:
             continue
-        for folder, pattern, skip in one.homes(environment, home):
+        for folder, pattern, skip, newer in one.homes(environment, home):
             for path in _matching(str(folder), pattern.split("/")):
-                if not (skip and fnmatchcase(os.path.basename(path), skip)):  # noqa: PTH119
+                if skip and fnmatchcase(os.path.basename(path), skip):  # noqa: PTH119
+                    continue
+                if not (newer and os.path.exists(os.path.splitext(path)[0] + newer)):  # noqa: PTH110, PTH122
                     found.setdefault(path, one.name)
     return [Found(name, Path(path)) for path, name in found.items()]
 

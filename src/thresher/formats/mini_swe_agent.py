@@ -12,10 +12,11 @@ from typing import Any
 from msgspec import structs
 
 from thresher.errors import ReadError
+from thresher.formats.loose import at
 from thresher.formats.openai_chat import parse_message
 from thresher.formats.source import SourceFile
-from thresher.formats.transcript import Home, TranscriptFormat, text_or_empty, timestamp
-from thresher.model import History, Message, Session, Source, ToolResult, Usage
+from thresher.formats.transcript import Home, TranscriptFormat, chat_usage, text_or_empty, timestamp
+from thresher.model import History, Message, Session, Source, ToolResult
 
 NAME = "mini-swe-agent"
 
@@ -38,7 +39,7 @@ def read(source: SourceFile) -> list[Session]:
             segments=(History(tuple(messages)),),
             problems=tuple(source.problems),
             records=dict(Counter(str(row.get("role")) if isinstance(row, dict) else "?" for row in rows)),
-            project=text_or_empty(_at(info, "config", "environment", "cwd")),
+            project=text_or_empty(at(info, "config", "environment", "cwd")),
             title=text_or_empty(document.get("instance_id")),
             version=text_or_empty(info.get("mini_version")),
             started=min(times, default=None),
@@ -59,8 +60,8 @@ def _message(row: Any, source: Source) -> Message:
         parts=parts,
         id=f"{source.line}",
         time=timestamp(extra.get("timestamp")),
-        model=text_or_empty(_at(extra, "response", "model")),
-        usage=_usage(_at(extra, "response", "usage")),
+        model=text_or_empty(at(extra, "response", "model")),
+        usage=chat_usage(at(extra, "response", "usage")),
         source=source,
     )
 
@@ -69,36 +70,13 @@ def _failed(extra: dict[str, Any]) -> bool:
     return extra.get("returncode") not in (0, None) or bool(extra.get("exception_type"))
 
 
-def _at(value: Any, *path: str) -> Any:
-    for key in path:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
-
-
-def _usage(usage: Any) -> Usage | None:
-    if not isinstance(usage, dict):
-        return None
-
-    def count(*path: str) -> int:
-        value = _at(usage, *path)
-        return value if type(value) is int else 0
-
-    cached = count("prompt_tokens_details", "cached_tokens")
-    return Usage(
-        input=max(count("prompt_tokens") - cached, 0),
-        output=count("completion_tokens"),
-        cache_read=cached,
-        reasoning=count("completion_tokens_details", "reasoning_tokens"),
-    )
-
-
 def sniff(source: SourceFile) -> int:
     """A document that says so itself, or has this harness's version in its notes."""
     document = source.document
     if not isinstance(document, dict) or not isinstance(document.get("messages"), list):
         return 0
     said = text_or_empty(document.get("trajectory_format")).startswith("mini-swe-agent")
-    return 3 if said or _at(document, "info", "mini_version") else 0
+    return 3 if said or at(document, "info", "mini_version") else 0
 
 
 def homes(environment: Mapping[str, str], home: Path) -> list[Home]:
@@ -114,4 +92,13 @@ def homes(environment: Mapping[str, str], home: Path) -> list[Home]:
     return [Home(root, "*.traj.json")]
 
 
-FORMAT = TranscriptFormat(NAME, "mini-swe-agent", sniff, read, homes)
+FORMAT = TranscriptFormat(
+    NAME,
+    "mini-swe-agent",
+    sniff,
+    read,
+    homes,
+    layouts="`.traj.json`, OpenAI chat inside",
+    holds=("thinking", "usage", "times"),
+    seen="1 and 2",
+)

@@ -1,391 +1,98 @@
-"""opencode: one JSON document a session, as `opencode export` writes it; its sub-agents are documents of their own.
+"""opencode: what `opencode export` writes, and the two stores that it has kept its sessions in.
 
-A message of the assistant is one model call, or one a step where it holds several. A tool part holds both the call and
-its result, so they are paired by where they stand: what shares files scrubs ids, and then many are the same. What the
-harness ran itself (a command of the user, a sub-agent that a command starts) has no step, and no model behind it.
-
-Outputs that opencode itself has cleared since are in the document all the same, and are read whole. A document has no
-lines: a message's place is its number in it.
+An export is one JSON document a session; its sub-agents are documents of their own. A document has no lines: a
+message's place is its number in it.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
-
-from msgspec import structs
+from typing import Any
 
 from thresher.errors import ReadError
-from thresher.formats.dialect import author_for
+from thresher.formats.loose import fields, text
+from thresher.formats.opencode_messages import NAME, session_of
 from thresher.formats.source import SourceFile
-from thresher.formats.transcript import Home, TranscriptFormat, first_prompt, text_or_empty, timestamp
-from thresher.model import (
-    Author,
-    Branch,
-    History,
-    Image,
-    Message,
-    Session,
-    Source,
-    Summary,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-    Unknown,
-    Usage,
-)
-from thresher.model.jsontext import dump
-from thresher.model.parts import Part, ResultPart
-
-NAME = "opencode"
-
-ASIDE = frozenset(("step-start", "step-finish", "snapshot", "patch", "agent", "retry", "compaction"))
-"""Parts that no model is shown."""
-AS_TEXT = ("text/plain", "application/x-directory")
-"""Files that stand in the same message once more, as text."""
-SUBAGENT = "subagent)"
-"""How the title of a sub-agent's session ends."""
-
-
-class Piece(NamedTuple):
-    """A part with the id of its call, if it is one."""
-
-    wire: Any
-    call_id: str
-
-    @property
-    def kind(self) -> str:
-        """Its type."""
-        return text_or_empty(_fields(self.wire).get("type"))
-
-
-class Entry(NamedTuple):
-    """A message as it stands in the document."""
-
-    number: int
-    id: str
-    """The one it came with, if no other has the same."""
-    info: dict[str, Any]
-    pieces: tuple[Piece, ...]
+from thresher.formats.transcript import Home, TranscriptFormat
+from thresher.model import Session
 
 
 def read(source: SourceFile) -> list[Session]:
-    """One session."""
+    """The session in a file, or all of a database."""
+    # The stores come with libraries of their own.
+    from thresher.formats import opencode_store  # noqa: PLC0415
+
+    if source.is_database:
+        return opencode_store.read_database(source)
     document = source.take_document()
-    rows = document.get("messages") if isinstance(document, dict) else None
-    if not isinstance(rows, list):
+    if _is_facts(document):
+        return [opencode_store.read_folders(source, document)]
+    if not isinstance(document, dict) or not isinstance(document.get("messages"), list):
         raise ReadError(f"`{source.path}` holds no list of `messages`; is it what `opencode export` wrote?")
-    info = _fields(document.get("info"))
-    entries = _entries(source, rows)
-    kept, left = _taken_back(source, _fields(info.get("revert")), entries)
-    human: Author = "model" if text_or_empty(info.get("title")).endswith(SUBAGENT) else "human"
-    segments = [History(tuple(segment)) for segment in _segments(source, kept, human)]
-    back = [message for entry in left for message in _messages(source, entry, human)]
-    after = segments[-1][-1].id if segments[-1] else ""
-    _note_spilled(source, entries)
-    id_ = text_or_empty(info.get("id"))
-    times = [time for entry in entries for time in _times(entry)]
-    return [
-        Session(
-            agent=NAME,
-            id=id_ if id_.startswith("ses_") else source.path.name.split(".")[0],
-            file=str(source.path),
-            segments=tuple(segments),
-            branches=(Branch(History(tuple(back)), after),) if back else (),
-            problems=tuple(source.problems),
-            compactions=len(segments) - 1,
-            records=_records(rows),
-            project=text_or_empty(info.get("directory")),
-            title=text_or_empty(info.get("title")) or first_prompt(segments),
-            version=text_or_empty(info.get("version")),
-            parent=text_or_empty(info.get("parentID")),
-            started=min(times, default=None),
-            ended=max(times, default=None),
-        )
-    ]
+    return [session_of(source, document)]
 
 
-def _fields(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
+def listed(source: SourceFile) -> Mapping[str, str]:
+    """The sessions of a database."""
+    from thresher.formats import opencode_store  # noqa: PLC0415
 
-
-def _records(rows: Iterable[Any]) -> dict[str, int]:
-    """Messages by role, parts by type."""
-    counts: Counter[str] = Counter()
-    for row in map(_fields, rows):
-        counts[text_or_empty(_fields(row.get("info")).get("role")) or "?"] += 1
-        parts = row.get("parts")
-        for part in parts if isinstance(parts, list) else ():
-            counts[text_or_empty(_fields(part).get("type")) or "?"] += 1
-    return dict(counts)
-
-
-# Names and places
-
-
-def _entries(source: SourceFile, rows: Sequence[Any]) -> list[Entry]:
-    """The messages, each and each call with an id that no other has."""
-    found: list[tuple[int, dict[str, Any], list[Any]]] = []
-    for number, row in enumerate(rows, 1):
-        info, parts = _fields(row).get("info"), _fields(row).get("parts")
-        if isinstance(info, dict) and isinstance(parts, list):
-            found.append((number, info, parts))
-        else:
-            source.problem("a message has no `info` or no list of `parts`", "skipped", number)
-    calls: dict[tuple[int, ...], str] = {
-        (number, place): text_or_empty(part.get("callID"))
-        for number, _, parts in found
-        for place, part in enumerate(map(_fields, parts), 1)
-        if part.get("type") == "tool"
-    }
-    ids, same_ids = _unique({(number,): text_or_empty(info.get("id")) for number, info, _ in found}, "message")
-    call_ids, same_calls = _unique(calls, "call")
-    if same_ids or same_calls:
-        what = f"{same_ids} messages and {same_calls} calls have no id of their own"
-        source.problem(what, "named by their place")
-    return [
-        Entry(
-            number,
-            ids[(number,)],
-            info,
-            tuple(Piece(part, call_ids.get((number, place), "")) for place, part in enumerate(parts, 1)),
-        )
-        for number, info, parts in found
-    ]
-
-
-def _unique(said: Mapping[tuple[int, ...], str], kind: str) -> tuple[dict[tuple[int, ...], str], int]:
-    """What each is called, and how many are called by their place because their id is missing or another's, too."""
-    counts = Counter(said.values())
-    names = {}
-    for place, id_ in said.items():
-        name = "-".join((kind, *map(str, place)))
-        while name in counts:
-            name += "-"
-        names[place] = id_ if id_ and counts[id_] == 1 else name
-    return names, sum(names[place] != id_ for place, id_ in said.items())
-
-
-def _taken_back(source: SourceFile, revert: dict[str, Any], entries: list[Entry]) -> tuple[list[Entry], list[Entry]]:
-    """What is left of the session, and what its user went back behind: all from a message, or a part of it, on."""
-    if not revert:
-        return entries, []
-    found = [n for n, entry in enumerate(entries) if entry.id == revert.get("messageID")]
-    if len(found) != 1:
-        source.problem("the message that the session went back to is not here", "nothing was taken back")
-        return entries, []
-    kept, left = entries[: found[0]], entries[found[0] :]
-    first = left[0]
-    places = [n for n, piece in enumerate(first.pieces) if _fields(piece.wire).get("id") == revert.get("partID")]
-    if revert.get("partID") and len(places) == 1:
-        before, behind = first.pieces[: places[0]], first.pieces[places[0] :]
-        kept = [*kept, first._replace(pieces=before)]
-        left = [first._replace(id=f"{first.id}-back", pieces=behind), *left[1:]]
-    return kept, left
-
-
-def _note_spilled(source: SourceFile, entries: Iterable[Entry]) -> None:
-    states = (_state(piece) for entry in entries for piece in entry.pieces)
-    spilled = sum(bool(_fields(state.get("metadata")).get("outputPath")) for state in states)
-    if spilled:
-        what = f"{spilled} long outputs are in files that are no part of an export"
-        source.problem(what, "what the transcript shows of them is kept")
-
-
-def _segments(source: SourceFile, entries: Sequence[Entry], human: Author) -> list[list[Message]]:
-    """A summary starts a segment; the compaction before it may name the first message that stays."""
-    segments: list[list[Message]] = [[]]
-    numbers = {entry.id: entry.number for entry in entries}
-    tail: float = float("inf")
-    for entry in entries:
-        for piece in entry.pieces:
-            if piece.kind == "compaction":
-                tail = numbers.get(text_or_empty(piece.wire.get("tail_start_id")), float("inf"))
-        messages = _messages(source, entry, human)
-        if messages and isinstance(messages[0].parts[0], Summary):
-            again = [m for m in segments[-1] if m.source and m.source.line >= tail]
-            segments.append([*messages, *(structs.replace(m, carried=True) for m in again)])
-        else:
-            segments[-1] += messages
-    return segments
-
-
-def _times(entry: Entry) -> list[datetime]:
-    spans = _fields(entry.info.get("time"))
-    return [time for key in ("created", "completed") if (time := timestamp(spans.get(key)))]
-
-
-# Messages
-
-
-def _messages(source: SourceFile, entry: Entry, human: Author) -> list[Message]:
-    try:
-        if entry.info.get("role") != "assistant":
-            found = [_told(entry, human)]
-        elif text := _summary(entry):
-            found = [Message("user", (Summary(text),), author="harness", id=entry.id)]
-        else:
-            found = _answered(entry)
-    except RecursionError:
-        source.problem("a message is nested too deep to follow", "skipped", entry.number)
-        return []
-    place, time = Source(str(source.path), entry.number), next(iter(_times(entry)), None)
-    return [structs.replace(m, source=place, time=m.time or time) for m in found if m.parts]
-
-
-def _told(entry: Entry, human: Author) -> Message:
-    """What a person, or the harness in their name, said."""
-    parts = tuple(part for piece in entry.pieces if (part := _part(piece.wire)))
-    own = tuple(p for piece in entry.pieces if not _is_synthetic(piece.wire) and (p := _part(piece.wire)))
-    author = author_for("user", own) if own and entry.info.get("role") == "user" else "harness"
-    return Message("user", parts, author=human if author == "human" else author, id=entry.id)
-
-
-def _is_synthetic(wire: Any) -> bool:
-    return _fields(wire).get("synthetic") is True
-
-
-def _summary(entry: Entry) -> str:
-    """The text of a compaction, if the message is one that did not fail."""
-    if entry.info.get("summary") is not True or entry.info.get("error"):
-        return ""
-    return "\n".join(part.text for piece in entry.pieces if isinstance(part := _part(piece.wire), Text))
-
-
-def _answered(entry: Entry) -> list[Message]:
-    """The model's words and calls, and after them the results: both once a step."""
-    asked = any(piece.kind in ("step-start", "text", "reasoning") for piece in entry.pieces)
-    steps = _steps(entry.pieces)
-    messages: list[Message] = []
-    for number, step in enumerate(steps, 1):
-        id_ = entry.id if number == 1 else f"{entry.id}-{number}"
-        bill = next((_fields(piece.wire).get("tokens") for piece in step if piece.kind == "step-finish"), None)
-        said = Message(
-            "assistant",
-            tuple(part for piece in step if (part := _call(piece) or _part(piece.wire))),
-            author="model" if asked else "harness",
-            id=id_,
-            model=text_or_empty(entry.info.get("modelID")) if asked else "",
-            usage=_usage(bill or (entry.info.get("tokens") if len(steps) == 1 else None)) if asked else None,
-        )
-        results = tuple(result for piece in step if (result := _result(piece)))
-        ends = (timestamp(_fields(_state(piece).get("time")).get("end")) for piece in step)
-        done = Message("tool", results, author="tool", id=f"{id_}-results", time=max(filter(None, ends), default=None))
-        messages += [said, done]
-    return messages
-
-
-def _steps(pieces: Iterable[Piece]) -> list[list[Piece]]:
-    """Parts by model call; what stands before the first start belongs to it."""
-    steps: list[list[Piece]] = [[]]
-    for piece in pieces:
-        if piece.kind == "step-start" and any(one.kind == "step-start" for one in steps[-1]):
-            steps.append([])
-        steps[-1].append(piece)
-    return steps
-
-
-# Parts
-
-
-def _part(wire: Any) -> Part | None:
-    """A part that is no call; None for what no model is shown."""
-    match wire:
-        case {"type": "text", "ignored": True}:
-            return None
-        case {"type": "text", "text": str(text)} | {"type": "subtask", "prompt": str(text)}:
-            return Text(text)
-        case {"type": "reasoning", "text": str(text)}:
-            return Thinking(text, _signature(wire.get("metadata")))
-        case {"type": "file", "mime": str(mime), "url": str(url)}:
-            return None if mime in AS_TEXT else _image(mime, url)
-        case {"type": str(kind)}:
-            return None if kind in ASIDE else Unknown(kind, dump(wire))
-        case _:
-            return Unknown("", dump(wire))
-
-
-def _signature(metadata: Any) -> str:
-    """Each provider keeps the proof of its thinking under a name of its own."""
-    for told in map(_fields, _fields(metadata).values()):
-        for key in ("signature", "redactedData", "reasoningEncryptedContent"):
-            if signature := text_or_empty(told.get(key)):
-                return signature
-    return ""
-
-
-def _image(mime: str, url: str) -> Image:
-    head, _, data = url.partition(",")
-    return Image(mime, data) if head.startswith("data:") and head.endswith(";base64") else Image(mime, url=url)
-
-
-def _state(piece: Piece) -> dict[str, Any]:
-    return _fields(_fields(piece.wire).get("state"))
-
-
-def _call(piece: Piece) -> ToolCall | None:
-    if not piece.call_id:
-        return None
-    given = _state(piece).get("input", {})
-    name = text_or_empty(piece.wire.get("tool"))
-    return ToolCall(piece.call_id, name, given if isinstance(given, str) else dump(given))
-
-
-def _result(piece: Piece) -> ToolResult | None:
-    """What a call gave, if it came to an end."""
-    state = _state(piece)
-    metadata = _fields(state.get("metadata"))
-    match state.get("status") if piece.call_id else None:
-        case "completed":
-            given = state.get("output")
-        case "error":
-            # What was interrupted has shown what it had until then.
-            shown = metadata.get("output") if metadata.get("interrupted") is True else None
-            given = shown if isinstance(shown, str) else state.get("error")
-        case _:
-            return None
-    name = text_or_empty(piece.wire.get("tool"))
-    failed = state["status"] == "error" or metadata.get("exit") not in (0, None) or name == "invalid"
-    text = given if isinstance(given, str) else "" if given is None else dump(given)
-    return ToolResult(piece.call_id, (Text(text), *_attached(state)), is_error=failed, name=name)
-
-
-def _attached(state: dict[str, Any]) -> list[ResultPart]:
-    attachments = state.get("attachments")
-    found = map(_part, attachments if isinstance(attachments, list) else ())
-    return [part for part in found if isinstance(part, Text | Image | Unknown)]
-
-
-def _usage(tokens: Any) -> Usage | None:
-    if not isinstance(tokens, dict):
-        return None
-    cache = _fields(tokens.get("cache"))
-    of = [tokens.get("input"), tokens.get("output"), cache.get("read"), cache.get("write"), tokens.get("reasoning")]
-    given, output, cache_read, cache_write, reasoning = (value if type(value) is int else 0 for value in of)
-    # Some versions count thinking beside the output, others as a share of it; the total tells.
-    if tokens.get("total") == given + output + cache_read + cache_write + reasoning:
-        output += reasoning
-    return Usage(given, output, cache_read, cache_write, reasoning=reasoning)
+    return opencode_store.listed(source) if source.is_database else {}
 
 
 def sniff(source: SourceFile) -> int:
-    """A document with facts about the session, and messages that each have facts and parts."""
+    """A document with facts about the session, and messages that each have facts and parts; or a store of them."""
+    if source.is_database:
+        is_older = source.has_tables(message="session_id data", part="message_id data")
+        is_newer = source.has_tables(session_message="session_id seq data")
+        return 3 if source.has_tables(session="id directory") and (is_older or is_newer) else 0
     document = source.document
+    if _is_facts(document):
+        return 3
     if not isinstance(document, dict) or not isinstance(document.get("messages"), list):
         return 0
     if not isinstance(document.get("info"), dict):
         return 0
-    named = text_or_empty(document["info"].get("id")).startswith("ses_")
+    named = text(document["info"].get("id")).startswith("ses_")
     rows = [row for row in document["messages"] if isinstance(row, dict)]
-    shaped = any(isinstance(row.get("parts"), list) and "role" in _fields(row.get("info")) for row in rows)
+    shaped = any(isinstance(row.get("parts"), list) and "role" in fields(row.get("info")) for row in rows)
     return 3 if named and (shaped or not rows) else 2 if shaped else 0
 
 
-def homes(environment: Mapping[str, str], home: Path) -> list[Home]:  # noqa: ARG001 - a format's homes depend on both
-    """None: an export stands where its user put it, and the agent's own store is not read."""
-    return []
+def _is_facts(document: Any) -> bool:
+    """Whether these are the facts of a session whose messages lie in files of their own."""
+    return (
+        isinstance(document, dict)
+        and text(document.get("id")).startswith("ses_")
+        and isinstance(document.get("time"), dict)
+        and "messages" not in document
+    )
 
 
-FORMAT = TranscriptFormat(NAME, "opencode", sniff, read, homes, resume="opencode --session {id}")
+def homes(environment: Mapping[str, str], home: Path) -> list[Home]:
+    """`XDG_DATA_HOME`, else `~/.local/share`, on every system; Kilo's command line keeps the same store there."""
+    data = Path(environment.get("XDG_DATA_HOME") or home / ".local" / "share")
+    if sys.platform == "win32" and not environment.get("XDG_DATA_HOME"):
+        data = home / ".local" / "share"
+    named = Path(environment.get("OPENCODE_DB", ""))
+    found = [Home(named.parent, named.name)] if named.is_absolute() else []
+    for agent in ("opencode", "kilo"):
+        found += [
+            Home(data / agent, f"{agent}*.db"),
+            Home(data / agent / "storage" / "session", "*/ses_*.json"),
+            Home(data / agent / "project", "*/storage/session/info/ses_*.json"),
+        ]
+    return found
+
+
+FORMAT = TranscriptFormat(
+    NAME,
+    "opencode",
+    sniff,
+    read,
+    homes,
+    resume="opencode --session {id}",
+    layouts="`opencode export`; the store of JSON files; the SQLite store, of both generations",
+    holds=("thinking", "sub-agents", "forks", "usage", "times", "edits", "rewinds", "compactions"),
+    seen="1.2.20 to 1.2.26, 1.18.33",
+    listed=listed,
+)

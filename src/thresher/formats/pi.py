@@ -260,4 +260,14 @@ def homes(environment: Mapping[str, str], home: Path) -> list[Home]:
     return [Home(root / "sessions", "**/*.jsonl")]
 
 
-FORMAT = TranscriptFormat(NAME, "pi", sniff, read, homes, resume="pi --session {file}")
+FORMAT = TranscriptFormat(
+    NAME,
+    "pi",
+    sniff,
+    read,
+    homes,
+    resume="pi --session {file}",
+    layouts="session files of versions 1 to 3",
+    holds=("thinking", "forks", "usage", "times", "edits", "rewinds", "compactions"),
+    seen="files of version 1 to 3",
+)

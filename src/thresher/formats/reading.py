@@ -1,6 +1,7 @@
 """The front door: read a file, parse messages, emit them again, tell what something is."""
 
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +28,29 @@ def read(
     return sessions[0] if len(sessions) == 1 else sessions
 
 
-def read_all(path: str | os.PathLike[str], *, format: str | None = None, limits: Limits | None = None) -> list[Session]:
-    """Read any agent's file, always as a list."""
-    source = SourceFile(Path(path), limits)
+def read_all(
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    limits: Limits | None = None,
+    is_wanted: Callable[[str], bool] | None = None,
+) -> list[Session]:
+    """Read any agent's file, always as a list; of a store of many sessions, only those whose ids are wanted."""
+    source = SourceFile(Path(path), limits, is_wanted)
     chosen = find_format(format) if format else _recognise(source)
     try:
         return chosen.read(source) if isinstance(chosen, TranscriptFormat) else _wire_sessions(source, chosen)
     except RecursionError as error:
         raise ReadError(f"`{source.path}` holds values nested too deep to follow") from error
+
+
+def listed(path: str | os.PathLike[str], *, format: str | None = None) -> Mapping[str, str] | None:
+    """The ids in a database of many sessions, each with a mark that changes when it does; None for any other file."""
+    source = SourceFile(Path(path))
+    if not source.is_database:
+        return None
+    chosen = find_format(format) if format else _recognise(source)
+    return chosen.listed(source) if isinstance(chosen, TranscriptFormat) and chosen.listed else None
 
 
 def sniff(what: Any) -> str | None:
@@ -44,13 +60,13 @@ def sniff(what: Any) -> str | None:
             return _recognise(SourceFile(Path(what))).name
         except ReadError:
             return None
-    found = _best_wire(what)
+    found = best_wire(what)
     return found.name if found else None
 
 
 def parse(messages: Any, format: str | None = None) -> History:
     """Messages, or a whole request body, to a history; without a `format` it is recognised."""
-    found = find_format(format) if format else _best_wire(messages)
+    found = find_format(format) if format else best_wire(messages)
     if found is None:
         raise FormatError(
             f"cannot tell which API these messages are for; say it: format=… ({', '.join(format_names('wire'))})"
@@ -93,7 +109,7 @@ def _recognise(source: SourceFile) -> Format:
             best, best_score = one, score
     if best:
         return best
-    wire = _best_wire(_wire_value(source))
+    wire = best_wire(wire_value(source))
     if wire:
         return wire
     if source.path.stat().st_size == 0:
@@ -102,18 +118,19 @@ def _recognise(source: SourceFile) -> Format:
     raise UnknownFormatError(f"`{source.path}` is in no format known here ({known}); `read(path, format=…)` insists")
 
 
-def _best_wire(value: Any) -> WireFormat | None:
+def best_wire(value: Any) -> WireFormat | None:
+    """The wire format that is surest of a value, if one is."""
     scored = [(one.sniff(value), one) for one in wire_formats()]
     score, best = max(scored, key=lambda pair: pair[0])
     return best if score else None
 
 
-def _wire_value(source: SourceFile) -> Any:
+def wire_value(source: SourceFile) -> Any:
     """What to look at: the document, the first of many conversations, or the lines as messages."""
     if source.document is not None:
         return source.document
     head = list(source.head)
-    return head[0] if head and _best_wire(head[0]) else head
+    return head[0] if head and best_wire(head[0]) else head
 
 
 def _wire_sessions(source: SourceFile, chosen: WireFormat) -> list[Session]:

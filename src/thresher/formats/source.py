@@ -8,8 +8,9 @@ import io
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from copy import copy
 from functools import cached_property
 from math import isfinite
 from pathlib import Path
@@ -25,7 +26,9 @@ RowT = TypeVar("RowT")
 
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+SQLITE_MAGIC = b"SQLite format 3\0"
 HEAD_LINES = 12
+_SIGN = re.compile(r"\S")
 _ESCAPES = re.compile(r"(\\\\|\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2})|\\ud[89a-f][0-9a-f]{2}")
 MEBIBYTE = 1 << 20
 BLOCK = 1 << 18  # larger ones cost fresh pages from the system every time
@@ -61,13 +64,22 @@ class Head:
 class SourceFile:
     """One file that is being read, with the problems met so far."""
 
-    def __init__(self, path: Path, limits: Limits | None = None) -> None:
-        """Nothing is opened yet."""
+    def __init__(
+        self, path: Path, limits: Limits | None = None, is_wanted: Callable[[str], bool] | None = None
+    ) -> None:
+        """Nothing is opened yet. In a store of many sessions, `is_wanted` says by its id which are to be read."""
         self.path = path
         self.limits = limits or Limits()
+        self.is_wanted = is_wanted or (lambda _: True)
         self.problems: list[Problem] = []
         self._document_problems: list[Problem] = []
         self._unpack_errors: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error)
+
+    def apart(self) -> "SourceFile":
+        """The same file, for one of its sessions: with problems of its own."""
+        other = copy(self)
+        other.problems = []
+        return other
 
     def problem(self, what: str, done: str, line: int = 0) -> None:
         """Note something that is not as it should be."""
@@ -170,7 +182,36 @@ class SourceFile:
         """The first few lines as JSON values, for a look at what this is; what does not decode is left out."""
         return Head(self._head())
 
+    @cached_property
+    def is_database(self) -> bool:
+        """Whether it is a SQLite file: one without lines."""
+        try:
+            if not self.path.is_file():  # what is taken from a pipe is gone
+                return False
+            with self.path.open("rb") as peek:
+                return peek.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
+        except OSError:
+            return False
+
+    @cached_property
+    def tables(self) -> Mapping[str, frozenset[str]]:
+        """The columns of each table of a database; nothing where it is none, or cannot be read."""
+        if not self.is_database:
+            return {}
+        from thresher.formats.database import tables  # noqa: PLC0415 - it brings libraries of its own
+
+        try:
+            return tables(self.path)
+        except ReadError:
+            return {}
+
+    def has_tables(self, **wanted: str) -> bool:
+        """Whether a database has these tables, each with at least these columns; names have spaces between."""
+        return all(frozenset(names.split()) <= self.tables.get(table, frozenset()) for table, names in wanted.items())
+
     def _head(self) -> Iterator[Any]:
+        if self.is_database:
+            return
         for number, line in SourceFile(self.path, self.limits).lines():
             try:
                 yield load(line)
@@ -186,6 +227,8 @@ class SourceFile:
     def document(self) -> Any:
         """The whole file as one JSON value, or None where it is a row of records or no JSON at all."""
         head = list(self.head)
+        if self.is_database:
+            return None
         if len(head) > 1 and all(isinstance(value, dict | list) for value in head):
             return None
         whole = SourceFile(self.path, self.limits)
@@ -199,11 +242,18 @@ class SourceFile:
         except RecursionError:
             return None
         except ValueError:
-            found, rest = _objects(_legible(data), kinds=dict | list)
-            if len(found) != 1 or rest:
-                return None
-            whole.problem("the file is not clean JSON", "read without what is wrong in it")
-            return load(_clean_json(found[0]))
+            return self._mended(whole, data)
+
+    def _mended(self, whole: "SourceFile", data: bytes) -> Any:
+        found, rest = _objects(_legible(data), kinds=dict | list)
+        if len(found) != 1 or rest:
+            return None
+        try:
+            clean = load(_clean_json(found[0]))
+        except RecursionError:
+            return None
+        whole.problem("the file is not clean JSON", "read without what is wrong in it")
+        return clean
 
     def take_document(self) -> Any:
         """The document, for good: what was wrong with it is now a problem of this reading."""
@@ -248,17 +298,18 @@ def _objects(text: str, kinds: Any = dict) -> tuple[list[Any], str]:
     """The JSON values that stand one after another at the start of a text, and what is left."""
     decoder = json.JSONDecoder(strict=False, parse_constant=lambda _: None, parse_float=_finite)
     values: list[Any] = []
-    text = text.strip()
-    while text:
+    start = 0
+    while found := _SIGN.search(text, start):
+        start = found.start()
         try:
-            value, end = decoder.raw_decode(text)
+            value, end = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
             break
         if not isinstance(value, kinds):
             break
         values.append(value)
-        text = text[end:].lstrip()
-    return values, text
+        start = end
+    return values, text[start:].strip()
 
 
 def _finite(text: str) -> float | None:

@@ -24,14 +24,39 @@ FORMATS: dict[str, tuple[Literal["wire", "transcript"], str]] = {
     "mini-swe-agent": ("transcript", "thresher.formats.mini_swe_agent"),
     "pi": ("transcript", "thresher.formats.pi"),
     "opencode": ("transcript", "thresher.formats.opencode"),
+    "cline": ("transcript", "thresher.formats.cline"),
+    "swe-agent": ("transcript", "thresher.formats.swe_agent"),
+    "openhands": ("transcript", "thresher.formats.openhands"),
+    "atif": ("transcript", "thresher.formats.atif"),
+    "gemini-cli": ("transcript", "thresher.formats.gemini_cli"),
+    "copilot-cli": ("transcript", "thresher.formats.copilot_cli"),
+    "adk": ("transcript", "thresher.formats.adk"),
+    "aider": ("transcript", "thresher.formats.aider"),
+    "goose": ("transcript", "thresher.formats.goose"),
+    "otel": ("transcript", "thresher.formats.otel"),
+    "generic": ("transcript", "thresher.formats.generic"),
 }
 
 
 @cache
 def _others() -> dict[str, Format]:
+    """What other packages bring; one that cannot be loaded is told, and does not stop the rest."""
+    import warnings  # noqa: PLC0415
     from importlib.metadata import entry_points  # noqa: PLC0415 - takes longer to import than all of this package
 
-    return {entry.name: entry.load() for entry in entry_points(group="thresher.formats")}
+    found: dict[str, Format] = {}
+    for entry in entry_points(group="thresher.formats"):
+        try:
+            format = entry.load()
+        except Exception as error:  # noqa: BLE001 - a stranger's module may raise anything
+            warnings.warn(f"the format `{entry.name}` ({entry.value}) cannot be loaded: {error!r}", stacklevel=2)
+            continue
+        if not isinstance(format, WireFormat | TranscriptFormat) or entry.name in FORMATS:
+            what = "is called like one of Thresher's own" if entry.name in FORMATS else "is no format"
+            warnings.warn(f"the format `{entry.name}` ({entry.value}) {what}; it is left out", stacklevel=2)
+            continue
+        found[entry.name] = format
+    return found
 
 
 @cache

@@ -11,8 +11,9 @@ from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
 
+from thresher.formats.loose import at, count
 from thresher.formats.source import SourceFile
-from thresher.model import History, Session
+from thresher.model import History, Session, Usage
 
 TITLE = 120
 """Characters of a title that is made up from a prompt."""
@@ -25,6 +26,12 @@ class Home(NamedTuple):
     pattern: str
     skip: str = ""
     """Files that belong to another session: a sub-agent's beside its parent's."""
+    newer: str = ""
+    """How a file ends that stands for one of the same name: what a newer version of the agent made of it."""
+
+
+Holds = Literal["thinking", "sub-agents", "forks", "usage", "times", "edits", "rewinds", "compactions"]
+"""What a file may tell beside words, calls and results. `edits`: which file a call changes."""
 
 
 class TranscriptFormat(Struct, frozen=True):
@@ -39,6 +46,17 @@ class TranscriptFormat(Struct, frozen=True):
     """Where its sessions are, by environment and home directory."""
     resume: str = ""
     """The command that goes on with a session, with `{id}` or `{file}` in it."""
+    wire: str = "openai-chat"
+    """The API that a session is written for when nothing is said: the one its agent speaks."""
+    layouts: str = ""
+    """Which of the agent's files are read, in a few words."""
+    holds: tuple[Holds, ...] = ()
+    """What they tell; each is shown by the format's fixture."""
+    seen: str = ""
+    """The versions whose files were read."""
+    listed: Callable[[SourceFile], Mapping[str, str]] | None = None
+    """For a store of many sessions: the id of each, with a mark that changes when the session does. Such a format
+    reads only what `source.is_wanted`. A file that is no store has none."""
     kind: Literal["transcript"] = "transcript"
 
 
@@ -65,6 +83,21 @@ def first_prompt(histories: Iterable[History]) -> str:
     said = (message for history in histories for message in history if message.author == "human")
     prompts = (message.text.strip() for message in said if message.role == "user")
     return next(filter(None, prompts), "")[:TITLE]
+
+
+def chat_usage(usage: Any) -> Usage | None:
+    """A bill as OpenAI Chat has it, and LiteLLM for all others: what a cache served is a share of the prompt."""
+    if not isinstance(usage, dict):
+        return None
+    cached = count(at(usage, "prompt_tokens_details", "cached_tokens")) or count(usage.get("cache_read_input_tokens"))
+    written = count(usage.get("cache_creation_input_tokens"))
+    return Usage(
+        input=max(count(usage.get("prompt_tokens")) - cached - written, 0),
+        output=count(usage.get("completion_tokens")),
+        cache_read=cached,
+        cache_write=written,
+        reasoning=count(at(usage, "completion_tokens_details", "reasoning_tokens")),
+    )
 
 
 def way_to_root(leaf: str, parents: Mapping[str, str | None]) -> tuple[list[str], bool]:

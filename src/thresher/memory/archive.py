@@ -15,7 +15,7 @@ still holds them; such a file's own name is a digest, too.
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -28,13 +28,14 @@ from thresher.memory.lineage import ban, bans, join_version, lost_of, set_aside,
 from thresher.memory.packing import BLOCK, read_message, rebuilt, skimmed, unpacked
 from thresher.memory.tables import (
     FACTS,
-    TABLES,
+    VERSION,
     Block,
     Entry,
     Kept,
     blocks_of,
     facts_of,
     hide,
+    make_tables,
     remove_blocks,
     row_of,
     same_blocks,
@@ -46,7 +47,6 @@ from thresher.store.errors import NotStoredError, StoreError
 from thresher.store.home import make_private
 
 FILE = "truth.sqlite3"
-VERSION = 1
 PATIENCE = 30.0
 """Seconds that a writer waits for another."""
 BATCH_SECONDS = 2.0
@@ -113,7 +113,7 @@ class Archive:
         if version < VERSION:
             with suppress(Error):  # only one can switch, and only while it is alone
                 connection.execute("PRAGMA journal_mode = WAL")
-            connection.executescript(f"BEGIN IMMEDIATE; {TABLES} PRAGMA user_version = {VERSION}; COMMIT;")
+            make_tables(connection)
         return connection
 
     # --- writing -------------------------------------------------------------------------------------------------
@@ -252,12 +252,12 @@ class Archive:
         )
         return int(done.lastrowid or 0)
 
-    def only_present(self, source: str, keys: Iterable[int]) -> None:
-        """Mark what a file no longer holds."""
+    def only_present(self, source: str, keys: Iterable[int], same: Collection[str] = ()) -> None:
+        """Mark what a file no longer holds: neither by its key, nor as one of the ids that are as they were."""
         held = set(keys)
         with self.change() as connection:
-            every = connection.execute("SELECT key FROM sessions WHERE source = ? AND present", (source,)).fetchall()
-            gone = [row for row in every if row[0] not in held]
+            every = connection.execute("SELECT key, id FROM sessions WHERE source = ? AND present", (source,))
+            gone = [(key,) for key, id in every.fetchall() if key not in held and id not in same]
             connection.executemany("UPDATE sessions SET present = FALSE WHERE key = ?", gone)
 
     # --- forgetting ----------------------------------------------------------------------------------------------

@@ -80,12 +80,19 @@ class Store(Protocol):
         """What is kept of the sessions of a file: that need not be made ready again."""
 
     def record(
-        self, known: Known, sessions: Sequence[Ready], parts: Sequence[Known] = (), *, grown: bool = False
+        self,
+        known: Known,
+        sessions: Sequence[Ready],
+        parts: Sequence[Known] = (),
+        *,
+        grown: bool = False,
+        same: Collection[str] = (),
     ) -> Recorded:
         """Keep what a file holds now, with its sub-agents and the files it was read with. All or nothing.
 
         `grown` says that all that was in the file is still in it. Otherwise a session that lost messages stays as it
-        was, gone, and what is there now is kept beside it.
+        was, gone, and what is there now is kept beside it. `same` are sessions of the file, by id, that were not read
+        since they did not change.
         """
 
     def note(self, known: Iterable[Known]) -> None:

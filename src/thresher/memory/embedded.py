@@ -39,8 +39,8 @@ PAUSE = 0.2
 FIRST_COMMIT, COMMIT_BYTES = 25_000_000, 400_000_000
 """Characters after which the index is made to last: soon at first, so that the newest can be found, then ever later."""
 KEPT = (
-    "SELECT agent, sessions.id, file, ordinal, made_by, digest FROM sessions JOIN blocks ON session = key "
-    "WHERE source = ? ORDER BY key, number"
+    "SELECT agent, sessions.id, file, ordinal, made_by, mark, digest FROM sessions JOIN blocks ON session = key "
+    "WHERE present AND source = ? ORDER BY key, number"
 )
 
 
@@ -110,13 +110,19 @@ class EmbeddedStore:
         """What is kept of the sessions of a file."""
         with self.archive.opened() as connection:
             rows = connection.execute(KEPT, (source,)).fetchall()
-        sessions = groupby(rows, key=lambda row: row[:5])
-        return {session[:4]: Before(session[4], tuple(row[5] for row in some)) for session, some in sessions}
+        sessions = groupby(rows, key=lambda row: row[:6])
+        return {one[:4]: Before(one[4], tuple(row[6] for row in some), one[5]) for one, some in sessions}
 
     def record(
-        self, known: Known, sessions: Sequence[Ready], parts: Sequence[Known] = (), *, grown: bool = False
+        self,
+        known: Known,
+        sessions: Sequence[Ready],
+        parts: Sequence[Known] = (),
+        *,
+        grown: bool = False,
+        same: Collection[str] = (),
     ) -> Recorded:
-        """Keep what a file holds now, with its sub-agents and the files it was read with."""
+        """Keep what a file holds now, its sub-agents and the files it was read with; `same` ids are as they were."""
         index = self._begun()
         keys: dict[int, int] = {}
         banned: set[int] = set()
@@ -137,7 +143,7 @@ class EmbeddedStore:
                     keys[place] = placed.key
                     added += placed.messages
                     self._add(index, ready, placed)
-            self.archive.only_present(known.path, keys.values())
+            self.archive.only_present(known.path, keys.values(), same)
             self.archive.note([known, *parts])
             if banned and not keys:
                 self.archive.hide(known.path)

@@ -2,10 +2,12 @@
 
 A file of lines grows at its end. Bytes up to the last complete line are remembered by a digest: where they are the
 same, it grew, or was only touched. A line that is still being written counts when it is complete: when its end is
-there, or when it is JSON as it stands. A file that is one document has no lines, and all its bytes count.
+there, or when it is JSON as it stands. A file that is one document has no lines, and all its bytes count. A database
+that holds many sessions tells for each whether it changed.
 """
 
 import os
+from collections.abc import Mapping
 from hashlib import blake2b
 from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple
@@ -13,6 +15,8 @@ from typing import BinaryIO, Literal, NamedTuple
 from thresher.memory.values import Known, Stat
 from thresher.model.jsontext import load
 
+DATABASES = (".db", ".sqlite", ".sqlite3")
+"""How the names of databases end: their newest changes lie in a journal beside them."""
 CHUNK = 1 << 20
 STEP = 1 << 16
 Verdict = Literal["new", "grown", "rewritten", "touched"]
@@ -32,7 +36,13 @@ def stat_of(path: str | Path) -> Stat | None:
     except (OSError, ValueError):
         return None
     inode = facts.st_ino & 0x7FFF_FFFF_FFFF_FFFF
-    return Stat(facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, inode)
+    stat = Stat(facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, inode)
+    name = os.fspath(path)
+    journal = stat_of(f"{name}-wal") if name.endswith(DATABASES) else None
+    if journal is None:
+        return stat
+    newest = max(stat.mtime_ns, journal.mtime_ns), max(stat.ctime_ns, journal.ctime_ns)
+    return Stat(stat.size + journal.size, *newest, inode)
 
 
 def mark_of(path: Path, size: int) -> Mark:
@@ -42,6 +52,14 @@ def mark_of(path: Path, size: int) -> Mark:
     with path.open("rb") as file:
         offset = _complete(file, size)
         return Mark(offset, _digest(file, offset))
+
+
+def mark_of_store(listed: Mapping[str, str]) -> Mark:
+    """The mark of a file that holds many sessions, by the marks of each."""
+    digest = blake2b(digest_size=16)
+    for session, mark in sorted(listed.items()):
+        digest.update(f"{session}\0{mark}\0".encode("utf-8", "replace"))
+    return Mark(0, digest.digest())
 
 
 def verdict(path: Path, known: Known | None, mark: Mark) -> Verdict:

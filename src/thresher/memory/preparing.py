@@ -26,9 +26,9 @@ from threading import Lock
 from typing import Literal, NamedTuple
 
 from thresher.errors import ReadError, UnknownFormatError
-from thresher.formats import read_all
+from thresher.formats import listed, read_all
 from thresher.memory.docs import Doc, clean_title, docs_of, read_pieces, signature
-from thresher.memory.gates import Verdict, mark_of, stat_of, verdict
+from thresher.memory.gates import Verdict, mark_of, mark_of_store, stat_of, verdict
 from thresher.memory.lineage import start_of
 from thresher.memory.packing import BLOCK, compress, laid_out, packed, shape_of, text_size
 from thresher.memory.provenance import Piece, made_by_recall
@@ -59,6 +59,7 @@ class Before(NamedTuple):
 
     made_by: str
     digests: tuple[bytes, ...]
+    mark: str = ""
 
 
 class Job(NamedTuple):
@@ -96,6 +97,8 @@ class Prepared(NamedTuple):
     sessions: tuple[Ready, ...] = ()
     parts: tuple[Known, ...] = ()
     """Files that were read with this one, and their folders."""
+    same: frozenset[str] = frozenset()
+    """Sessions of a store that did not change, by id; they were not read."""
 
 
 def prepared(job: Job) -> Prepared:
@@ -103,13 +106,17 @@ def prepared(job: Job) -> Prepared:
     known = Known(str(job.path), job.stat, format=job.format, whole=job.whole)
     began = time.time_ns() - UNSURE_NS
     try:
-        mark = mark_of(job.path, job.stat.size)
+        marks = listed(job.path, format=job.format or None)
+        mark = mark_of(job.path, job.stat.size) if marks is None else mark_of_store(marks)
         known = known._replace(offset=mark.offset, prefix=mark.prefix)
         change = verdict(job.path, job.known, mark)
         if change == "touched" and not job.parts:
             return Prepared(known, "touched")
-        sessions = read_all(job.path, format=job.format or None)
-        ready = tuple(made_ready(sessions, job.before))
+        marks = marks or {}
+        kept = {id: before.mark for (_, id, _, _), before in job.before.items()}
+        same = frozenset(id for id, told in marks.items() if kept.get(id) == told)
+        sessions = read_all(job.path, format=job.format or None, is_wanted=lambda id: id not in same)
+        ready = tuple(made_ready(sessions, job.before, marks))
     except UnknownFormatError:
         return Prepared(known._replace(state="foreign", prefix=b""), "foreign")
     except (ReadError, OSError) as error:
@@ -117,7 +124,7 @@ def prepared(job: Job) -> Prepared:
     except MemoryError:
         return failed(known, f"{job.path}: there is not enough memory to read it")
     parts = tuple(_parts(known.path, sessions, began))
-    return Prepared(known, "grown" if change == "touched" else change, ready, parts)
+    return Prepared(known, "grown" if change == "touched" else change, ready, parts, same)
 
 
 def failed(known: Known, problem: str) -> Prepared:
@@ -125,8 +132,10 @@ def failed(known: Known, problem: str) -> Prepared:
     return Prepared(known._replace(state="failed", prefix=b"", problem=problem), "failed")
 
 
-def made_ready(sessions: Sequence[Session], before: Mapping[Name, Before]) -> Iterator[Ready]:
-    """The sessions of a file, each before its sub-agents."""
+def made_ready(
+    sessions: Sequence[Session], before: Mapping[Name, Before], marks: Mapping[str, str] | None = None
+) -> Iterator[Ready]:
+    """The sessions of a file, each before its sub-agents; `marks` tell of each in a store what it is known by."""
     ordinals: dict[tuple[str, str, str], int] = {}
     line = [(session, -1) for session in reversed(sessions)]
     place = 0
@@ -135,7 +144,8 @@ def made_ready(sessions: Sequence[Session], before: Mapping[Name, Before]) -> It
         facts = _facts_of(session, is_child=owner >= 0)
         name = (facts.agent, facts.id, facts.file)
         ordinal = ordinals[name] = ordinals.get(name, -1) + 1
-        yield _ready(session, facts, ordinal, owner, before.get((*name, ordinal)))
+        ready = _ready(session, facts, ordinal, owner, before.get((*name, ordinal)))
+        yield ready._replace(entry=ready.entry._replace(mark=(marks or {}).get(session.id, "")))
         line += [(child, place) for child in reversed(session.children)]
         place += 1
 
@@ -202,7 +212,9 @@ def _clean(text: str) -> str:
 
 def _parts(path: str, sessions: Sequence[Session], began: int) -> Iterator[Known]:
     """Files that were read with this one, and their folders, where a new one would turn up."""
-    files = {child.file for session in sessions for child in _below(session)} - {path}
+    children = [child for session in sessions for child in _below(session)]
+    others = (file for one in (*sessions, *children) for file in one.files)
+    files = {*(child.file for child in children), *others} - {path}
     folders = {str(Path(file).parent) for file in files} - {str(Path(path).parent)}
     for part in sorted(files | folders):
         stat = stat_of(part)

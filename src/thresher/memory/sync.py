@@ -176,7 +176,8 @@ class _Work:
                 self.store.note([found.known])
             case change:
                 self.counts[change] += 1
-                recorded = self.store.record(found.known, found.sessions, found.parts, grown=change == "grown")
+                grown = change == "grown"
+                recorded = self.store.record(found.known, found.sessions, found.parts, grown=grown, same=found.same)
                 self.messages += recorded.messages
                 self.forgotten += recorded.forgotten
                 self.parts.update(part.path for part in found.parts)

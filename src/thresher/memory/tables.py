@@ -15,7 +15,7 @@ CREATE TABLE IF NOT EXISTS sessions (
     key INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT, agent TEXT, file TEXT, ordinal INTEGER, source TEXT,
     owner INTEGER, project TEXT, branch TEXT, title TEXT, version TEXT, parent TEXT, root TEXT DEFAULT '', start TEXT,
     subagent INTEGER, call TEXT, started TEXT, ended TEXT, messages INTEGER, compactions INTEGER, made_by TEXT,
-    present INTEGER, text INTEGER, shape BLOB, UNIQUE (agent, id, file, ordinal));
+    present INTEGER, text INTEGER, shape BLOB, mark TEXT DEFAULT '', UNIQUE (agent, id, file, ordinal));
 CREATE INDEX IF NOT EXISTS sessions_root ON sessions (agent, root);
 CREATE INDEX IF NOT EXISTS sessions_start ON sessions (agent, start);
 CREATE INDEX IF NOT EXISTS sessions_source ON sessions (source);
@@ -28,6 +28,9 @@ CREATE TABLE IF NOT EXISTS tombstones (block INTEGER PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS forgotten (digest BLOB PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 """
+VERSION = 2
+UPGRADES = {1: "ALTER TABLE sessions ADD COLUMN mark TEXT DEFAULT ''"}
+"""What makes the tables of a version those of the next."""
 FACTS = (
     "SELECT key, sessions.id, agent, file, project, branch, title, version, parent, root, subagent, call, started, "
     "ended, messages, compactions, made_by, "
@@ -56,6 +59,19 @@ class Entry(NamedTuple):
     shape: bytes
     text: int
     blocks: Sequence[Block]
+    mark: str = ""
+    """What a store of many sessions knows it by, as it is now."""
+
+
+def make_tables(connection: Connection) -> None:
+    """The tables as they are now, whatever version is there; whoever comes second finds them made."""
+    connection.execute("BEGIN IMMEDIATE")
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    made = TABLES.split(";") if not version else [UPGRADES[one] for one in range(version, VERSION)]
+    for statement in made:
+        connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {max(version, VERSION)}")
+    connection.execute("COMMIT")
 
 
 def row_of(entry: Entry) -> dict[str, Any]:
@@ -78,6 +94,7 @@ def row_of(entry: Entry) -> dict[str, Any]:
         "present": True,
         "text": entry.text,
         "shape": entry.shape,
+        "mark": entry.mark,
     }
 
 

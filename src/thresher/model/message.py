@@ -53,7 +53,7 @@ class Message(Struct, frozen=True, weakref=True):
     usage: Usage | None = None
     source: Source | None = None
     carried: bool = False
-    """Repeated from before a compaction: shown to the model again, not said again."""
+    """Shown to the model, but not said here: repeated from before a compaction, or an example from another run."""
     records: tuple[bytes, ...] = ()
     """The lines of the transcript that it was made of, as they stood."""
     pocket: Pocket | None = None

@@ -47,6 +47,8 @@ class Session(Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
     spilled: dict[str, str] = {}
     """Tool call → the file that holds its whole output, where the transcript has only its beginning."""
+    files: tuple[str, ...] = ()
+    """Other files that it was read from, its children's aside."""
     compactions: int = 0
     """How often the conversation was replaced by a summary."""
     records: dict[str, int] = {}

@@ -80,7 +80,7 @@ FOLDER = (
     "paths",
 )
 MOVED = ("source", "source_path", "old_path", "from", "path")
-COMMAND = ("command", "cmd", "commands", "script", "code", "action", "input")
+COMMAND = ("command", "cmd", "commands", "script", "code", "action", "input", "keystrokes")
 PATCH = ("input", "patch", "patchText", "patch_text")
 SAID = ("intent", "description", "explanation", "justification", "summary", "instruction")
 TASK = (
@@ -115,12 +115,12 @@ ROWS: tuple[tuple[Tool, str], ...] = (
     (
         Tool("file_read", "read", FILE, intents=SAID),
         "read read_file read_files read_many_files read_text_file readfile view view_file view_image open"
-        " open_file notebookread notebook_read read_notebook mcp__acp__read copilot_readfile",
+        " open_file notebookread notebook_read read_notebook mcp__acp__read copilot_readfile inspect_file_as_text",
     ),
     (
         # SWE-agent pages through the file it has open: no path is given.
         Tool("file_read", "read"),
-        "goto scroll_up scroll_down",
+        "goto scroll_up scroll_down set_cursors",
     ),
     (
         Tool("file_read", "list", FOLDER, intents=SAID),
@@ -141,20 +141,20 @@ ROWS: tuple[tuple[Tool, str], ...] = (
     (
         Tool("file_edit", "write", FILE, intents=SAID),
         "write write_file write_to_file writefile create create_file save_file new_file mcp__acp__write"
-        " create_new_jupyter_notebook",
+        " create_new_jupyter_notebook developer__write",
     ),
     (
         Tool("file_edit", "edit", FILE, intents=SAID),
         "edit multiedit multi_edit edit_file edit_notebook notebookedit notebook_edit replace"
         " replace_in_file search_and_replace search_replace strreplace str_replace apply_diff insert"
-        " insert_content append_file insert_edit_into_file replace_string_in_file"
+        " insert_content append_file developer__edit insert_edit_into_file replace_string_in_file"
         " multi_replace_string_in_file edit_notebook_file edit_file_by_replace insert_content_at_line append"
-        " mcp__acp__edit",
+        " mcp__acp__edit fast_edit_file",
     ),
     (
         Tool("file_edit", "edit", FILE, intents=SAID, verb="command"),
         "str_replace_editor str_replace_based_edit_tool str_replace_based_edit text_editor"
-        " developer__text_editor file_editor editor",
+        " developer__text_editor file_editor planning_file_editor editor",
     ),
     (
         # Anthropic's memory tool edits files of its own; other tools of that name do not.
@@ -174,28 +174,29 @@ ROWS: tuple[tuple[Tool, str], ...] = (
         " run_terminal_cmd run_terminal_command run_terminal_command_v2 run_in_terminal runinterminal"
         " terminal developer__shell computercontroller__automation_script powershell cmd mcp__acp__bash"
         " mcp__ide__executecode execute_ipython_cell run_ipython ipython python python_interpreter"
-        " code_interpreter js_repl run_notebook_cell runnotebookcell copilot_runinterminal",
+        " code_interpreter js_repl run_notebook_cell runnotebookcell copilot_runinterminal bash_command",
     ),
     (
         # They go on with something that already runs.
         Tool("execution"),
         "write_stdin bashoutput bash_output killshell killbash kill_shell kill_bash taskoutput taskstop"
         " agentoutputtool read_bash write_bash stop_bash list_bash read_powershell write_powershell"
-        " stop_powershell get_terminal_output await_terminal kill_terminal job_output job_kill"
+        " stop_powershell get_terminal_output await_terminal kill_terminal job_output job_kill task_output task_stop"
         " list_background_processes read_background_output read_command_output get_task_output run_task"
         " create_and_run_task run_tests runtests send_input wait wait_agent close_agent resume_agent"
-        " list_agents read_agent monitor sleep",
+        " list_agents read_agent write_agent stop_agent monitor sleep",
     ),
     (
         Tool("web", intents=("prompt", "intent", "description")),
         "webfetch web_fetch fetch fetch_url fetchurl fetch_webpage websearch web_search web_search_call"
+        " visit_page visit_webpage page_down page_up find_on_page_ctrl_f find_next find_archived_url"
         " google_web_search google_search search_web codesearch web_run browser browse browser_action"
         " browser_use browse_interactive open_simple_browser computer computer_use"
         " computercontroller__web_scrape web_scrape navigate_page new_page take_snapshot take_screenshot"
         " click fill hover press_key wait_for browser_navigate browser_click browser_type browser_get_state"
         " browser_get_content browser_scroll browser_go_back browser_list_tabs browser_switch_tab"
         " browser_close_tab download fetch_copilot_cli_documentation image_generation image_generation_call"
-        " image_gen generate_image",
+        " image_gen generate_image fetch_web_content",
     ),
     (
         Tool("analysis", "", FILE, intents=("intent", "description")),
@@ -205,8 +206,9 @@ ROWS: tuple[tuple[Tool, str], ...] = (
     (Tool("analysis"), "think sequentialthinking sequential_thinking reflect expert_review"),
     (
         Tool("project"),
-        "skill activate_skill use_skill load_skill fetch_instructions fetch_rules run_slash_command"
+        "skill activate_skill use_skill invoke_skill load_skill fetch_instructions fetch_rules run_slash_command"
         " slashcommand save_memory savememory store_memory update_memory create_memory recall"
+        " vote_memory session_store_sql"
         " memory__remember_memory memory__retrieve_memories memory__remove_memory_category"
         " memory__remove_specific_memory enterworktree exitworktree croncreate cronlist crondelete"
         " schedulewakeup config sql new_rule report_bug request_permissions toolsearch tool_search"
@@ -216,13 +218,14 @@ ROWS: tuple[tuple[Tool, str], ...] = (
         Tool("mcp"),
         "use_mcp_tool access_mcp_resource load_mcp_documentation list_mcp_resources"
         " list_mcp_resource_templates read_mcp_resource fetch_mcp_resource listmcpresources"
-        " listmcpresourcestool readmcpresource readmcpresourcetool call_mcp_tool",
+        " listmcpresourcestool readmcpresource readmcpresourcetool call_mcp_tool call_tool_mcp",
     ),
     (
         Tool("subagent", intents=TASK),
         "task agent task_v2 new_task spawn_agent spawn_agents_on_csv use_subagents run_subagent runsubagent"
         " invoke_agent delegate delegate_to_agent codebase_investigator cli_help generalist subagent"
-        " dispatch_agent developer__delegate subagent__execute_task dynamic_task__create_task",
+        " dispatch_agent developer__delegate summon__delegate subagent__execute_task dynamic_task__create_task"
+        " search_subagent team_run_task delegate_to_browsing_agent",
     ),
     (
         Tool("plan", intents=("explanation", "intent", "strategic_intent", "subject", "reason")),
@@ -230,13 +233,18 @@ ROWS: tuple[tuple[Tool, str], ...] = (
         " managetodolist todo todo__todo_write todo__todo_read taskcreate taskupdate tasklist taskget"
         " update_plan create_plan enterplanmode exitplanmode enter_plan_mode exit_plan_mode plan_exit"
         " plan_enter plan_mode_respond act_mode_respond switch_mode switchmode task_tracker task_tracking"
+        " tracker_create_task tracker_update_task tracker_get_task tracker_list_tasks tracker_add_dependency"
         " focus_chain report_intent update_topic create_goal get_goal update_goal teamcreate teamdelete"
-        " sendmessage send_message condense summarize_task exitspecmode",
+        " sendmessage send_message condense request_condensation summarize_task exitspecmode"
+        " plan_mode_response",
     ),
     (
         # The agent says that it is done.
         Tool("plan"),
-        "finish submit attempt_completion complete_task exit_cost exit_forfeit task_complete report_agent_job_result",
+        "finish submit attempt_completion complete_task exit_cost exit_forfeit task_complete report_agent_job_result"
+        " final_answer"
+        " mark_task_complete submit_and_exit exit_context exit_api exit_format exit_error exit_environment_error"
+        " exit_total_execution_time exit_command_timeout",
     ),
     (
         Tool("question", intents=("question", "intent")),

@@ -1,10 +1,9 @@
 """Tool calls that are written as XML in an agent's words, and answered in the user's role.
 
-Cline, Roo and their kin write `<read_file><path>a.py</path></read_file>` at the end of what they say; the next user
-message holds a line `[read_file for 'a.py'] Result:` and what the tool gave. Forge wraps the call as
-`<tool><tool_name>read_file</tool_name>…</tool>`. For an API both sides are plain text, so nothing breaks when they go;
-but a human's answer may stand in the same message, so only what follows the line is the tool's, up to the next
-thing that somebody else wrote.
+Cline, Roo, Forge and their kin do so (`formats.xml_calls` says how). In their own files such calls are read as calls;
+in messages as an API takes them both sides are plain text, so nothing breaks when they go. But a human's answer may
+stand in the same message, so only what follows the line that opens a result is the tool's, up to the next thing that
+somebody else wrote.
 """
 
 import re
@@ -12,6 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from thresher.edits.standin import is_pointer
+from thresher.formats.xml_calls import WRAPPER, elements, header_of
 from thresher.model import History, Message, Place, Text, ToolCall
 from thresher.model.jsontext import dump
 from thresher.model.marks import harness_spans
@@ -25,10 +25,6 @@ LINE = 120
 LITTLE = 200
 """Characters around a call that are no more than an announcement of it."""
 
-_OPENING = re.compile(r"^[ \t]*<([A-Za-z_][\w.\-]{0,60})>", re.MULTILINE)
-_WRAPPED = re.compile(r"<tool_name>\s*([\w.\-]{1,80})\s*</tool_name>")
-_FIELD = re.compile(r"<([A-Za-z_]\w{0,40})>([^<]{0,2000})</\1>")
-_ANSWERED = re.compile(r"\s*(?:\[(\w[\w.\-]*)(?: for '[^\n]*)?\] Result:|Tool '(\w[\w.\-]*)' [Rr]esult:)")
 _HUMAN = re.compile(r"<(?:feedback|user_message|answer|user_feedback)>|provided the following (?:feedback|context)")
 
 
@@ -79,24 +75,17 @@ def _calls(message: Message) -> tuple[XmlCall | None, ...]:
 
 def _call(text: str) -> XmlCall | None:
     """The first known tool whose element opens a line and is closed."""
-    tried: set[str] = set()
-    for found in _OPENING.finditer(text):
-        name = found[1]
-        if name in tried or (name != "tool" and name.lower() not in TABLE):
-            continue
-        tried.add(name)  # one look a name: the time stays linear
-        stop = text.rfind(f"</{name}>", found.end())
-        inner = text[found.end() : max(stop, found.end())]
-        wrapped = _WRAPPED.search(inner) if name == "tool" else None
-        if stop < 0 or (name == "tool" and wrapped is None):
-            continue
-        called = wrapped[1] if wrapped else name
-        around = len(text[: found.start()].strip()) + len(text[stop + len(name) + 3 :].strip())
-        fields = dict(_FIELD.findall(inner))
-        use = tool_use(ToolCall("", called, dump(fields)))
-        about = use.path or use.command or use.intent or " ".join(fields.values())
-        return XmlCall(called, about, use, around <= LITTLE)
-    return None
+    found = next(elements(text, _is_tool), None)
+    if found is None:
+        return None
+    around = len(text[: found.start].strip()) + len(text[found.stop :].strip())
+    use = tool_use(ToolCall("", found.name, dump(found.fields)))
+    about = use.path or use.command or use.intent or " ".join(map(str, found.fields.values()))
+    return XmlCall(found.name, about, use, around <= LITTLE)
+
+
+def _is_tool(name: str) -> bool:
+    return name == WRAPPER or name.lower() in TABLE
 
 
 def _results(message: Message, name: str) -> list[int]:
@@ -108,7 +97,7 @@ def _results(message: Message, name: str) -> list[int]:
     results: list[int] = []
     for k in range(start, len(texts)):
         text = texts[k]
-        if text is None or (k > start and (_ANSWERED.match(text) or _by_harness(text))):
+        if text is None or (k > start and (header_of(text) or _by_harness(text))):
             break
         results.append(k)
     # Where a human answered too, all of it stays: their words are not ours to part from the tool's.
@@ -117,8 +106,8 @@ def _results(message: Message, name: str) -> list[int]:
 
 
 def _answers(text: str, name: str) -> bool:
-    found = _ANSWERED.match(text)
-    return found is not None and name.lower() in ((found[1] or "").lower(), (found[2] or "").lower())
+    found = header_of(text)
+    return found is not None and name.lower() == found[0].lower()
 
 
 def _by_harness(text: str) -> bool:

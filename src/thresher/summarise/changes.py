@@ -13,8 +13,8 @@ from thresher.model.parts import ToolCall
 from thresher.model.tools import Operation, ToolUse
 from thresher.summarise.words import line
 
-OLD = ("old_string", "oldString", "oldText", "old_text", "old_str", "search")
-NEW = ("new_string", "newString", "newText", "new_text", "new_str", "insert_text", "replace")
+OLD = ("old_string", "oldString", "oldText", "old_text", "old_str", "search", "before")
+NEW = ("new_string", "newString", "newText", "new_text", "new_str", "insert_text", "replace", "after")
 WHOLE = ("content", "contents", "file_text", "new_source", "code_edit", "text")
 LISTS = ("edits", "replacements", "changes")
 PATCH = ("input", "patch", "patchText", "patch_text", "diff")

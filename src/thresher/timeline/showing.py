@@ -29,6 +29,10 @@ _MORE = re.compile(
     r"\n*(?:\(Output capped[^\n]*\)|\(File has more lines[^\n]*\)|\(Showing lines[^\n]*\)|\[\d+ more lines?[^\n]*\]"
     r"|\.\.\. \(\d+ more lines[^\n]*\)|\[Showing lines [^\n]*\])\s*\Z"
 )
+_WINDOW = re.compile(
+    r"\[File: [^\n]* \((\d+) lines? total\)\]\n(?:\(\d+ more lines? above\)\n)?((?:\d{1,9}:[^\n]*(?:\n|\Z))+)"
+)
+"""What SWE-agent shows of the file that is open."""
 _EMPTY = re.compile(r"\A\s*(?:<system-reminder>)?Warning: the file exists but the contents are empty")
 _SNIPPET = re.compile(r"^ *\d{1,9}→[^\n]*(?:\n *\d{1,9}→[^\n]*)*", re.MULTILINE)
 _NUMBERS = re.compile(r"\bcat\s+-[a-zA-Z]*n|\bnl\b|\bbat\b")
@@ -61,14 +65,26 @@ def shown_by(link: Link) -> Shown | None:
         return Shown(1, "", ended=True)
     if not text or _LEFT_OUT.search(text) or _CUT_LINE.search(text):
         return None
+    if text.startswith("[File: "):
+        return _window(text)
     return _lines(text, extent, is_command=bool(link.use.command), counts=bool(_NUMBERS.search(link.use.command)))
+
+
+def _window(text: str) -> Shown | None:
+    found = _WINDOW.search(text)
+    rows = _unnumbered(found[2].rstrip("\n").split("\n")) if found else None
+    if found is None or rows is None:
+        return None
+    first, lines = rows
+    ended = first + len(lines) - 1 == int(found[1])
+    return Shown(first, "".join(f"{line}\n" for line in lines), ended=ended)
 
 
 def snippet_of(text: str) -> Shown | None:
     """The numbered lines that some editors answer with: the file around an edit."""
     found = _SNIPPET.search(text)
     if found is None:
-        return None
+        return _window(text.replace("\r\n", "\n")) if "[File: " in text else None
     rows = _unnumbered(found[0].split("\n"))
     return Shown(rows[0], "\n".join(rows[1]), ended=False) if rows else None
 

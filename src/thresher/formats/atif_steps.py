@@ -1,0 +1,271 @@
+"""The steps of an ATIF trajectory as messages: what the agent said and called, and what answered it."""
+
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from msgspec import structs
+
+from thresher.formats.dialect import author_for
+from thresher.formats.loose import at, count, fields, items, text
+from thresher.formats.source import SourceFile
+from thresher.formats.transcript import timestamp
+from thresher.model import (
+    Author,
+    Image,
+    Message,
+    Source,
+    Summary,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Unknown,
+    Usage,
+)
+from thresher.model.jsontext import dump
+from thresher.model.parts import ResultPart
+
+LARGEST_IMAGE = 20 << 20
+_COMPACTED = "Performed context summarization"
+"""How Harbor's own agent told of a compaction before the format had a mark for it."""
+
+
+class Delegated(NamedTuple):
+    """A run that a step refers to, and the call that started it."""
+
+    ref: dict[str, Any]
+    call_id: str
+
+
+class Reader:
+    """Goes through the steps once."""
+
+    def __init__(self, source: SourceFile, document: dict[str, Any], prompter: Author) -> None:
+        """`prompter` is who wrote the first prompt: a model, for a sub-agent."""
+        self.delegated: list[Delegated] = []
+        self.images: dict[str, Image] = {}
+        """Pictures from files beside the document, by path."""
+        self._source = source
+        self._steps = items(document.get("steps"))
+        self._model = text(at(document, "agent", "model_name"))
+        self._prompter = prompter
+        self._ids: dict[str, str] = {}
+        """The calls so far by the ids they came with, each with one that no other has."""
+        self._has_spoken = False
+
+    def segments(self) -> list[list[Message]]:
+        """The conversation, cut where a summary replaces it."""
+        segments: list[list[Message]] = [[]]
+        taken = 0
+        for number, step in enumerate(self._steps, 1):
+            if not isinstance(step, dict):
+                self._source.problem("a step is no object", "skipped", number)
+                continue
+            if number == taken:
+                continue
+            try:
+                summary = self._summary(step, number)
+                found = (
+                    [Message("user", (Summary(summary),), author="harness")] if summary else self._read(step, number)
+                )
+            except RecursionError:
+                self._source.problem("a step is nested too deep to follow", "skipped", number)
+                continue
+            if summary:
+                segments.append([])
+                taken = number + 1 if not _shown(step) and self._follows(number) else 0
+            segments[-1] += self._placed(found, step, number)
+        return segments
+
+    def _placed(self, messages: Sequence[Message], step: dict[str, Any], number: int) -> Iterator[Message]:
+        place, time = Source(str(self._source.path), number), timestamp(step.get("timestamp"))
+        is_copied = step.get("is_copied_context") is True
+        told = [message for message in messages if message.parts]
+        for n, message in enumerate(told):
+            id_ = f"{number}-{n}" if n else f"{number}"
+            yield structs.replace(message, id=id_, time=time, source=place, carried=is_copied)
+
+    def _follows(self, number: int) -> str:
+        """What the user's role says right after a step."""
+        after = fields(self._steps[number]) if number < len(self._steps) else {}
+        said = after.get("message")
+        return text(said) if after.get("source") == "user" else ""
+
+    def _summary(self, step: dict[str, Any], number: int) -> str:
+        """What stands for all that was said before, where a system step replaces it."""
+        told = fields(at(step, "extra", "context_management"))
+        compacts = told.get("boundary") == "replace" or (told.get("type") == "compaction" and not told.get("boundary"))
+        old = not told and text(step.get("message")).startswith(_COMPACTED)
+        if step.get("source") != "system" or not (compacts or old):
+            return ""
+        self._note(step, {})
+        return _shown(step) or self._follows(number) or text(step.get("message")) or "…"
+
+    def _read(self, step: dict[str, Any], number: int) -> list[Message]:
+        content = self._content(step.get("message"))
+        if step.get("source") == "agent":
+            return self._answered(step, content, number)
+        self._note(step, {})
+        if step.get("source") == "user":
+            author = author_for("user", content)
+            told = Message("user", content, author=self._prompter if author == "human" else author)
+            self._prompter = "human"
+        else:
+            is_prompt = step.get("source") == "system" and not self._has_spoken
+            told = Message("system" if is_prompt else "user", content, author="harness")
+        return [told, *self._loose(step, {})]
+
+    def _answered(self, step: dict[str, Any], content: tuple[ResultPart, ...], number: int) -> list[Message]:
+        """What the agent said and called, and after it the results."""
+        self._has_spoken = True
+        thought = text(step.get("reasoning_content"))
+        calls: dict[str, ToolCall] = {}
+        for place, wire in enumerate(map(fields, items(step.get("tool_calls"))), 1):
+            given, said = text(wire.get("tool_call_id")), wire.get("arguments", {})
+            name = f"call-{number}-{place}"
+            own = given if given and given not in self._ids else name
+            arguments = said if isinstance(said, str) else dump(said)
+            calls[name if not given or given in calls else given] = ToolCall(
+                own, text(wire.get("function_name")), arguments
+            )
+            self._ids[given or own] = own
+        by_rule = step.get("llm_call_count") == 0
+        said_parts = (*((Thinking(thought),) if thought else ()), *content, *calls.values())
+        answer = Message(
+            "assistant",
+            said_parts,
+            author="harness" if by_rule else "model",
+            model="" if by_rule else text(step.get("model_name")) or self._model,
+            usage=_usage(step),
+        )
+        results = self._results(step, calls)
+        done = [Message("tool", (result,), author="tool") for result in results]
+        return [answer, *done, *self._loose(step, calls)]
+
+    def _results(self, step: dict[str, Any], calls: Mapping[str, ToolCall]) -> list[ToolResult]:
+        """The results by call, in the order of the calls; what names none answers the last that are open."""
+        self._note(step, calls)
+        found: dict[str, ToolResult] = {}
+        results = _observed(step)
+        for one in results:
+            given = text(one.get("source_call_id"))
+            if given:
+                own = calls[given].id if given in calls else self._ids.get(given, given)
+                self._add(found, own, one, step)
+        open_calls = [call.id for call in calls.values() if call.id not in found]
+        nameless = [one for one in results if not text(one.get("source_call_id"))]
+        if open_calls and nameless and len(nameless) <= len(open_calls):
+            found |= {id_: ToolResult(id_) for id_ in open_calls[: -len(nameless)]}
+            for id_, one in zip(open_calls[-len(nameless) :], nameless, strict=True):
+                self._add(found, id_, one, step)
+        order = {call.id: n for n, call in enumerate(calls.values())}
+        names = {call.id: call.name for call in calls.values()}
+        ordered = sorted(found.values(), key=lambda result: order.get(result.call_id, len(order)))
+        return [structs.replace(result, name=names.get(result.call_id, "")) for result in ordered]
+
+    def _add(self, found: dict[str, ToolResult], id_: str, one: dict[str, Any], step: dict[str, Any]) -> None:
+        alone = len(items(step.get("tool_calls"))) == 1
+        failed = at(one, "extra", "is_error") is True or (alone and at(step, "extra", "tool_result_is_error") is True)
+        before = found.get(id_, ToolResult(id_))
+        content = (*before.content, *self._content(one.get("content")))
+        found[id_] = ToolResult(id_, content, is_error=failed or before.is_error)
+
+    def _loose(self, step: dict[str, Any], calls: Mapping[str, ToolCall]) -> list[Message]:
+        """Results that answer no call."""
+        nameless = [one for one in _observed(step) if not text(one.get("source_call_id"))]
+        named = {text(one.get("source_call_id")) for one in _observed(step)}
+        if nameless and len(nameless) <= sum(given not in named for given in calls):
+            return []
+        parts = tuple(part for one in nameless for part in self._content(one.get("content")))
+        return [Message("user", parts, author="tool" if step.get("source") == "agent" else "harness")]
+
+    def _note(self, step: dict[str, Any], calls: Mapping[str, ToolCall]) -> None:
+        """Remember the runs that a step refers to."""
+        for one in _observed(step):
+            refs = one.get("subagent_trajectory_ref")
+            given = text(one.get("source_call_id"))
+            call = calls.get(given)
+            for ref in items(refs) or [refs]:
+                if isinstance(ref, dict):
+                    self.delegated.append(Delegated(ref, call.id if call else self._ids.get(given, given)))
+
+    # Content
+
+    def _content(self, content: Any) -> tuple[ResultPart, ...]:
+        if isinstance(content, str):
+            return (Text(content),) if content else ()
+        if content is None:
+            return ()
+        return tuple(self._part(piece) for piece in (content if isinstance(content, list) else [content]))
+
+    def _part(self, piece: Any) -> ResultPart:
+        match piece:
+            case str(words):
+                return Text(words)
+            case {"type": "text", "text": str(words)}:
+                return Text(words)
+            case {"type": "image", "source": {"path": str(path), **rest}}:
+                return self._image(text(rest.get("media_type")), path)
+            case {"type": str(kind)}:
+                return Unknown(kind, dump(piece))
+            case _:
+                return Unknown("", dump(piece))
+
+    def _image(self, media_type: str, path: str) -> Image:
+        """A picture: from a file beside the document, or known by its address only."""
+        head, _, data = path.partition(",")
+        if head.startswith("data:") and head.endswith(";base64"):
+            return Image(media_type, data)
+        found = below(self._source.path.parent, path)
+        try:
+            if found and str(found) not in self.images and found.stat().st_size <= LARGEST_IMAGE:
+                data = base64.b64encode(found.read_bytes()).decode()
+                self.images[str(found)] = Image(media_type, data)
+        except OSError:
+            pass
+        return self.images.get(str(found), Image(media_type, url=path))
+
+
+def _summed_up(summary: str) -> Message:
+    return Message("user", (Summary(summary),), author="harness")
+
+
+def _observed(step: dict[str, Any]) -> list[dict[str, Any]]:
+    return [one for one in items(at(step, "observation", "results")) if isinstance(one, dict)]
+
+
+def _shown(step: dict[str, Any]) -> str:
+    """The words of a step's observation."""
+    contents = (one.get("content") for one in _observed(step))
+    pieces = (piece for content in contents for piece in (items(content) or [content]))
+    words = (piece if isinstance(piece, str) else text(fields(piece).get("text")) for piece in pieces)
+    return "\n".join(word for word in words if word)
+
+
+def _usage(step: dict[str, Any]) -> Usage | None:
+    """The bill of one model call; one for several calls together tells nothing of each."""
+    metrics, calls = step.get("metrics"), step.get("llm_call_count")
+    if not isinstance(metrics, dict) or (type(calls) is int and calls != 1):
+        return None
+    extra = fields(metrics.get("extra"))
+    cached, written = count(metrics.get("cached_tokens")), count(extra.get("cache_creation_input_tokens"))
+    return Usage(
+        input=max(count(metrics.get("prompt_tokens")) - cached - written, 0),
+        output=count(metrics.get("completion_tokens")),
+        cache_read=cached,
+        cache_write=written,
+        reasoning=count(extra.get("reasoning_tokens")) or count(extra.get("reasoning_output_tokens")),
+    )
+
+
+def below(folder: Path, path: str) -> Path | None:
+    """A file in a folder or below it; nothing else that a document names is opened."""
+    if not path or "\0" in path or "://" in path:
+        return None
+    try:
+        found = (folder / path).resolve()
+        return found if found.is_relative_to(folder.resolve()) and found.is_file() else None
+    except (OSError, ValueError, RuntimeError):  # a name that is too long, or a link to itself
+        return None

@@ -1,0 +1,99 @@
+"""What one agent of Copilot CLI was told, said and did: its messages by segment, results right behind their calls.
+
+Tools run side by side, so what they give comes in any order, and other events in between.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from msgspec import structs
+
+from thresher.model import Branch, History, Message
+
+
+class Talk:
+    """What one agent was told, said and did."""
+
+    def __init__(self, id_: str = "", call_id: str = "") -> None:
+        """Nothing yet."""
+        self.id = id_
+        self.call_id = call_id
+        self.parent = ""
+        self.title = ""
+        self.model = ""
+        self.prompt: Message | None = None
+        """The system prompt, which stands before all others."""
+        self.messages: list[Message] = []
+        self.segments: list[list[Message]] = []
+        self.branches: list[Branch] = []
+        self.compactions = 0
+        self.calls: Counter[str] = Counter()
+        self.results: dict[str, list[Message]] = {}
+        self.asked: set[str] = set()
+        self.made: dict[str, str] = {}
+        """Calls that were seen to start before they were asked for, each with the id of the message made of it."""
+        self.dropped: set[str] = set()
+        """Such messages of calls that were asked for after all."""
+        self.places: dict[str, int] = {}
+        """Where each event of this segment stands among its messages."""
+        self.since: int | None = None
+        self.reasoning = ""
+        self.request = ""
+        self.notice = ""
+
+    def system(self, message: Message) -> bool:
+        """Take a system prompt in the place of the last one; whether that was another."""
+        known = self.prompt
+        if known is None or known.parts != message.parts:
+            self.prompt = message
+        return known is not None and known.parts != message.parts
+
+    def begin(self, *first: Message, kept: int | None = None) -> None:
+        """Start a segment: what opens it, and what stays in view of the last one."""
+        stay = self.messages[kept:] if kept is not None else []
+        self.segments.append(self._shown())
+        self.prompt = structs.replace(self.prompt, carried=True) if self.prompt else None
+        self.messages = [*first, *(structs.replace(message, carried=True) for message in stay)]
+        self.places, self.since = {}, None
+
+    def _shown(self) -> list[Message]:
+        return [*([self.prompt] if self.prompt else ()), *self.messages]
+
+    def back(self, event: str) -> bool:
+        """Take back what came from an event on; whether the event is known."""
+        place = self.places.get(event)
+        if place is None:
+            return False
+        left = [message for message in self._expanded(self.messages[place:]) if not message.carried]
+        del self.messages[place:]
+        if left:
+            self.branches.append(Branch(History(tuple(left)), self.messages[-1].id if self.messages else ""))
+        return True
+
+    def ask(self, call: str) -> None:
+        """A model asks for a call."""
+        if call in self.made and call not in self.asked:
+            self.dropped.add(self.made[call])
+        else:
+            self.calls[call] += 1
+        self.asked.add(call)
+
+    def answer(self, call: str, message: Message) -> None:
+        """A result: it stands behind its call, or where it came if there is none, or none without a result."""
+        results = self.results.setdefault(call, [])
+        (results if len(results) < self.calls[call] else self.messages).append(message)
+
+    def histories(self) -> tuple[History, ...]:
+        """Every segment, results right behind their calls."""
+        return tuple(History(tuple(self._expanded(part))) for part in (*self.segments, self._shown()))
+
+    def _expanded(self, messages: list[Message]) -> Iterator[Message]:
+        seen: Counter[str] = Counter()
+        for message in messages:
+            if message.id in self.dropped:
+                continue
+            yield message
+            for call in message.calls:
+                for result in self.results.get(call.id, [])[seen[call.id] : seen[call.id] + 1]:
+                    yield structs.replace(result, carried=message.carried)
+                seen[call.id] += 1

@@ -1,0 +1,283 @@
+"""Gemini CLI: a log of changes to a list of messages, a line each; before that, one JSON document a session.
+
+A line with an id that is in the list takes that message's place. `$rewindTo` takes a message and all behind it back.
+`$set` changes facts of the session; with `messages` it puts another list in the place of the one there is: the first
+one, the same once more when a session goes on, one whose old outputs are masked, or one that starts with a summary.
+What a list drops or changes is kept in the segment before it. A list made anew has new ids, so its messages are known
+again by what they say.
+
+A sub-agent's log lies in a folder named like its parent's session.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from thresher.errors import ReadError
+from thresher.formats.gemini_cli_messages import Entry, messages_of, started
+from thresher.formats.loose import fields, items, text
+from thresher.formats.source import SourceFile
+from thresher.formats.transcript import Home, TranscriptFormat, first_prompt, timestamp
+from thresher.model import Branch, History, Message, Session
+
+NAME = "gemini-cli"
+SNAPSHOT = "<state_snapshot>"
+"""What opens the summary of a compression."""
+NEAR = 100
+"""How far back the message is looked for that a way was left from."""
+_DECODER = msgspec.json.Decoder(dict[str, Any])
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
+
+
+class Reading:
+    """A session while its log is replayed."""
+
+    def __init__(self, source: SourceFile) -> None:
+        """Nothing yet."""
+        self.source = source
+        self.facts: dict[str, Any] = {}
+        self.records: Counter[str] = Counter()
+        self.current: dict[str, Entry] = {}
+        self.segments: list[list[Entry]] = []
+        self.back: list[tuple[list[Entry], str]] = []
+        self.compactions = 0
+
+    def take(self, line: int, record: bytes, row: dict[str, Any]) -> None:
+        """One line."""
+        kind = row.get("type")
+        if isinstance(row.get("$rewindTo"), str):
+            self.records["$rewindTo"] += 1
+            self._rewind(line, row["$rewindTo"])
+        elif isinstance(row.get("$set"), dict):
+            self.records["$set"] += 1
+            listed = row["$set"].get("messages")
+            self.facts |= {key: value for key, value in row["$set"].items() if key != "messages"}
+            if isinstance(listed, list):
+                self._replace([_listed(wire, f"line-{line}-{n}", line) for n, wire in enumerate(listed, 1)])
+        elif isinstance(row.get("id"), str) or isinstance(kind, str):
+            self.records[kind if isinstance(kind, str) else "?"] += 1
+            entry = _entry(row, f"line-{line}", line, record)
+            known = self.current.get(entry.id)
+            kept = {"id": known.id, "carried": known.carried} if known else {}
+            self.current[entry.id] = structs.replace(entry, **kept)
+        else:
+            self.records["metadata" if isinstance(row.get("sessionId"), str) else "?"] += 1
+            self.facts |= {key: value for key, value in row.items() if key != "messages"}
+
+    def take_list(self, rows: Iterable[Any]) -> None:
+        """The messages of a document; each has its place, whatever it is called."""
+        for number, wire in enumerate(rows, 1):
+            self.records[text(fields(wire).get("type")) or "?"] += 1
+            if not isinstance(wire, dict):
+                self.source.problem("a message is no object", "skipped", number)
+                continue
+            entry = _entry(wire, f"message-{number}", number)
+            if entry.id in self.current:
+                self.source.problem("a message has the id of another", "named by its place", number)
+                entry = structs.replace(entry, id=f"message-{number}")
+            self.current[entry.id] = entry
+
+    def _rewind(self, line: int, id_: str) -> None:
+        if id_ not in self.current and self.current:
+            self.source.problem("the message that was gone back to is not here", "all were taken back", line)
+        removed: list[Entry] = []
+        while self.current:
+            last, entry = self.current.popitem()
+            removed.append(entry)
+            if last == id_:
+                break
+        last_ones = islice(reversed(self.current.values()), NEAR)
+        after = next((entry.id for entry in last_ones if _speaks(entry)), "")
+        self.back.append(([entry for entry in reversed(removed) if not entry.carried], after))
+
+    def _replace(self, listed: list[Entry]) -> None:
+        """Another list in place of the one there is; a new segment if it does not merely go on from it."""
+        before = [entry for entry in self.current.values() if _speaks(entry)]
+        found = _known_again(listed, self.current)
+        merged = {new.id: _merged(new, found.get(new.id), new.id in self.current) for new in listed}
+        spoken = [entry for entry in listed if _speaks(entry)]
+        pairs = zip(before, spoken, strict=False)
+        goes_on = all(found.get(new.id) is old and merged[new.id].says_what(old) for old, new in pairs)
+        if not goes_on or len(spoken) < len(before):
+            self.segments.append([*self.current.values()])
+            self.compactions += any(entry.is_summary and id_ not in found for id_, entry in merged.items())
+            merged = {id_: structs.replace(entry, carried=id_ in found) for id_, entry in merged.items()}
+        is_carried = False
+        for id_, entry in merged.items():
+            # What a tool answered is as old as the call, whatever it is called now.
+            is_carried = entry.carried if _speaks(entry) else is_carried
+            merged[id_] = structs.replace(entry, carried=is_carried)
+        self.current = merged
+
+    def session(self) -> Session:
+        """What came of it."""
+        is_subagent = self.facts.get("kind") == "subagent"
+        entries = [*self.segments, [*self.current.values()]]
+        told = [History(tuple(messages_of(self.source, part))) for part in entries]
+        left = [(History(tuple(messages_of(self.source, part))), after) for part, after in self.back]
+        by = _prompted if is_subagent else History
+        segments = [by(history.messages) for history in told]
+        id_ = text(self.facts.get("sessionId")) or self.source.path.name.split(".")[0]
+        project, files = _project(self.source.path, self.facts)
+        times = [message.time for segment in segments for message in segment if message.time]
+        begun, ended = (timestamp(self.facts.get(key)) for key in ("startTime", "lastUpdated"))
+        return Session(
+            agent=NAME,
+            id=id_,
+            file=str(self.source.path),
+            segments=tuple(segments),
+            branches=tuple(Branch(by(history.messages), after) for history, after in left if history),
+            children=() if is_subagent else tuple(_children(self.source, id_, started(entries))),
+            problems=tuple(self.source.problems),
+            files=files,
+            compactions=self.compactions,
+            records=dict(self.records),
+            project=project,
+            title=text(self.facts.get("summary")) or first_prompt(told),
+            parent=self.source.path.parent.name if is_subagent and _chats(self.source.path, 1) else "",
+            started=begun or min(times, default=None),
+            ended=ended or max(times, default=None),
+        )
+
+
+def _entry(wire: Any, place: str, line: int, record: bytes = b"") -> Entry:
+    wire = fields(wire)
+    return Entry(text(wire.get("id")) or place, wire, line, record)
+
+
+def _listed(wire: Any, place: str, line: int) -> Entry:
+    """A message of a list that takes the place of another: it may be the summary of what was there."""
+    entry = _entry(wire, place, line)
+    is_summary = entry.wire.get("type") == "user" and SNAPSHOT in entry.said.text
+    return structs.replace(entry, is_listed=True, is_summary=is_summary)
+
+
+def _speaks(entry: Entry) -> bool:
+    """Whether a person or a model says something in it, and it does not only hold what tools answered."""
+    if entry.wire.get("type") != "user":
+        return entry.wire.get("type") == "gemini"
+    try:
+        return bool(entry.said.text) or not entry.said.answers
+    except RecursionError:
+        return True
+
+
+def _known_again(listed: Sequence[Entry], current: dict[str, Entry]) -> dict[str, Entry]:
+    """For each message of a list the one that it was: by its id, else the next that says the same."""
+    ids = {entry.id for entry in listed}
+    others: dict[tuple[str, ...], list[Entry]] = {}
+    for id_, entry in reversed(current.items()):
+        if id_ not in ids and _speaks(entry):
+            others.setdefault(entry.key, []).append(entry)
+    found: dict[str, Entry] = {}
+    for entry in listed:
+        same = others.get(entry.key) if _speaks(entry) else None
+        old = current.get(entry.id) or (same.pop() if same else None)
+        if old:
+            found[entry.id] = old
+    return found
+
+
+def _merged(new: Entry, old: Entry | None, is_known: bool) -> Entry:
+    """A message of a new list with what is known of it: one that was made anew has lost its bill and its calls."""
+    if old is None or not is_known:
+        return old or new
+    line = old.line if new.says_what(old) else new.line
+    return structs.replace(old, wire={**old.wire, **new.wire}, line=line)
+
+
+def _prompted(messages: Iterable[Message]) -> History:
+    """In a sub-agent's session nobody types: its prompts are its parent's model's."""
+    return History(tuple(structs.replace(m, author="model") if m.author == "human" else m for m in messages))
+
+
+def _children(source: SourceFile, id_: str, calls: Mapping[str, str]) -> list[Session]:
+    """The sub-agents whose logs lie in the folder of this session."""
+    folder = source.path.parent / (_UNSAFE.sub("_", id_) or "_")
+    children: list[Session] = []
+    for path in sorted(folder.glob("*.jsonl")):
+        try:
+            [child] = read(SourceFile(path, source.limits))
+        except ReadError as error:
+            source.problem(f"a sub-agent's log cannot be read ({error})", "left out")
+            continue
+        call_id = calls.get(child.id) or calls.get(path.stem, "")
+        children.append(structs.replace(child, parent=id_, call_id=call_id))
+    return children
+
+
+def _chats(path: Path, above: int) -> Path | None:
+    """The agent's folder of chats that a file lies in, directly or one folder deeper."""
+    folder = path.parents[above] if len(path.parents) > above else path.parent
+    return folder if folder.name == "chats" else None
+
+
+def _project(path: Path, facts: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+    """The project's folder, and the file that told it."""
+    chats = _chats(path, 0) or _chats(path, 1)
+    told = chats.parent / ".project_root" if chats else None
+    try:
+        if told and (root := told.read_text(encoding="utf-8", errors="replace")[:4096].strip()):
+            return root, (str(told),)
+    except OSError:
+        pass
+    return next(filter(None, map(text, items(facts.get("directories")))), ""), ()
+
+
+def read(source: SourceFile) -> list[Session]:
+    """One session."""
+    reading = Reading(source)
+    document = source.document
+    if isinstance(document, dict) and isinstance(document.get("messages"), list):
+        source.take_document()
+        reading.facts = {key: value for key, value in document.items() if key != "messages"}
+        reading.take_list(document["messages"])
+    elif next(iter(source.lines()), (0, b""))[1].strip() in (b"{", b"["):
+        raise ReadError(f"`{source.path}` is a document that is torn, or none of Gemini CLI's")
+    else:
+        for line, record, row in source.rows(_DECODER):
+            try:
+                reading.take(line, record, row)
+            except RecursionError:
+                source.problem("a record is nested too deep to follow", "skipped", line)
+    return [reading.session()]
+
+
+def sniff(source: SourceFile) -> int:
+    """The facts of a session on the first line of a log, or around a list of messages."""
+    for row in source.head:
+        if isinstance(row, dict) and isinstance(row.get("sessionId"), str) and isinstance(row.get("projectHash"), str):
+            return 3
+        if isinstance(row, dict) and ("$rewindTo" in row or isinstance(row.get("$set"), dict)):
+            return 3
+    document = source.document
+    if not isinstance(document, dict) or not isinstance(document.get("sessionId"), str):
+        return 0
+    kinds = {text(fields(wire).get("type")) for wire in items(document.get("messages")) if "content" in fields(wire)}
+    return 3 if "projectHash" in document and "messages" in document else 2 if "gemini" in kinds else 0
+
+
+def homes(environment: Mapping[str, str], home: Path) -> list[Home]:
+    """`.gemini` in `GEMINI_CLI_HOME`, else in the home directory; a folder for each project."""
+    root = Path(environment.get("GEMINI_CLI_HOME") or home) / ".gemini" / "tmp"
+    return [Home(root, "*/chats/session-*.jsonl"), Home(root, "*/chats/session-*.json", newer=".jsonl")]
+
+
+FORMAT = TranscriptFormat(
+    NAME,
+    "Gemini CLI",
+    sniff,
+    read,
+    homes,
+    resume="gemini --resume {id}",
+    wire="gemini",
+    layouts="the log of changes (`.jsonl`), with its sub-agents' beside it; the JSON document before it",
+    holds=("thinking", "sub-agents", "usage", "times", "edits", "rewinds", "compactions"),
+    seen="JSON of January 2026; 0.61",
+)

@@ -1,0 +1,342 @@
+"""Gemini CLI's logs and documents beside the fixture: lists that replace lists, calls told twice, sub-agents."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import recordings
+import thresher as th
+from thresher.model import Image, Message, Summary, Text, Thinking, ToolCall, ToolResult, Usage
+
+Json = dict[str, Any]
+FACTS: Json = {"sessionId": "s-1", "projectHash": "ab12", "startTime": "2026-03-02T09:00:00Z", "kind": "main"}
+
+
+def user(id_: Any, *content: Any, **more: Any) -> Json:
+    return {"id": id_, "type": "user", "timestamp": "2026-03-02T09:01:00Z", "content": [*map(as_part, content)], **more}
+
+
+def gemini(id_: Any, *content: Any, **more: Any) -> Json:
+    return {
+        "id": id_,
+        "type": "gemini",
+        "timestamp": "2026-03-02T09:01:02Z",
+        "content": [*map(as_part, content)],
+        **more,
+    }
+
+
+def as_part(given: Any) -> Any:
+    return {"text": given} if isinstance(given, str) else given
+
+
+def asked(id_: str, name: str = "read_file", **args: Any) -> Json:
+    return {"functionCall": {"id": id_, "name": name, "args": args}}
+
+
+def answered(id_: str, said: str, name: str = "read_file") -> Json:
+    return {"functionResponse": {"id": id_, "name": name, "response": {"output": said}}}
+
+
+def tool(id_: Any, *result: Any, name: str = "read_file", status: str = "success", **more: Any) -> Json:
+    return {"id": id_, "name": name, "args": {}, "result": [*result], "status": status, **more}
+
+
+def listed(*messages: Json) -> Json:
+    return {"$set": {"messages": [*messages]}}
+
+
+def log(folder: Path, *rows: Json, facts: Json | None = None, name: str = "session-1.jsonl") -> th.Session:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in (FACTS | (facts or {}), *rows)))
+    return one(path)
+
+
+def document(folder: Path, *messages: Any, **facts: Any) -> th.Session:
+    path = folder / "session-1.json"
+    path.write_text(json.dumps(FACTS | {"messages": messages} | facts, indent=2))
+    return one(path)
+
+
+def one(path: Path) -> th.Session:
+    assert th.sniff(path) == "gemini-cli"
+    session = th.read(path)
+    assert isinstance(session, th.Session)
+    return session
+
+
+def texts(messages: Any) -> list[str]:
+    return [message.text for message in messages]
+
+
+def results(messages: Any) -> list[ToolResult]:
+    return [result for message in messages for result in message.results]
+
+
+# --- the document ----------------------------------------------------------------------------------------------------
+
+
+def test_a_document_tells_what_the_model_was_shown(tmp_path: Path) -> None:
+    tokens = {"input": 100, "output": 5, "cached": 60, "thoughts": 7, "tool": 3, "total": 115}
+    thought = {"subject": "Looking", "description": "It is in a.py.", "timestamp": "2026-03-02T09:01:01Z"}
+    calls = [tool("c1", answered("c1", "x = 1")), tool("c2", status="cancelled", resultDisplay="not now")]
+    session = document(
+        tmp_path,
+        {"id": "u1", "type": "user", "content": "What is x?"},
+        {"id": "i1", "type": "info", "content": "Update available."},
+        {"id": "g1", "type": "gemini", "content": "", "thoughts": [thought], "toolCalls": calls, "tokens": tokens},
+        {
+            "id": "g2",
+            "type": "gemini",
+            "content": "One.",
+            "tokens": dict.fromkeys(tokens, 0),
+            "model": "gemini-2.5-pro",
+        },
+        {"id": "x1", "type": "hologram", "content": "?"},
+    )
+    assert [(one.role, one.author) for one in session.history] == [
+        ("user", "human"),
+        ("assistant", "model"),
+        ("tool", "tool"),
+        ("assistant", "model"),
+    ]
+    assert session.history[1].parts[0] == Thinking("**Looking**\nIt is in a.py.")
+    assert session.history[1].usage == Usage(43, 12, 60, reasoning=7)
+    assert session.history[3].usage is None
+    assert [(one.text, one.is_error) for one in results(session.history)] == [("x = 1", False), ("not now", True)]
+    assert session.records == {"user": 1, "info": 1, "gemini": 2, "hologram": 1}
+    assert [one.source.line for one in session.history if one.source] == [1, 3, 3, 4]
+
+
+def test_messages_and_calls_without_ids_of_their_own_are_named_by_their_place(tmp_path: Path) -> None:
+    calls = [tool(None, {"text": "one"}), tool("c", {"text": "two"}), tool("c", {"text": "three"})]
+    session = document(
+        tmp_path, {"type": "user", "content": "Hi."}, None, gemini("g", toolCalls=calls), gemini("g", "Hello.")
+    )
+    assert [one.id for one in session.history] == ["message-1", "g", "g-results", "message-4"]
+    assert [call.id for call in session.history[1].calls] == ["g-call-1", "c", "g-call-3"]
+    assert [result.call_id for result in results(session.history)] == ["g-call-1", "c", "g-call-3"]
+    assert [problem.line for problem in session.problems] == [2, 4]
+
+
+def test_a_torn_document_is_refused_in_one_word(tmp_path: Path) -> None:
+    path = tmp_path / "session-1.json"
+    path.write_text(json.dumps(FACTS | {"messages": [user("u", "Hi.")] * 99}, indent=2)[:-40])
+    with pytest.raises(th.ThresherError, match="torn"):
+        th.read(path, format="gemini-cli")
+
+
+# --- the log ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_line_with_a_known_id_takes_the_place_of_the_other(tmp_path: Path) -> None:
+    session = log(
+        tmp_path,
+        user("u1", "Go."),
+        gemini("g1", "I go."),
+        user("u2", "Well?"),
+        gemini("g1", "I go.", toolCalls=[tool("c", answered("c", "gone"))]),
+    )
+    assert [one.role for one in session.history] == ["user", "assistant", "tool", "user"]
+    assert [one.source.line for one in session.history if one.source] == [2, 5, 5, 4]
+
+
+def test_a_result_that_is_told_twice_is_read_once(tmp_path: Path) -> None:
+    both = [answered("c1", "one"), answered("c2", "two")]
+    calls = [tool("c1", *both), tool("c2", *both)]
+    session = log(
+        tmp_path,
+        user("u1", "Look."),
+        gemini("g1", asked("c1"), asked("c2"), toolCalls=calls),
+        user("r1", *both, "User hint: look twice."),
+    )
+    assert [(one.call_id, one.text) for one in results(session.history)] == [("c1", "one"), ("c2", "two")]
+    assert [call.id for call in session.history[1].calls] == ["c1", "c2"]
+    assert texts(session.history)[-1] == "User hint: look twice."
+
+
+def test_a_result_may_stand_only_in_a_record_of_the_user(tmp_path: Path) -> None:
+    session = log(tmp_path, user("u1", "Look."), gemini("g1", asked("c1")), user("r1", answered("c1", "one")))
+    assert [(one.role, one.author) for one in session.history][1:] == [("assistant", "model"), ("tool", "tool")]
+    assert session.history.orphans == ()
+
+
+def test_pictures_of_a_tool_are_shown_to_the_model(tmp_path: Path) -> None:
+    picture = {"inlineData": {"mimeType": "image/png", "data": "aGk="}}
+    shown = {"id": "i1", "type": "info", "content": [picture]}
+    session = log(tmp_path, gemini("g1", toolCalls=[tool("c1", answered("c1", "a picture"), picture)]), shown)
+    assert results(session.history)[0].content == (Text("a picture"), Image("image/png", "aGk="))
+    assert (session.history[-1].author, session.history[-1].parts) == ("tool", (Image("image/png", "aGk="),))
+
+
+def test_what_was_gone_back_behind_is_a_branch(tmp_path: Path) -> None:
+    session = log(
+        tmp_path,
+        user("u1", "One."),
+        gemini("g1", "Yes."),
+        user("u2", "Two."),
+        gemini("g2", "No."),
+        {"$rewindTo": "u2"},
+        user("u3", "Three."),
+        {"$rewindTo": "u3"},
+        user("u4", "Four."),
+    )
+    assert texts(session.history) == ["One.", "Yes.", "Four."]
+    assert [texts(branch.history) for branch in session.branches] == [["Two.", "No."], ["Three."]]
+    assert [branch.after for branch in session.branches] == ["g1", "g1"]
+
+
+def test_going_back_to_an_unknown_message_takes_all_back(tmp_path: Path) -> None:
+    session = log(tmp_path, user("u1", "One."), {"$rewindTo": "gone"}, user("u2", "Two."))
+    assert (texts(session.history), texts(session.branches[0].history)) == (["Two."], ["One."])
+    assert session.problems[0].line == 3
+
+
+def test_the_same_list_once_more_changes_nothing(tmp_path: Path) -> None:
+    both = [answered("c1", "one"), answered("c2", "two")]
+    called = [tool("c1", both[0]), tool("c2", both[1])]
+    first = gemini("g1", "Looking.", toolCalls=called, tokens={"input": 9, "total": 9}, model="m")
+    again = {**first, "content": [{"text": "Looking."}, asked("c1"), asked("c2")]}
+    again["toolCalls"] = [tool("c1", *both), tool("c2", *both)]
+    session = log(
+        tmp_path,
+        listed(user("u0", "<session_context>\nToday.\n</session_context>")),
+        {"id": "u1", "type": "user", "content": "Look."},
+        first,
+        {"id": "i1", "type": "info", "content": "Update available."},
+        listed(
+            user("n0", "<session_context>\nToday.\n</session_context>"), user("u1", "Look."), again, user("r1", *both)
+        ),
+        gemini("g2", "Done."),
+    )
+    assert len(session.segments) == 1
+    assert [one.author for one in session.history] == ["harness", "human", "model", "tool", "model"]
+    assert [one.usage.input for one in session.history if one.usage] == [9]
+    assert not any(one.carried for one in session.history)
+
+
+def test_outputs_that_were_masked_stay_whole_in_the_segment_before(tmp_path: Path) -> None:
+    def called(output: str) -> Json:
+        return gemini("g1", toolCalls=[tool("c1", answered("c1", output))], model="m")
+
+    session = log(tmp_path, user("u1", "Look."), called("long " * 50), listed(user("u1", "Look."), called("masked")))
+    assert (len(session.segments), session.compactions) == (2, 0)
+    assert results(session.history)[0].text == "masked"
+    assert [one.text for one in results(session.messages())] == ["long " * 50]
+
+
+def test_after_a_compression_messages_are_known_again_by_what_they_say(tmp_path: Path) -> None:
+    session = log(
+        tmp_path,
+        user("u1", "One."),
+        gemini("g1", "Yes.", model="m", tokens={"input": 9, "total": 9}),
+        user("u2", "One."),
+        gemini("g2", "", toolCalls=[tool("c1", answered("c1", "one"))], model="m"),
+        user("r1", answered("c1", "one")),
+        listed(
+            user("n1", "<scratchpad/><state_snapshot>They said one.</state_snapshot>"),
+            gemini("n2", "Got it."),
+            user("n3", "One."),
+            gemini("n4", asked("c1")),
+            user("n5", answered("c1", "one")),
+        ),
+        gemini("n4", asked("c1"), "More.", toolCalls=[tool("c1", answered("c1", "one"))], model="m"),
+    )
+    assert session.compactions == 1
+    assert isinstance(session.history[0].parts[0], Summary)
+    assert [(one.author, one.carried) for one in session.history] == [
+        ("harness", False),
+        ("harness", False),
+        ("human", True),
+        ("model", True),
+        ("tool", True),
+    ]
+    assert len([*session.messages()]) == 7
+    assert session.history[3].text == "More."  # a line may still replace what came in a list
+
+
+def test_a_person_may_paste_a_snapshot(tmp_path: Path) -> None:
+    said = "What is <state_snapshot>x</state_snapshot>?"
+    session = log(tmp_path, user("u1", said), gemini("g1", "A tag."), listed(user("n1", said), gemini("n2", "A tag.")))
+    assert (session.compactions, session.history[0].author, len(session.segments)) == (0, "human", 1)
+
+
+# --- beside the log --------------------------------------------------------------------------------------------------
+
+
+def test_sub_agents_lie_in_the_folder_of_their_session(tmp_path: Path) -> None:
+    chats = tmp_path / "tmp" / "shop" / "chats"
+    prompt, facts = user("c1", "Find it."), {"sessionId": "k3x9qa", "kind": "subagent"}
+    alone = log(chats, prompt, facts=facts, name="s-1/k3x9qa.jsonl")
+    assert (alone.parent, alone.history[0].author, alone.title) == ("s-1", "model", "Find it.")
+    (chats / "s-1" / "torn.jsonl").write_text("{\n")
+    (chats.parent / ".project_root").write_text("/work/shop\n")
+    call = gemini("g1", toolCalls=[tool("c9", answered("c9", "Found."), name="invoke_agent", agentId="k3x9qa")])
+    session = log(chats, user("u1", "Where is it?"), call)
+    [child] = session.children
+    assert (child.id, child.parent, child.call_id) == ("k3x9qa", "s-1", "c9")
+    assert (session.project, child.project) == ("/work/shop", "/work/shop")
+    assert session.files == (str(chats.parent / ".project_root"),)
+    assert "cannot be read" in session.problems[0].what
+
+
+def test_an_id_is_no_way_out_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "x.jsonl").write_text(json.dumps(FACTS) + "\n")
+    session = log(tmp_path / "chats", user("u", "Hi."), facts={"sessionId": "../other"})
+    assert (session.id, session.children) == ("../other", ())
+
+
+def test_a_projects_folder_may_be_told_by_the_log(tmp_path: Path) -> None:
+    session = log(tmp_path, user("u", "Hi."), {"$set": {"directories": ["/work/a", "/work/b"], "summary": "Greeting"}})
+    assert (session.project, session.title) == ("/work/a", "Greeting")
+
+
+def test_sessions_are_found_below_the_agents_home(tmp_path: Path) -> None:
+    for home in (tmp_path, tmp_path / "moved"):
+        chats = home / ".gemini" / "tmp" / "shop" / "chats"
+        log(chats, user("u", "Hi."))
+        log(chats, user("u", "Hi."), name="s-1/k3x9qa.jsonl")
+        document(chats, user("u", "Hi."))
+        (chats / "checkpoint-1.json").write_text("{}")
+    for environment, home in (({}, tmp_path), ({"GEMINI_CLI_HOME": str(tmp_path / "moved")}, tmp_path / "none")):
+        found = th.discover(environment=environment, home=home, formats=["gemini-cli"])
+        assert sorted(one.path.name for one in found) == ["session-1.jsonl"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"sessionId": "s", "messages": []}', '{"messages": [{"role": "user", "content": "Hi."}]}', '{"$schema": "x"}'],
+)
+def test_other_documents_are_not_claimed(text: str, tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text(text)
+    assert th.sniff(tmp_path / "x.json") != "gemini-cli"
+
+
+def test_a_session_can_be_given_back_to_gemini(tmp_path: Path) -> None:
+    signed = asked("c1") | {"thoughtSignature": "c2ln"}
+    session = log(tmp_path, user("u1", "Look."), gemini("g1", signed), user("r1", answered("c1", "one")))
+    assert th.emit(session.history, "gemini") == [
+        {"role": "user", "parts": [{"text": "Look."}]},
+        {"role": "model", "parts": [signed]},
+        {"role": "user", "parts": [answered("c1", "one")]},
+    ]
+
+
+def test_the_recordings_agree_with_their_counts(shared_data: Path) -> None:
+    """A message of the index is a record, those for the screen among them."""
+    found = [*recordings.indexed(shared_data, "gemini_cli")]
+    assert len(found) == 6
+    for expected, sessions in found:
+        [session] = sessions
+        messages: list[Message] = [*session.messages()]
+        parts = [part for message in messages for part in message.parts]
+        assert sum(session.records.values()) == expected["msgs"], expected["file"]
+        assert sum(isinstance(part, ToolCall) for part in parts) == expected["calls"]
+        assert sum(isinstance(part, ToolResult) for part in parts) == expected["calls"]
+        assert sum(isinstance(part, Thinking) for part in parts) == expected["thinking"]
+        assert session.history.orphans == ()
+        assert session.problems == ()

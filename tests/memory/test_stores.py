@@ -1,0 +1,177 @@
+"""Stores that hold many sessions: of a database only what changed is read, of folders whatever file did."""
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chats import places, synced
+
+import thresher as th
+from fixture_files import FIXTURES, ready
+from thresher.formats import read_all
+from thresher.memory import preparing
+from thresher.memory.archive import Archive
+from thresher.memory.embedded import EmbeddedStore
+from thresher.memory.tables import VERSION
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> EmbeddedStore:
+    return EmbeddedStore(tmp_path / "memory")
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    return ready(FIXTURES / "opencode.store.sql", folder)
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The sessions that each reading gave."""
+    seen: list[list[str]] = []
+
+    def read(path: Path, **options: Any) -> list[th.Session]:
+        sessions = read_all(path, **options)
+        seen.append([session.id for session in sessions])
+        return sessions
+
+    monkeypatch.setattr(preparing, "read_all", read)
+    return seen
+
+
+def change(database: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(database)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
+
+
+SAY = """INSERT INTO part VALUES ('prt_99', 'msg_s04', 'ses_s2CHILD', 9, 1777100009999,
+    '{"type":"text","text":"And count the hearthstones."}')"""
+
+
+def test_only_what_changed_is_read_again(store: EmbeddedStore, database: Path, reads: list[list[str]]) -> None:
+    assert synced(store, database.parent).new == 1
+    change(database, SAY)
+    assert synced(store, database.parent).rewritten == 1
+    assert reads == [["ses_s1MAIN", "ses_s2CHILD", "ses_s3NEWER"], ["ses_s2CHILD"]]
+    assert places(store, "hearthstones") == [("ses_s2CHILD", 0)]
+    assert not any(facts.gone for facts in store.facts())
+
+
+def test_a_database_in_use_is_read_as_it_is_now(store: EmbeddedStore, database: Path) -> None:
+    synced(store, database.parent)
+    with closing(sqlite3.connect(database)) as writer:
+        writer.execute("PRAGMA journal_mode = WAL")
+        writer.execute(SAY)
+        writer.commit()
+        synced(store, database.parent)
+        assert places(store, "hearthstones") == [("ses_s2CHILD", 0)]
+        writer.execute("BEGIN")
+        writer.execute("DELETE FROM part")  # not done yet: nobody else can see it
+        synced(store, database.parent)
+        assert places(store, "hearthstones") == [("ses_s2CHILD", 0)]
+
+
+def test_an_unchanged_database_is_not_opened(
+    store: EmbeddedStore, database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced(store, database.parent)
+    monkeypatch.setattr(preparing, "listed", lambda *_args, **_more: pytest.fail("opened"))
+    assert synced(store, database.parent).unchanged == 1
+
+
+def test_a_touched_database_is_not_read(store: EmbeddedStore, database: Path, reads: list[list[str]]) -> None:
+    synced(store, database.parent)
+    change(database, "CREATE TABLE another (x)")
+    assert synced(store, database.parent).unchanged == 1
+    assert len(reads) == 1
+
+
+def test_what_a_database_deletes_stays_and_what_comes_back_is_here(store: EmbeddedStore, database: Path) -> None:
+    synced(store, database.parent)
+    copy = database.read_bytes()
+    change(database, "DELETE FROM session_message", "DELETE FROM session WHERE id = 'ses_s3NEWER'")
+    synced(store, database.parent)
+    assert {facts.id for facts in store.facts() if facts.gone} == {"ses_s3NEWER"}
+    assert places(store, "oven off turned") != []
+    database.write_bytes(copy)
+    synced(store, database.parent)
+    assert not any(facts.gone for facts in store.facts())
+
+
+def test_families_are_known(store: EmbeddedStore, database: Path) -> None:
+    synced(store, database.parent)
+    facts = {one.id: one for one in store.facts()}
+    assert len({one.root for one in facts.values()}) == 1
+    assert {id for id, one in facts.items() if one.subagent} == {"ses_s2CHILD"}
+    assert facts["ses_s2CHILD"].call == "toolu_1"
+
+
+def in_folders(place: Path) -> Path:
+    """A session as older builds kept it: a file of facts, one a message, one a part."""
+    storage = place / "storage"
+    document = json.loads((FIXTURES / "opencode.json").read_text(encoding="utf-8"))
+    files: dict[str, Any] = {f"session/p1/{document['info']['id']}.json": document["info"]}
+    for number, row in enumerate(document["messages"]):
+        message = f"msg_{number:02}"
+        files[f"message/{document['info']['id']}/{message}.json"] = row["info"]
+        files |= {f"part/{message}/prt_{place:02}.json": part for place, part in enumerate(row["parts"])}
+    for name, value in files.items():
+        path = storage / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(value), encoding="utf-8")
+    return next(storage.glob("session/p1/*.json"))
+
+
+def test_folders_hold_what_an_export_holds(tmp_path: Path) -> None:
+    export, folders = (th.read(path) for path in (FIXTURES / "opencode.json", in_folders(tmp_path)))
+    assert isinstance(export, th.Session)
+    assert isinstance(folders, th.Session)
+    assert [message.parts for message in folders.messages(branches=True)] == [
+        message.parts for message in export.messages(branches=True)
+    ]
+    assert {message.source.file for message in folders.messages() if message.source} <= set(folders.files)
+
+
+def test_a_part_in_a_file_of_its_own_is_seen_when_it_changes(store: EmbeddedStore, tmp_path: Path) -> None:
+    facts = in_folders(tmp_path / "files")
+    assert synced(store, tmp_path / "files").new == 1
+    part = facts.parents[2] / "part" / "msg_00" / "prt_00.json"
+    part.write_text(json.dumps({"type": "text", "text": "Is the damper shut?"}), encoding="utf-8")
+    synced(store, tmp_path / "files")
+    assert [place for _, place in places(store, "damper")] == [0]
+    more = facts.parents[2] / "part" / "msg_00" / "prt_77.json"
+    more.write_text(json.dumps({"type": "text", "text": "And the flue?"}), encoding="utf-8")
+    synced(store, tmp_path / "files")
+    assert [place for _, place in places(store, "flue")] == [0]
+
+
+def test_a_memory_of_the_first_version_is_brought_up_to_date(store: EmbeddedStore, database: Path) -> None:
+    synced(store, database.parent)
+    truth = store.archive.path
+    with closing(sqlite3.connect(truth)) as connection:
+        connection.execute("ALTER TABLE sessions DROP COLUMN mark")
+        connection.execute("PRAGMA user_version = 1")
+        connection.commit()
+    change(database, SAY)
+    again = EmbeddedStore(store.folder)
+    synced(again, database.parent)
+    assert places(again, "hearthstones") == [("ses_s2CHILD", 0)]
+    with Archive(store.folder).opened() as connection:
+        assert connection.execute("PRAGMA user_version").fetchone()[0] == VERSION
+
+
+def test_a_damaged_database_is_told_and_what_was_known_stays(store: EmbeddedStore, database: Path) -> None:
+    synced(store, database.parent)
+    data = bytearray(database.read_bytes())
+    data[4096:] = b"\xff" * (len(data) - 4096)
+    database.write_bytes(bytes(data))
+    report = synced(store, database.parent)
+    assert report.failed or report.foreign
+    assert places(store, "two ovens on") != []
