@@ -25,6 +25,21 @@ TOOLS = {
 }  # fmt: skip
 
 
+CODEX = """
+model = "scripted"
+model_provider = "scripted"
+check_for_update_on_startup = false
+analytics.enabled = false
+
+[model_providers.scripted]
+name = "scripted"
+base_url = "{url}/v1"
+wire_api = "responses"
+env_key = "SCRIPTED_KEY"
+"""
+"""What Codex is told of a scripted model."""
+
+
 def installed(name: str) -> str:
     """The program of a client."""
     return str(Path(FOLDER, "node_modules", ".bin", name).absolute())

@@ -7,22 +7,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from real_clients import NEEDS_CLIENTS, THRESHER, TOOLS, behind_proxy, installed, own_environment, ran
+from real_clients import CODEX, NEEDS_CLIENTS, THRESHER, TOOLS, behind_proxy, installed, own_environment, ran
 from scripted_model import Asked, Call, ScriptedModel, Story, Turn
 
 pytestmark = NEEDS_CLIENTS
-CONFIG = """
-model = "scripted"
-model_provider = "scripted"
-check_for_update_on_startup = false
-analytics.enabled = false
-
-[model_providers.scripted]
-name = "scripted"
-base_url = "{url}/v1"
-wire_api = "responses"
-env_key = "SCRIPTED_KEY"
-
+SERVER = """
 [mcp_servers.thresher]
 command = "{thresher}"
 args = ["mcp"]
@@ -41,7 +30,9 @@ class Codex:
         self.folder.mkdir()
         self._environment = own_environment(home, SCRIPTED_KEY="dummy", **behind_proxy(model.url))
         (home / ".codex").mkdir()
-        (home / ".codex" / "config.toml").write_text(CONFIG.format(url=model.url, thresher=THRESHER, home=home))
+        (home / ".codex" / "config.toml").write_text(
+            CODEX.format(url=model.url) + SERVER.format(thresher=THRESHER, home=home)
+        )
 
     def says(self, prompt: str, folder: Path | None = None) -> str:
         """The id of the session in which a prompt was answered."""

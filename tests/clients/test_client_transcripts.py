@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from real_clients import NEEDS_CLIENTS, behind_proxy, installed, own_environment, ran
+from real_clients import CODEX, NEEDS_CLIENTS, behind_proxy, installed, own_environment, ran
 from scripted_model import Asked, Call, ScriptedModel, Story, Turn
 
 import thresher as th
@@ -25,18 +25,6 @@ from thresher.model import Thinking
 pytestmark = NEEDS_CLIENTS
 PROMPT = "How hot is the kiln? Write it down."
 NOTE = "The kiln stands at 1240 degrees."
-CODEX = """
-model = "scripted"
-model_provider = "scripted"
-check_for_update_on_startup = false
-analytics.enabled = false
-
-[model_providers.scripted]
-name = "scripted"
-base_url = "{url}/v1"
-wire_api = "responses"
-env_key = "SCRIPTED_KEY"
-"""
 
 
 class Agent(NamedTuple):

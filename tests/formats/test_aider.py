@@ -2,11 +2,7 @@
 
 import json
 from collections import Counter
-from importlib.util import module_from_spec, spec_from_file_location
-from itertools import islice
 from pathlib import Path
-from random import Random
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -19,8 +15,6 @@ from thresher.model.tools import tool_use
 from thresher.timeline import Timeline
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "aider.md"
-FUZZER = Path(__file__).parents[2] / "benchmarks" / "fuzz.py"
-MUTANTS = 300
 STARTED = "\n# aider chat started at 2025-03-04 09:15:00\n\n"
 
 
@@ -437,24 +431,3 @@ def test_a_long_answer_takes_no_longer_than_it_should(tmp_path: Path) -> None:
     open_blocks = "<<<<<<< SEARCH\n```diff\n*** Begin Patch\na.py\n```python\n" * 20_000
     session = one(tmp_path, asked("Go."), said(open_blocks), told("Applied edit to a.py", *["- x"] * 20_000))
     assert edits(session) == []
-
-
-def load_fuzzer() -> ModuleType:
-    spec = spec_from_file_location("fuzz", FUZZER)
-    assert spec
-    assert spec.loader
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_damaged_histories_are_read_or_refused(tmp_path: Path) -> None:
-    fuzz, random, path = load_fuzzer(), Random(7), tmp_path / "history.md"
-    for mutation, damaged in islice(fuzz.mutants(FIXTURE.read_bytes(), random), MUTANTS):
-        path.write_bytes(damaged)
-        for insisted in (None, "aider"):
-            try:
-                fuzz.exercise(path, format=insisted)
-            except Exception as error:
-                error.add_note(mutation)
-                raise

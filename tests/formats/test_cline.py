@@ -5,11 +5,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from importlib.util import module_from_spec, spec_from_file_location
-from itertools import islice
 from pathlib import Path
-from random import Random
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -23,8 +19,6 @@ from thresher.model.jsontext import load
 Json = dict[str, Any]
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "cline.json"
-FUZZER = Path(__file__).parents[2] / "benchmarks" / "fuzz.py"
-MUTANTS = 200
 START = 1_760_000_000_000
 EDITOR = "<environment_details>\n# Current Cost\n$0.01\n</environment_details>"
 READ = "I look.\n\n<read_file>\n<path>a.py</path>\n</read_file>"
@@ -632,25 +626,3 @@ def test_no_words_of_a_recording_are_lost(shared_data: Path) -> None:
                 said.update(*map(words, told))
         for number, row in enumerate(json.loads(gzip.decompress(path.read_bytes())), 1):
             assert set().union(*(words(one) for one in leaves(row["content"]))) - {"text"} <= kept[number]
-
-
-def load_fuzzer() -> ModuleType:
-    spec = spec_from_file_location("fuzz", FUZZER)
-    assert spec
-    assert spec.loader
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.mark.parametrize("name", ["cline.json", "cline.subagent.json"])
-def test_damaged_files_are_read_or_refused(tmp_path: Path, name: str) -> None:
-    fuzz, random, path = load_fuzzer(), Random(7), tmp_path / "task.json"
-    for mutation, damaged in islice(fuzz.mutants(FIXTURE.with_name(name).read_bytes(), random), MUTANTS):
-        path.write_bytes(damaged)
-        for insisted in (None, "cline"):
-            try:
-                fuzz.exercise(path, format=insisted)
-            except Exception as error:
-                error.add_note(mutation)
-                raise

@@ -7,16 +7,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from importlib.util import module_from_spec, spec_from_file_location
-from itertools import islice
 from pathlib import Path
 from random import Random
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 import thresher as th
+from damage import MUTANTS, fuzz, read_damaged
 from thresher.errors import ReadError, UnknownFormatError
 from thresher.formats import listed
 from thresher.formats.goose import FORMAT
@@ -25,8 +23,6 @@ from thresher.model import Image, Summary, Text, Thinking, ToolCall, ToolResult,
 Json = dict[str, Any]
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "goose.jsonl"
-FUZZER = Path(__file__).parents[2] / "benchmarks" / "fuzz.py"
-MUTANTS = 200
 NOON = 1_741_089_600
 
 SESSIONS = (
@@ -706,15 +702,6 @@ def test_reading_files_takes_no_database() -> None:
 # --- damage ----------------------------------------------------------------------------------------------------------
 
 
-def load_fuzzer() -> ModuleType:
-    spec = spec_from_file_location("fuzz", FUZZER)
-    assert spec
-    assert spec.loader
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @contextmanager
 def noted(mutation: str) -> Iterator[None]:
     try:
@@ -724,26 +711,20 @@ def noted(mutation: str) -> Iterator[None]:
         raise
 
 
-@pytest.mark.parametrize("kind", ["lines", "export", "recording"])
+@pytest.mark.parametrize("kind", ["export", "recording"])
 def test_damaged_files_are_read_or_refused(tmp_path: Path, kind: str) -> None:
     rows = [json.loads(line) for line in FIXTURE.read_text(encoding="utf-8").splitlines()]
     exported = rows[0] | {"extension_data": {}, "conversation": rows[1:]}
     made = {f"{n}": request(*rows[1:n], output=rows[n]) for n in (2, 4, 6, 8)}
     data = {
-        "lines": FIXTURE.read_bytes(),
         "export": json.dumps(exported).encode(),
         "recording": json.dumps(made).encode(),
     }
-    fuzz, random, path = load_fuzzer(), Random(11), tmp_path / "s.jsonl"
-    for mutation, damaged in islice(fuzz.mutants(data[kind], random), MUTANTS):
-        path.write_bytes(damaged)
-        for insisted in (None, "goose"):
-            with noted(mutation):
-                fuzz.exercise(path, format=insisted)
+    read_damaged(data[kind], tmp_path / "s.jsonl", Random(11), "goose")
 
 
 def test_damaged_stores_are_read_or_refused(tmp_path: Path) -> None:
-    path, fuzz, random = tmp_path / "sessions.db", load_fuzzer(), Random(13)
+    path, random = tmp_path / "sessions.db", Random(13)
     with closing(store(path)) as connection:
         connection.execute("PRAGMA journal_mode=DELETE")
         rows = [json.loads(line) for line in FIXTURE.read_text(encoding="utf-8").splitlines()][1:]

@@ -3,11 +3,7 @@
 import gzip
 import json
 from collections.abc import Iterator
-from importlib.util import module_from_spec, spec_from_file_location
-from itertools import islice
 from pathlib import Path
-from random import Random
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -19,8 +15,6 @@ from thresher.replay.trace import trace_of
 Json = dict[str, Any]
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "opencode.json"
-FUZZER = Path(__file__).parents[2] / "benchmarks" / "fuzz.py"
-MUTANTS = 300
 START: Json = {"type": "step-start"}
 
 
@@ -247,24 +241,3 @@ def test_a_document_without_messages_is_a_clear_error(tmp_path: Path) -> None:
     path.write_text('{"info": {"id": "ses_1"}}')
     with pytest.raises(th.ThresherError, match="opencode export"):
         th.read(path, format="opencode")
-
-
-def load_fuzzer() -> ModuleType:
-    spec = spec_from_file_location("fuzz", FUZZER)
-    assert spec
-    assert spec.loader
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_damaged_exports_are_read_or_refused(tmp_path: Path) -> None:
-    fuzz, random, path = load_fuzzer(), Random(5), tmp_path / "export.json"
-    for mutation, damaged in islice(fuzz.mutants(FIXTURE.read_bytes(), random), MUTANTS):
-        path.write_bytes(damaged)
-        for insisted in (None, "opencode"):
-            try:
-                fuzz.exercise(path, format=insisted)
-            except Exception as error:
-                error.add_note(mutation)
-                raise

@@ -73,11 +73,15 @@ def _fresh_spawns(history: History) -> int:
     return sum(not history[spawn.start].carried for spawn in history.spawns)
 
 
-def session_table(rows: Sequence[SessionRow], width: int) -> "Table":
-    """Sessions as a table to be read at a glance: no empty columns, and as many as the line has room for."""
+def session_table(every: Sequence[SessionRow], width: int) -> "Table":
+    """Sessions as a table to be read at a glance: no empty columns, and as many as the line has room for.
+
+    Those in which nothing was said are counted, not shown, if there are others.
+    """
     from rich.table import Table
     from rich.text import Text
 
+    rows = [row for row in every if row.messages] or every
     columns = {name: cells for name, cells in _columns(rows).items() if any(cells)}
     sizes = {name: max(len(name), *map(len, cells)) + 2 for name, cells in columns.items()}
     for name in ("compacted", "started", "sub-agents", "unpaired", "problems", "calls"):
@@ -91,7 +95,9 @@ def session_table(rows: Sequence[SessionRow], width: int) -> "Table":
     room = max(width - sum(sizes.values()) - 2, LEAST_TITLE)
     for row, cells in zip(rows, zip(*columns.values(), strict=True), strict=True):
         table.add_row(*cells, Text(shorten(row.title, room)))
-    table.caption = f"{plural(len(rows), 'session')}; tokens: about what the model would see next"
+    others = len(every) - len(rows)
+    empty = f", and {others:,} in which nothing was said" if others else ""
+    table.caption = f"{plural(len(rows), 'session')}{empty}; tokens: about what the model would see next"
     table.caption_justify = "left"
     return table
 
