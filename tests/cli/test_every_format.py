@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import thresher as th
-from fixture_files import own_fixture, ready
+from fixture_files import FIXTURES, own_fixture, ready
 from recordings import indexed
 from thresher.cli import cli
 from thresher.formats.table import transcript_formats
@@ -121,3 +121,23 @@ def test_a_recorded_session_is_sent_again(name: str, kind: str, shared_data: Pat
             assert {one["name"] for one in replayed["policies"]} >= {"full", "smart"}, name
             return
     pytest.skip(f"no recording of {name} has {CALLS} model calls")
+
+
+def test_sub_agents_in_a_store_are_listed_on_request(tmp_path: Path) -> None:
+    path = str(ready(FIXTURES / "opencode.store.sql", tmp_path))
+    listed = [row["id"] for row in told("sessions", "--no-discover", "--source", path)]
+    assert listed == ["ses_s3NEWER", "ses_s1MAIN"]
+    every = [row["id"] for row in told("sessions", "--no-discover", "--source", path, "--subagents")]
+    assert every == ["ses_s3NEWER", "ses_s2CHILD", "ses_s1MAIN"]
+    assert told("show", "ses_s2C", "--no-discover", "--source", path)["id"] == "ses_s2CHILD"
+
+
+def test_the_sessions_of_a_database_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / ".local" / "share" / "opencode"
+    folder.mkdir(parents=True)
+    ready(FIXTURES / "opencode.store.sql", folder).rename(folder / "opencode.db")
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    (agent,) = told()["agents"]
+    assert (agent["agent"], agent["sessions"]) == ("opencode", 3)
+    (folder / "opencode.db").write_bytes(b"SQLite format 3\0" + b"\xff" * 5000)
+    assert told()["agents"][0]["sessions"] == 1

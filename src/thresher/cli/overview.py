@@ -1,4 +1,4 @@
-"""`thresher` alone: what is on this machine, and what to try next. Looks at folders, reads no session."""
+"""`thresher` alone: what is on this machine, and what to try next. Looks at files, reads no session."""
 
 import os
 from collections import defaultdict
@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import to_builtins
 
 from thresher.cli.common import console, print_json
-from thresher.formats import discover
+from thresher.errors import ReadError
+from thresher.formats import discover, listed
+from thresher.memory.gates import stat_of
 from thresher.render.words import amount, size
 from thresher.store import home
 
@@ -52,15 +54,23 @@ def _kept() -> "Sizes":
 
 
 def _agent(name: str, paths: list[Path]) -> dict[str, Any]:
-    facts = [path.stat() for path in paths]
-    newest = max(fact.st_mtime for fact in facts)
+    facts = [fact for path in paths if (fact := stat_of(path)) is not None]
+    newest = max((fact.mtime_ns for fact in facts), default=0) / 1e9
     return {
         "agent": name,
-        "sessions": len(paths),
-        "bytes": sum(fact.st_size for fact in facts),
+        "sessions": sum(_count(name, path) for path in paths),
+        "bytes": sum(fact.size for fact in facts),
         "newest": datetime.fromtimestamp(newest, UTC).isoformat(timespec="seconds"),
         "folder": os.path.commonpath([path.parent for path in paths]),
     }
+
+
+def _count(name: str, path: Path) -> int:
+    """How many sessions a file holds: of a database that is asked, and most others hold one."""
+    try:
+        return len(listed(path, format=name) or "1")
+    except ReadError:
+        return 1
 
 
 def _table(agents: list[dict[str, Any]]) -> Any:

@@ -21,9 +21,15 @@ from thresher.cli.common import (
 @click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path))
 @place_options
 @json_option
+@click.option("--subagents", is_flag=True, help="List sub-agents beside the sessions that started them.")
 @click.option("--problems", is_flag=True, help="Say each problem that was met while reading.")
 def command(
-    paths: tuple[Path, ...], sources: tuple[Path, ...], no_discover: bool, as_json: bool, problems: bool
+    paths: tuple[Path, ...],
+    sources: tuple[Path, ...],
+    no_discover: bool,
+    as_json: bool,
+    subagents: bool,
+    problems: bool,
 ) -> None:
     """List sessions: those on this machine, or those in PATHS (files or folders).
 
@@ -37,7 +43,9 @@ def command(
 
     files = session_files(paths, sources, no_discover=no_discover)
     sessions, failures = read_sessions(files, named=[*paths, *sources])
-    rows = sorted((session_row(session) for session in sessions), key=lambda row: row.started, reverse=True)
+    ids = {(session.agent, session.id) for session in sessions}
+    listed = [one for one in sessions if subagents or not (one.is_subagent and (one.agent, one.parent) in ids)]
+    rows = sorted((session_row(session) for session in listed), key=lambda row: row.started, reverse=True)
     if as_json:
         print_json([msgspec.to_builtins(row) for row in rows])
     elif rows:

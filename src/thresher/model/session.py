@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from thresher.model.history import History
 from thresher.model.message import Message
+from thresher.model.turns import is_prompt
 
 
 class Problem(Struct, frozen=True, gc=False):
@@ -65,6 +66,16 @@ class Session(Struct, frozen=True):
     """The parent's tool call that started it, for a sub-agent."""
     started: datetime | None = None
     ended: datetime | None = None
+
+    @property
+    def is_subagent(self) -> bool:
+        """Whether a call of its parent started it: told, or since a model wrote its first prompt.
+
+        Forks and continuations have a parent, too.
+        """
+        first = next(filter(is_prompt, self.messages()), None)
+        is_given = first is not None and first.author == "model"
+        return bool(self.call_id) or (bool(self.parent) and is_given)
 
     @property
     def history(self) -> History:
