@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from real_clients import CODEX, NEEDS_CLIENTS, behind_proxy, installed, own_environment, ran
+from real_clients import CODEX, NEEDS_CLIENTS, THRESHER, behind_proxy, installed, own_environment, ran
 from scripted_model import Asked, Call, ScriptedModel, Story, Turn
 
 import thresher as th
@@ -106,7 +106,8 @@ class Done(NamedTuple):
         return self.sessions[0]
 
 
-def run(name: str, place: Path, story: Story) -> Done:
+def run(name: str, place: Path, story: Story, settings: dict[str, Any] | None = None) -> Done:
+    """What an agent leaves when it is asked; `settings` are more of those that it keeps as JSON."""
     agent, folder, home = AGENTS[name], place / "kiln", place / "home"
     folder.mkdir()
     (folder / "notes.txt").write_text(f"{NOTE}\n")
@@ -116,7 +117,8 @@ def run(name: str, place: Path, story: Story) -> Done:
         environment = own_environment(home, **agent.environment(model.url), **behind_proxy(model.url))
         file, text = agent.settings
         (home / file).parent.mkdir(parents=True, exist_ok=True)
-        (home / file).write_text(text(model.url))
+        told = text(model.url)
+        (home / file).write_text(json.dumps(json.loads(told) | settings) if settings else told)
         program, *words = agent.command
         ran([installed(program), *words], environment, folder)
     finally:
@@ -188,6 +190,40 @@ def test_a_sub_agent_is_linked_to_the_call_that_started_it(name: str, tmp_path: 
     first = next(message for message in child.messages() if message.role == "user")
     assert (first.author, first.text) == ("model", "Count the windows.")
     assert "Seven." in [message.text for message in child.messages()]
+
+
+SERVERS: dict[str, Callable[[str], dict[str, Any]]] = {
+    "gemini-cli": lambda home: {
+        "mcpServers": {
+            "thresher": {"command": str(THRESHER), "args": ["mcp"], "env": {"THRESHER_HOME": home}, "trust": True}
+        }
+    },
+    "opencode": lambda home: {
+        "mcp": {
+            "thresher": {"type": "local", "command": [str(THRESHER), "mcp"], "environment": {"THRESHER_HOME": home}}
+        }
+    },
+}
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_a_sub_agent_learns_what_its_parent_knew(name: str, tmp_path: Path) -> None:
+    learned: list[str] = []
+
+    def story(asked: Asked) -> Turn:
+        if not asked.has_prompt("Count the windows."):
+            return Turn("They are seven.") if asked.results else Turn("The KESTREL house.", (HELPERS[name],))
+        if not asked.results:
+            return Turn("I ask.", (Call(next(tool for tool in asked.tools if "get_context" in tool), {}),))
+        learned.append(asked.results[-1].text)
+        finished = Call("complete_task", {"result": {"response": "Seven."}})
+        return Turn("Seven.", (finished,) if "complete_task" in asked.tools else ())
+
+    done = run(name, tmp_path, story, SERVERS[name](str(tmp_path / "thresher")))
+    assert done.session.id in learned[0]
+    assert PROMPT in learned[0]
+    assert "The KESTREL house." in learned[0]
+    assert "Count the windows." not in learned[0]
 
 
 def _compare(name: str, done: Done) -> None:
