@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 import thresher
 from thresher.model import History, Message, Session, Text, Usage
@@ -44,6 +45,14 @@ def test_the_segments_of_a_session_are_lines_of_one_slope() -> None:
     found = calibrate(Session("x", "1", "f", segments=segments), SCALE)
     assert found.turns == 21
     assert found.factor == pytest.approx(1.3, rel=0.01)
+
+
+def test_bills_of_what_a_compaction_repeats_do_not_count() -> None:
+    carried = tuple(structs.replace(message, carried=True) for message in billed(20, factor=2.5, base=90_000))
+    history = billed(15, factor=1.2, base=3000)
+    found = calibrate(History((*carried, *history.messages)), SCALE)
+    assert found.turns == 15
+    assert found.factor == pytest.approx(1.2, rel=0.01)
 
 
 @pytest.mark.parametrize(

@@ -71,13 +71,16 @@ def line(segments: Sequence[Sequence[Point]]) -> Calibration:
 
 
 def _points(history: History, scale: Scale) -> Iterator[Point]:
-    """For each turn with a bill: what was counted before it, and what was billed."""
+    """For each turn with a bill: what was counted before it, and what was billed.
+
+    One that a compaction repeats was billed for what stood before it then.
+    """
     counted, done = scale.tools(history.tools), 0
     for turn in history.turns:
         counted += sum(map(scale.message, history.messages[done : turn.start]))
         done = turn.start
-        bills = (message.usage for message in history.messages[turn.start : turn.stop] if message.usage)
-        bill = next(bills, None)
+        made = (message for message in history.messages[turn.start : turn.stop] if not message.carried)
+        bill = next((message.usage for message in made if message.usage), None)
         if bill is not None and bill.context > 0:
             yield counted, bill.context
 
