@@ -297,6 +297,21 @@ def test_a_store_lists_its_sessions_and_reads_those_that_are_wanted(tmp_path: Pa
     assert (after["s-1"] == before["s-1"], after["s-2"] == before["s-2"]) == (True, False)
 
 
+def test_sessions_of_one_id_are_told_apart(tmp_path: Path) -> None:
+    case = {"eval_id": "c", "conversation": [{"user_content": {"parts": [{"text": "Hi."}]}}]}
+    cases = [case | {"eval_id": "c-3"}, case, case]
+    sessions = th.formats.read_all(write(tmp_path, {"eval_set_id": "e", "eval_cases": cases}))
+    assert [one.id for one in sessions] == ["c-3", "c", "c-3-3"]
+    more = """
+INSERT INTO sessions VALUES ('shop', 'w', 's-1', '{}', '2026-01-02', '2026-01-02');
+INSERT INTO events VALUES ('e1', 'shop', 'w', 's-1', 'i', 'user', NULL, 1, '{"parts": [{"text": "Ho."}]}', NULL);
+"""
+    path = store(tmp_path, OLDER + more)
+    found = {one.id: told(one) for one in th.formats.read_all(path)}
+    assert found == {"shop/u/s-1": ["Hi."], "shop/w/s-1": ["Ho."]}
+    assert [*(listed(path) or ())] == [*found]
+
+
 def test_another_database_is_not_claimed(tmp_path: Path) -> None:
     path = store(tmp_path, "CREATE TABLE sessions (id TEXT); CREATE TABLE events (id TEXT);")
     assert th.sniff(path) is None

@@ -413,6 +413,18 @@ def test_other_texts_are_not_aiders(tmp_path: Path, text: str) -> None:
     assert th.sniff(path) is None
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        STARTED + asked("How many?") + said("42"),
+        STARTED + asked("Which?") + said("[1, 2]\n\n{}"),
+        asked("Where?") + said("[here](a.md)") + STARTED,
+    ],
+)
+def test_what_looks_like_json_below_the_first_line_is_said_by_someone(tmp_path: Path, text: str) -> None:
+    assert [message.author for message in read(tmp_path, text)[0].history] == ["human", "model"]
+
+
 def test_a_file_that_is_said_to_be_aiders_is_read(tmp_path: Path) -> None:
     path = tmp_path / "empty.md"
     path.touch()

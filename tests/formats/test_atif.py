@@ -177,6 +177,10 @@ def test_pictures_beside_the_run_come_along(tmp_path: Path) -> None:
     def picture(path: str) -> Json:
         return {"type": "image", "source": {"media_type": "image/png", "path": path}}
 
+    (tmp_path / "id_rsa").write_bytes(b"secret")
+    (tmp_path / "link.png").symlink_to(tmp_path / "id_rsa")
+    for path in ("id_rsa", "link.png"):
+        assert read(tmp_path, step("user", [picture(path)])).history[0].parts == (Image("image/png", url=path),)
     paths = ("images/a.png", "images/a.png", "../secret.png", "https://example.org/b.png", "data:image/png;base64,aGk=")
     session = read(tmp_path, step("user", [*map(picture, paths), {"type": "sound"}, 4, "plain"]))
     data = base64.b64encode(b"picture").decode()
@@ -191,6 +195,13 @@ def test_pictures_beside_the_run_come_along(tmp_path: Path) -> None:
         Text("plain"),
     )
     assert session.files == (str(tmp_path / "images" / "a.png"),)
+
+
+def test_the_first_prompt_of_a_sub_agent_may_stand_behind_a_reminder(tmp_path: Path) -> None:
+    steps = [step("user", "<system-reminder>\nBe brief.\n</system-reminder>"), step("user", "Count.")]
+    inner = {"trajectory_id": "t", "agent": {"name": "b", "version": "1"}, "steps": steps}
+    session = read(tmp_path, step("user", "Go."), subagent_trajectories=[inner])
+    assert [one.author for one in session.children[0].history] == ["harness", "model"]
 
 
 @pytest.mark.parametrize(("id_", "parent"), [("a-cont-1", "a"), ("a-cont-3", "a-cont-2"), ("a", ""), ("-cont-1", "")])

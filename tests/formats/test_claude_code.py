@@ -172,3 +172,9 @@ def test_a_team_mates_words_do_not_end_the_conversation(tmp_path: Path) -> None:
     session = read(write(tmp_path / f"{ID}.jsonl", *rows))
     assert [message.text for message in session.history] == ["Go.", "Going."]
     assert [message.text for message in session.branches[0].history] == ["Me too."]
+
+
+def test_a_name_that_no_file_can_have_leads_nowhere(tmp_path: Path) -> None:
+    for agent in ("a" * 5000, "a\0b", "../" * 50):
+        session = read(write(tmp_path / f"{ID}.jsonl", *sidechain(agent, "s"), row("user", "u", None, "Hello there.")))
+        assert "Hello there." in [message.text for message in session.messages()]

@@ -13,6 +13,7 @@ import pytest
 import recordings
 import thresher as th
 from thresher.formats.cline import FORMAT, homes
+from thresher.formats.source import Limits
 from thresher.model import Image, Message, Summary, Text, Thinking, ToolCall, ToolResult, Unknown, Usage
 from thresher.model.jsontext import load
 
@@ -496,6 +497,14 @@ def test_a_packed_file_reads_like_a_plain_one(tmp_path: Path) -> None:
     packed = tmp_path / "task.json.gz"
     packed.write_bytes(gzip.compress(FIXTURE.read_bytes()))
     assert [one.parts for one in read(packed).messages()] == [one.parts for one in read(FIXTURE).messages()]
+
+
+def test_a_document_on_one_line_may_be_longer_than_a_record(tmp_path: Path) -> None:
+    path = tmp_path / "list.json"
+    path.write_text(json.dumps([user("<task>\nGo.\n</task>", EDITOR, ts=START), assistant("Done. " * 99)]))
+    session = th.read(path, limits=Limits(line=200))
+    assert isinstance(session, th.Session)
+    assert (session.agent, len(session.history)) == ("cline", 2)
 
 
 def test_a_document_without_messages_is_a_clear_error(tmp_path: Path) -> None:

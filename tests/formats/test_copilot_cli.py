@@ -129,6 +129,16 @@ def test_a_response_in_pieces_is_one_message(tmp_path: Path) -> None:
     assert sum(one.usage.output for one in session.history if one.usage) == 9
 
 
+def test_a_call_that_starts_between_two_pieces_takes_none_of_them_along(tmp_path: Path) -> None:
+    starts = event("tool.execution_start", toolCallId="a", toolName="bash", arguments={"command": "a"})
+    pieces = [asks(said="One.", apiCallId="r"), starts, asks("a", said="Two.", apiCallId="r")]
+    session = read(tmp_path, types("Go."), *pieces, gives("a"))
+    assert told(session) == ["Go.", "One.\nTwo.", "=a"]
+    assert [call.id for call in session.history[1].calls] == ["a"]
+    nothing = [types("Go."), asks(apiCallId="r"), starts, asks("a", said="Two.", apiCallId="r")]
+    assert told(read(tmp_path, *nothing)) == ["Go.", "Two."]
+
+
 def test_the_model_may_change(tmp_path: Path) -> None:
     change = event("session.model_change", newModel="big")
     session = read(

@@ -1,6 +1,7 @@
 """Another program's database: read whatever state it was left in, and left as it was."""
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 
 from thresher.errors import ReadError
 from thresher.formats import database
-from thresher.formats.database import columns, opened, tables
+from thresher.formats.database import opened, tables
 
 WRITER = """
 import os, sqlite3, sys
@@ -189,6 +190,44 @@ def test_a_name_is_only_a_name(tmp_path: Path, name: str, how: str) -> None:
         assert words(connection) == ["one"]
 
 
+def test_a_link_is_read_with_the_journal_of_what_it_leads_to(tmp_path: Path) -> None:
+    store, links = tmp_path / "store", tmp_path / "links"
+    store.mkdir()
+    links.mkdir()
+    (links / "b.db").symlink_to(store / "a.db")
+    (links / "loop.db").symlink_to(links / "loop.db")
+    with writing(store / "a.db", "wal", ADD, "wait"):
+        assert (store / "a.db-wal").stat().st_size
+        with opened(links / "b.db") as connection:
+            assert words(connection) == ["one"]
+    assert sorted(path.name for path in links.iterdir()) == ["b.db", "loop.db"]
+    with pytest.raises(ReadError, match="cannot be read"), opened(links / "loop.db"):
+        pass
+
+
+def test_what_changes_while_nobody_is_locked_out_is_not_believed(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.db", "wal", ADD)
+    with pytest.raises(ReadError, match="changed meanwhile; try again"), opened(path):
+        written(path, "wal", "much")
+    with opened(path) as connection:
+        assert len(words(connection)) == 2001
+
+
+def test_a_copy_that_was_overtaken_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path / "a.db", "wal", ADD, "die")
+    (tmp_path / "a.db-shm").unlink()
+    copy = shutil.copyfile
+
+    def overtaken(one: Path, other: Path) -> None:
+        copy(one, other)
+        with (tmp_path / "a.db-wal").open("ab") as journal:
+            journal.write(b"more")
+
+    monkeypatch.setattr(shutil, "copyfile", overtaken)
+    with pytest.raises(ReadError, match="changed meanwhile; try again"), opened(path):
+        pass
+
+
 def test_a_relative_path_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path / "a.db", "wal", ADD)
     monkeypatch.chdir(tmp_path)
@@ -226,16 +265,14 @@ def test_what_is_no_database_is_a_clear_error(tmp_path: Path) -> None:
 def test_tables_say_what_they_have(tmp_path: Path) -> None:
     path = written(tmp_path / "a.db", "wal", "INSERT INTO notes (words) VALUES (CAST(x'63ff' AS TEXT))")
     with opened(path) as connection:
-        assert columns(connection, "notes") == {"id", "words"}
-        assert columns(connection, "letters") == frozenset()
         assert connection.execute("SELECT words FROM notes").fetchone()["words"] == "c\ufffd"
-    assert tables(path)["notes"] == {"id", "words"}
+        assert tables(connection) == {"notes": {"id", "words"}}
 
 
 def test_an_empty_file_has_no_tables(tmp_path: Path) -> None:
     (tmp_path / "empty.db").touch()
     with unchanged(tmp_path), opened(tmp_path / "empty.db") as connection:
-        assert columns(connection, "notes") == frozenset()
+        assert tables(connection) == {}
 
 
 def test_a_writer_goes_on_undisturbed(tmp_path: Path) -> None:

@@ -54,13 +54,30 @@ def test_a_sub_agents_file_is_no_session_of_its_own(tmp_path: Path) -> None:
     assert th.discover(environment={}, home=tmp_path) == []
 
 
-def test_a_file_that_a_newer_version_made_anew_is_not_read_twice(tmp_path: Path) -> None:
-    folder = tmp_path / ".gemini" / "tmp" / "shop" / "chats"
-    folder.mkdir(parents=True)
-    for name in ("session-1.json", "session-1.jsonl", "session-2.json"):
-        (folder / name).write_text("{}")
-    found = th.discover(environment={}, home=tmp_path)
-    assert {one.path.name for one in found} == {"session-1.jsonl", "session-2.json"}
+NEWER = {
+    "another ending": (
+        ".gemini/tmp/shop/chats",
+        ["session-1.json", "session-1.jsonl", "session-2.json"],
+        {"session-1.jsonl", "session-2.json"},
+    ),
+    "a database beside it": (".local/share/goose/sessions", ["20250101_1.jsonl", "sessions.db"], {"sessions.db"}),
+    "a database above it": (
+        ".local/share/opencode",
+        ["opencode.db", "storage/session/p/ses_1.json", "project/p/storage/session/info/ses_2.json"],
+        {"opencode.db"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("folder", "names", "kept"), NEWER.values(), ids=list(NEWER))
+def test_what_a_newer_version_took_over_is_not_read_twice(
+    tmp_path: Path, folder: str, names: list[str], kept: set[str]
+) -> None:
+    for name in names:
+        path = tmp_path / folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}")
+    assert {one.path.name for one in th.discover(environment={}, home=tmp_path)} == kept
 
 
 @pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])

@@ -158,6 +158,13 @@ def test_a_result_that_is_told_twice_is_read_once(tmp_path: Path) -> None:
     assert texts(session.history)[-1] == "User hint: look twice."
 
 
+def test_what_a_person_says_while_a_tool_works_is_not_the_tools(tmp_path: Path) -> None:
+    both: list[Any] = [as_part("User hints:\n- Stop."), answered("c1", "one")]
+    session = log(tmp_path, gemini("g1", asked("c1"), toolCalls=[tool("c1", *both)]), user("r1", *both))
+    assert [one.text for one in results(session.history)] == ["one"]
+    assert (session.history[-1].author, session.history[-1].text) == ("human", "User hints:\n- Stop.")
+
+
 def test_a_result_may_stand_only_in_a_record_of_the_user(tmp_path: Path) -> None:
     session = log(tmp_path, user("u1", "Look."), gemini("g1", asked("c1")), user("r1", answered("c1", "one")))
     assert [(one.role, one.author) for one in session.history][1:] == [("assistant", "model"), ("tool", "tool")]
@@ -258,6 +265,16 @@ def test_after_a_compression_messages_are_known_again_by_what_they_say(tmp_path:
     assert session.history[3].text == "More."  # a line may still replace what came in a list
 
 
+def test_what_the_harness_says_in_the_users_name_is_its_own(tmp_path: Path) -> None:
+    session = log(
+        tmp_path,
+        listed(user("u0", "<session_context>\nToday.\n</session_context>"), gemini("g0", "Got it.")),
+        user("u1", "Go."),
+        user("u2", "System: Potential loop detected. Details: the same call again. Please take a step back."),
+    )
+    assert [one.author for one in session.history] == ["harness", "harness", "human", "harness"]
+
+
 def test_a_person_may_paste_a_snapshot(tmp_path: Path) -> None:
     said = "What is <state_snapshot>x</state_snapshot>?"
     session = log(tmp_path, user("u1", said), gemini("g1", "A tag."), listed(user("n1", said), gemini("n2", "A tag.")))
@@ -281,6 +298,61 @@ def test_sub_agents_lie_in_the_folder_of_their_session(tmp_path: Path) -> None:
     assert (session.project, child.project) == ("/work/shop", "/work/shop")
     assert session.files == (str(chats.parent / ".project_root"),)
     assert "cannot be read" in session.problems[0].what
+
+
+def test_only_the_first_prompt_of_a_sub_agent_is_its_parents_models(tmp_path: Path) -> None:
+    warning = "You have exceeded the maximum number of turns. You have one final chance to complete the task."
+    hint = "User hints:\n- Not there.\n\nInternal instruction: Re-evaluate the active plan."
+    rows = [
+        user("c1", "Find it."),
+        gemini("g1", asked("a")),
+        user("c2", answered("a", "no"), hint),
+        user("c3", warning),
+    ]
+    session = log(tmp_path, *rows, facts={"kind": "subagent"})
+    assert [one.author for one in session.history] == ["model", "model", "tool", "human", "harness"]
+
+
+def test_a_log_in_the_folder_of_a_session_is_a_sub_agents(tmp_path: Path) -> None:
+    (tmp_path / "s-1").mkdir()
+    (tmp_path / "s-1" / "s-1").symlink_to(tmp_path / "s-1")
+    log(tmp_path, user("c1", "Find it."), facts={"kind": None}, name="s-1/x.jsonl")
+    session = log(tmp_path, user("u1", "Where is it?"))
+    [child] = session.children
+    assert (child.history[0].author, child.children) == ("model", ())
+
+
+def test_links_that_lead_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
+    log(tmp_path / "other", user("c1", "Secret."), name="x.jsonl")
+    (tmp_path / "chats").mkdir()
+    (tmp_path / "chats" / "s-1").symlink_to(tmp_path / "other")
+    assert log(tmp_path / "chats", user("u", "Hi.")).children == ()
+    (tmp_path / "chats" / "s-2").mkdir()
+    (tmp_path / "chats" / "s-2" / "x.jsonl").symlink_to(tmp_path / "other" / "x.jsonl")
+    assert log(tmp_path / "chats", user("u", "Hi."), facts={"sessionId": "s-2"}).children == ()
+
+
+def test_an_id_may_be_too_long_for_a_folder(tmp_path: Path) -> None:
+    session = log(tmp_path, user("u", "Hi."), facts={"sessionId": "s" * 5000})
+    assert (len(session.history), session.children) == (1, ())
+
+
+def test_outputs_that_are_too_long_are_in_files_of_their_own(tmp_path: Path) -> None:
+    def cut(id_: str, name: str) -> Json:
+        said = "Output too large. Showing first 8 and last 32 characters. For full output see: /etc/passwd\nab"
+        return tool(id_, answered(id_, said, name), name=name)
+
+    outputs = tmp_path / "shop" / "tool-outputs" / "session-s-1"
+    outputs.mkdir(parents=True)
+    for name in ("run_shell_command_17_0", "run_shell_command_a_b", "grep_c"):
+        (outputs / f"{name}.txt").write_text("all of it")
+    calls = [cut("run_shell_command_17_0", "run_shell_command"), cut("A/b", "run_shell_command"), cut("gone", "grep")]
+    session = log(tmp_path / "shop" / "chats", gemini("g1", toolCalls=[*calls, tool("c", answered("c", "x"))]))
+    assert session.spilled == {
+        "run_shell_command_17_0": str(outputs / "run_shell_command_17_0.txt"),
+        "A/b": str(outputs / "run_shell_command_a_b.txt"),
+    }
+    assert session.problems[0].what == "1 long outputs are in files that are not here"
 
 
 def test_an_id_is_no_way_out_of_the_folder(tmp_path: Path) -> None:

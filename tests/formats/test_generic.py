@@ -11,7 +11,7 @@ import pytest
 import recordings
 import thresher as th
 from thresher.errors import UnknownFormatError
-from thresher.formats.literals import call_from_source, calls_in
+from thresher.formats.loose_messages import call_from_source, calls_in
 from thresher.model import Image, Message, Text, Thinking, ToolCall, ToolResult, Unknown, Usage
 
 Json = dict[str, Any]
@@ -83,8 +83,16 @@ def test_lines_are_conversations_or_messages(tmp_path: Path) -> None:
     assert [(session.id, len(session.history)) for session in two] == [("7", 2), ("8", 2)]
     assert [message.source and message.source.line for message in two[1].history] == [2, 2]
     assert [(problem.line, problem.what) for problem in two[0].problems] == [(3, "a line holds no conversation")]
-    [one] = read_all(tmp_path, [HUMAN, MODEL, HUMAN], "talk.jsonl")
-    assert (one.id, len(one.history)) == ("talk", 3)
+    [one] = read_all(tmp_path, [HUMAN, {"no": "message"}, MODEL, HUMAN], "talk.jsonl")
+    assert (one.id, [message.source and message.source.line for message in one.history]) == ("talk", [1, 3, 4])
+
+
+def test_a_conversation_may_look_like_a_message(tmp_path: Path) -> None:
+    line = {"id": True, "source": "web", "text": "A talk.", "conversations": [HUMAN, MODEL]}
+    two = read_all(tmp_path, [line, line], "talk.jsonl")
+    assert [(session.id, texts(session.history)) for session in two] == [
+        (f"talk-{n}", [HUMAN["content"], "Two."]) for n in (1, 2)
+    ]
 
 
 def test_sessions_of_one_file_have_ids_of_their_own(tmp_path: Path) -> None:
@@ -283,6 +291,14 @@ def test_source_is_read_and_never_run() -> None:
     assert calls_in('[{"a": true}]') == [{"a": True}]
 
 
+@pytest.mark.filterwarnings("error")
+def test_an_escape_that_python_does_not_know_is_no_warning() -> None:
+    called = call_from_source(r"grep(pattern='\d+')")
+    assert called is not None
+    assert json.loads(called.arguments) == {"pattern": r"\d+"}
+    assert calls_in(r"[{'a': '\d'}]") == [{"a": r"\d"}]
+
+
 def test_calls_and_results_under_other_names(tmp_path: Path) -> None:
     session = read(
         tmp_path,
@@ -328,6 +344,14 @@ def test_calls_and_results_under_other_names(tmp_path: Path) -> None:
     assert session.history.orphans == ()
 
 
+def test_the_id_of_a_call_comes_before_that_of_an_item(tmp_path: Path) -> None:
+    call = {"type": "function_call", "id": "item-1", "call_id": "a", "name": "ls", "arguments": "{}"}
+    output = {"type": "function_call_output", "id": "item-2", "call_id": "a", "output": "a.py"}
+    session = read(tmp_path, HUMAN, {"role": "ai", "content": [call]}, {"role": "tool", "content": [output]})
+    assert [call.id for message in session.history for call in message.calls] == ["a"]
+    assert session.history.orphans == ()
+
+
 def test_ids_that_two_calls_share_are_told_apart(tmp_path: Path) -> None:
     def call(id_: str) -> Json:
         return {"role": "ai", "tool_calls": [{"id": id_, "name": "ls", "arguments": "{}"}]}
@@ -369,6 +393,9 @@ def test_a_log_of_requests_is_the_conversation_they_repeat(tmp_path: Path) -> No
     assert [message.role for message in session.history] == ["user", "assistant", "tool", "assistant"]
     assert [message.usage for message in session.history if message.usage] == [Usage(4), Usage(9)]
     assert session.records == {"request": 3}
+    assert session.problems == ()
+    [session] = read_all(tmp_path, [*log, log[-1], {"type": "end"}], "log.jsonl")
+    assert session.problems[0].what == "2 lines are no requests, nor responses to one"
     nested = [{"request": row, "response": {"choices": [{"message": {"content": "x"}}]}} for row in (request(asked),)]
     [session] = read_all(tmp_path, nested * 2, "log.jsonl")
     assert texts(session.history) == ["How many?", "x"]

@@ -312,6 +312,8 @@ def bill(at: int, given: int, **fields: Any) -> Json:
         # An answer that was cut off has none.
         ((bill(1, 10), bill(9, 30)), [10, None, 30]),
         ((bill(1, 10), bill(3, 99, is_compaction=1), bill(3, 20)), [10, 20, None]),
+        # What was used before there was a ledger is no bill.
+        ((bill(2, 999, cost_source="carried_forward"), bill(2, 20), bill(9, 30)), [None, 20, 30]),
         # Before any answer there is nothing to bill.
         ((bill(-5, 10),), [None, None, None]),
     ],
@@ -323,6 +325,20 @@ def test_a_bill_is_that_of_the_last_answer_begun_before_it(
     session = stored(tmp_path, *answers, bills=bills, model_config_json={"model_name": "known"})
     assert [one.usage.input if one.usage else None for one in session.history] == expected
     assert [one.model for one in session.history] == ["m" if given else "known" for given in expected]
+
+
+def test_a_bill_that_its_message_holds_too_is_no_other_messages(tmp_path: Path) -> None:
+    own = {**SEEN, "usage": {"inputTokens": 7, "outputTokens": 2}}
+    answers = (message("assistant", said("One.")), message("assistant", said("Two."), at=5, metadata=own))
+    session = stored(tmp_path, *answers, bills=(bill(6, 7),))
+    assert [one.usage.input if one.usage else None for one in session.history] == [None, 7]
+
+
+def test_a_bill_may_tell_its_time_in_milliseconds(tmp_path: Path) -> None:
+    given = bill(0, 10) | {"created_timestamp": (NOON + 1) * 1000}
+    late = bill(0, 20) | {"created_timestamp": (NOON - 1) * 1000}
+    session = stored(tmp_path, message("assistant", said("Hi.")), bills=(late, given))
+    assert [one.usage.input for one in session.history if one.usage] == [10]
 
 
 def test_what_a_cache_served_is_a_share_of_the_input(tmp_path: Path) -> None:

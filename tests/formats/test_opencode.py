@@ -1,20 +1,27 @@
-"""opencode's exports beside the fixture: scrubbed ids, steps, what was taken back, and what is not as it should be."""
+"""opencode's exports and stores beside the fixtures: ids, steps, what was taken back, and what is odd."""
 
 import gzip
 import json
+import os
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import thresher as th
+from fixture_files import FIXTURES, ready
+from thresher.formats import Limits, listed
+from thresher.formats.opencode import FORMAT
+from thresher.formats.source import SourceFile
 from thresher.model import Image, Text, Thinking, ToolCall, ToolResult, Unknown, Usage
 from thresher.replay.trace import trace_of
 
 Json = dict[str, Any]
 
-FIXTURE = Path(__file__).parents[1] / "fixtures" / "opencode.json"
+FIXTURE = FIXTURES / "opencode.json"
 START: Json = {"type": "step-start"}
 
 
@@ -204,6 +211,17 @@ def test_after_a_summary_only_what_it_names_is_carried(tmp_path: Path) -> None:
         assert [one.text for one in session.messages()] == ["One.", "Two.", "Three.", "One was said.", "Four."]
 
 
+def test_compactions_cannot_keep_everything_over_and_over(tmp_path: Path) -> None:
+    rows = [message("user", said("Hi."), id="first")]
+    for number in range(60):
+        rows.append(message("user", {"type": "compaction", "tail_start_id": "first"}, id=f"c{number}"))
+        rows.append(message("assistant", said("So far."), summary=True, id=f"s{number}"))
+    session = read(tmp_path, *rows)
+    assert session.compactions == 60
+    assert sum(map(len, session.segments)) < 10 * len(rows) + 100
+    assert [problem.done for problem in session.problems] == ["what the last of them keep is left out"]
+
+
 def test_a_sub_agent_is_prompted_by_the_model_that_started_it(tmp_path: Path) -> None:
     session = read(tmp_path, message("user", said("Find it.")), title="find it (@build subagent)", parentID="ses_0")
     assert (session.parent, session.history[0].author) == ("ses_0", "model")
@@ -241,3 +259,152 @@ def test_a_document_without_messages_is_a_clear_error(tmp_path: Path) -> None:
     path.write_text('{"info": {"id": "ses_1"}}')
     with pytest.raises(th.ThresherError, match="opencode export"):
         th.read(path, format="opencode")
+
+
+# --- folders ---------------------------------------------------------------------------------------------------------
+
+
+def put(path: Path, value: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value))
+    return path
+
+
+@pytest.mark.parametrize("id_", ["ses_1/../../../outside", "ses_1/..", "ses_1/../ses_2", "ses_1\\..\\ses_2", "ses_\0"])
+@pytest.mark.parametrize("layout", ["session/p1", "session/info"])
+def test_an_id_is_no_way_out_of_the_store(tmp_path: Path, id_: str, layout: str) -> None:
+    storage = tmp_path / "storage"
+    facts = put(storage / layout / "ses_1.json", {"id": id_, "time": {}})
+    for folder in ("outside", "storage/message/ses_1", "storage/message/ses_2", "storage/session/message/ses_1"):
+        put(tmp_path / folder / "msg_1.json", {"role": "user"})
+    assert th.sniff(facts) == "opencode"
+    [session] = th.read_all(facts)
+    assert (session.files, len(session.history)) == ((), 0)
+    assert [problem.done for problem in session.problems] == ["its messages are not looked for"]
+
+
+def test_what_is_no_file_in_a_store_is_not_waited_for(tmp_path: Path) -> None:
+    facts = put(tmp_path / "session" / "p1" / "ses_1.json", {"id": "ses_1", "time": {}})
+    put(tmp_path / "message" / "ses_1" / "msg_1.json", {"id": "m", "role": "user"})
+    put(tmp_path / "part" / "msg_1" / "prt_1.json", said("Hi."))
+    (tmp_path / "message" / "ses_1" / "msg_2.json").mkdir()
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "part" / "msg_1" / "prt_2.json")
+    [session] = th.read_all(facts)
+    assert [one.text for one in session.history] == ["Hi."]
+    [session] = th.read_all(facts, limits=Limits(line=30))
+    assert [problem.done for problem in session.problems] == ["left out"]
+
+
+# --- the database ----------------------------------------------------------------------------------------------------
+
+
+def store(folder: Path, *statements: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    path = ready(FIXTURES / "opencode.store.sql", folder)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+    return path
+
+
+def newer(folder: Path, *rows: tuple[str, Json], id_: str = "ses_9", parent: str | None = None) -> th.Session:
+    """A session of newer rows."""
+    path = store(folder)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        facts = (id_, "p1", parent, None, "s", "/w", "Count", "1", None, None, None, 9, 9)
+        connection.execute("INSERT INTO session VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", facts)
+        for number, (kind, data) in enumerate(rows):
+            row = (f"msg_9{number}", id_, kind, number, 9, 9, json.dumps(data))
+            connection.execute("INSERT INTO session_message VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    [session] = th.read_all(path, is_wanted=lambda wanted: wanted == id_)
+    return session
+
+
+def test_newer_rows_name_no_provider_of_a_proof(tmp_path: Path) -> None:
+    content = [{"type": "reasoning", "text": "Hm.", key: {"signature": "s"}} for key in ("native", "state")]
+    assert newer(tmp_path, ("assistant", {"content": content})).history[0].parts == (Thinking("Hm.", "s"),) * 2
+
+
+def test_newer_rows_hold_their_files(tmp_path: Path) -> None:
+    inline = {"mime": "image/png", "data": "aGk="}
+    files = [
+        inline,
+        {"mime": "image/png", "uri": "data:image/png;base64,aGk="},
+        {"mime": "text/plain", "data": "aGk=", "name": "a.txt"},
+        {"mime": "text/plain", "uri": "file:///w/a.txt"},
+        {"mime": "text/plain", "data": "?"},
+    ]
+    state = {
+        "status": "completed",
+        "input": {},
+        "content": [{"type": "text", "text": "ok"}, {"type": "file", **inline}],
+    }
+    tool = {"type": "tool", "id": "c", "name": "read", "state": state}
+    session = newer(tmp_path, ("user", {"text": "See:", "files": files}), ("assistant", {"content": [tool]}))
+    picture = Image("image/png", "aGk=")
+    assert session.history[0].parts[:4] == (Text("See:"), picture, picture, Text("Attached file: a.txt\n\nhi"))
+    assert [type(part) for part in session.history[0].parts[4:]] == [Unknown, Unknown]
+    assert next(results(session)).content == (Text("ok"), picture)
+
+
+def test_newer_results_may_be_data_and_a_command_may_still_run(tmp_path: Path) -> None:
+    state = {"status": "completed", "input": {}, "structured": {"n": 1}, "content": []}
+    shell = {"command": "sleep 9", "shellID": "sh", "status": "running"}
+    tool = {"type": "tool", "id": "c", "name": "count", "state": state}
+    session = newer(tmp_path, ("assistant", {"content": [tool]}), ("shell", shell))
+    assert [(result.call_id, result.text) for result in results(session)] == [("c", '{"n":1}')]
+    assert [call.id for one in session.history for call in one.calls] == ["c", "sh"]
+
+
+@pytest.mark.parametrize("key", ["metadata", "structured"])
+def test_a_newer_sub_agent_is_known_by_the_call_that_started_it(tmp_path: Path, key: str) -> None:
+    def call(id_: str) -> Json:
+        state = {"status": "completed", "input": {"prompt": "Count."}, key: {"sessionID": "ses_9"}}
+        return {"type": "tool", "id": id_, "name": "subagent", "state": state}
+
+    newer(tmp_path, ("assistant", {"content": [call("first"), call("again")]}), id_="ses_8")
+    with closing(sqlite3.connect(tmp_path / "opencode.store.db", isolation_level=None)) as connection:
+        facts = ("ses_9", "p1", "ses_8", None, "s", "/w", "Count", "1", None, None, None, 9, 9)
+        connection.execute("INSERT INTO session VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", facts)
+        row = ("msg_8", "ses_9", "user", 1, 9, 9, '{"text": "Count."}')
+        connection.execute("INSERT INTO session_message VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    [child] = th.read_all(tmp_path / "opencode.store.db", is_wanted=lambda wanted: wanted == "ses_9")
+    assert (child.parent, child.call_id, child.history[0].author) == ("ses_8", "first", "model")
+
+
+def test_rows_are_called_by_their_own_ids_and_need_one(tmp_path: Path) -> None:
+    path = store(
+        tmp_path,
+        "UPDATE session SET id = 'other' WHERE id = 'ses_s2CHILD'",
+        "UPDATE session SET id = NULL WHERE id = 'ses_s3NEWER'",
+    )
+    assert [session.id for session in th.read_all(path)] == ["ses_s1MAIN", "other"]
+    assert {*(listed(path) or {})} == {"ses_s1MAIN", "other"}
+
+
+@pytest.mark.parametrize(
+    "lost", ["session DROP COLUMN time_updated", "part DROP COLUMN message_id", "message RENAME TO m"]
+)
+def test_tables_that_lack_what_is_needed_are_no_store(tmp_path: Path, lost: str) -> None:
+    path = store(tmp_path, f"ALTER TABLE {lost}", "DROP TABLE session_message")
+    assert th.sniff(path) is None
+    with pytest.raises(th.ThresherError):
+        th.read_all(path)
+
+
+def test_a_store_that_could_not_be_looked_at_for_a_moment_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    source = SourceFile(store(tmp_path))
+    source.tables = {}
+    assert [len(session.history) > 0 for session in FORMAT.read(source)] == [True] * 3
+    other = store(tmp_path / "other", "DROP TABLE message", "DROP TABLE session_message")
+    with pytest.raises(th.ThresherError, match="no tables of opencode"):
+        th.read_all(other, format="opencode")
+
+
+def test_a_database_may_be_named_by_the_environment(tmp_path: Path) -> None:
+    data = tmp_path / ".local" / "share" / "opencode"
+    for named, folder in (("mine[1].db", data), ("/srv/mine[1].db", Path("/srv"))):
+        first = FORMAT.homes({"OPENCODE_DB": named}, tmp_path)[0]
+        assert (first.folder, first.pattern) == (folder, "mine[[]1].db")
+    assert FORMAT.homes({}, tmp_path)[0].folder == data

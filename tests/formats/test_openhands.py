@@ -1,6 +1,7 @@
 """OpenHands beside the fixtures: outputs of evaluations, folders of events, the tree, and what is odd."""
 
 import json
+import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -119,6 +120,13 @@ def test_each_line_of_an_evaluation_is_a_session(tmp_path: Path) -> None:
     assert [one.source.line for one in second.history if one.source] == [2]
     assert [(problem.line, problem.done) for problem in first.problems] == [(3, "skipped"), (4, "skipped")]
     assert second.problems == ()
+
+
+def test_a_task_that_was_tried_again_is_a_session_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "output.jsonl"
+    row = {"instance_id": "repo-1", "history": [asked(1, "Fix it."), ran(2)]}
+    path.write_text(json.dumps(row) + "\n" + json.dumps(row) + "\n")
+    assert [one.id for one in th.read_all(path)] == ["repo-1", "repo-1-2"]
 
 
 def test_a_document_with_a_history_or_a_trajectory_is_one_session(tmp_path: Path) -> None:
@@ -355,6 +363,29 @@ def test_sub_agents_have_folders_of_their_own(tmp_path: Path) -> None:
     assert {child.history[0].author for child in session.children} == {"model"}
 
 
+def test_nobody_but_its_parent_speaks_to_a_sub_agent(tmp_path: Path) -> None:
+    path = store(tmp_path / "c1", [said("a", "Go.")])
+    events = [
+        said("a", "Count.", parent_id="__root__"),
+        said("b", "One.", "agent", parent_id="a"),
+        said("c", "Once more.", parent_id="b"),
+        said("d", "Or list.", parent_id="b"),
+    ]
+    store(tmp_path / "c1" / "subagents" / "s1", events, id="sub-1", leaf_event_id="d")
+    [session] = th.read_all(path)
+    [child] = session.children
+    assert {one.author for one in child.messages(branches=True)} == {"model"}
+    assert len(child.branches) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+def test_what_is_no_file_in_a_folder_of_events_is_named(tmp_path: Path) -> None:
+    path = store(tmp_path / "c1", [said("a", "Go.")])
+    os.mkfifo(tmp_path / "c1" / "events" / "event-00001-x.json")
+    [session] = th.read_all(path)
+    assert (len(session.history), len(session.problems)) == (1, 1)
+
+
 def test_the_first_releases_wrote_calls_and_results_otherwise(tmp_path: Path) -> None:
     call = {"id": "t", "type": "function", "function": {"name": "execute_bash", "arguments": '{"command":"ls"}'}}
     told: Json = {"tool_name": "execute_bash", "tool_call_id": "t", "tool_call": call, "thought": words("Look.")}
@@ -405,6 +436,27 @@ def test_a_circle_of_parents_ends(tmp_path: Path) -> None:
     )
     assert sorted(one.text for one in session.messages(branches=True)) == ["1", "2", "3"]
     assert "events are each other's parents" in whats(session)
+
+
+def test_many_circles_of_parents_end(tmp_path: Path) -> None:
+    events = [said(f"{n}", "x", parent_id=f"{n ^ 1}") for n in range(10_000)]
+    session = read(tmp_path, events)
+    assert len(list(session.messages(branches=True))) == len(events)
+
+
+def test_many_calls_of_one_response_are_answered(tmp_path: Path) -> None:
+    numbers = [f"{n}" for n in range(5_000)]
+    session = read(tmp_path, [*(called(n, "r") for n in numbers), *(gave(f"g{n}", n) for n in numbers)])
+    assert (len(list(session.history[0].calls)), len(list(results(session)))) == (5_000, 5_000)
+    assert session.history.orphans == ()
+
+
+def test_condensations_are_followed_so_far(tmp_path: Path) -> None:
+    forgets = {"forgotten_event_ids": [-1], "summary": ""}
+    many = [ran(n) for n in range(5_000)]
+    session = read(tmp_path, [*many, *(action(5_000 + n, "condensation", args=forgets) for n in range(5_000))])
+    assert whats(session) == ["there are too many condensations to follow"]
+    assert len(session.history) == 5_000
 
 
 def test_a_condensation_of_the_sdk_names_the_events(tmp_path: Path) -> None:

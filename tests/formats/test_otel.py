@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,19 @@ def as_export(spans: Iterable[Json]) -> Json:
     return {"resourceSpans": [{"resource": {}, "scopeSpans": [{"spans": [as_otlp(one) for one in spans]}]}]}
 
 
+def in_snake_case(value: Any) -> Any:
+    """As protobuf's own JSON may have it."""
+    match value:
+        case dict():
+            return {
+                re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", k): in_snake_case(v) for k, v in value.items()
+            }
+        case list():
+            return [in_snake_case(item) for item in value]
+        case _:
+            return value
+
+
 def as_tree(one: Json, children: list[Json]) -> Json:
     return {
         "span_id": one["context"]["span_id"],
@@ -190,12 +204,14 @@ def layouts() -> Iterator[tuple[str, str]]:
     yield "a table's rows", json.dumps(told)
     spans = two_calls()
     yield "OTLP document", json.dumps(as_export(spans))
+    yield "OTLP document with other names", json.dumps(in_snake_case(as_export(spans)))
     yield "OTLP lines", "".join(f"{json.dumps(as_export([one]))}\n" for one in reversed(spans))
     yield (
         "a tree",
         json.dumps({"trace_id": "t1", "spans": [as_tree(spans[0], [as_tree(one, []) for one in spans[1:]])]}),
     )
     yield "printed one after another", "\n".join(json.dumps(one, indent=4) for one in spans)
+    yield "printed in one line and with a mark", "\ufeff" + "".join(json.dumps(one, indent=4) for one in spans)
     yield "Langfuse", json.dumps({"id": "t1", "observations": [as_observation(one) for one in spans]})
 
 
@@ -233,12 +249,17 @@ def test_what_the_sdk_prints_is_read(tmp_path: Path) -> None:
     assert words(session.history) == WHOLE
 
 
-def test_a_torn_print_is_read_up_to_there(tmp_path: Path) -> None:
+def test_what_is_printed_between_spans_or_torn_is_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "console.log"
-    path.write_text("\n".join(json.dumps(one, indent=4) for one in two_calls())[:-60])
+    printed = [json.dumps(one, indent=4) for one in two_calls()]
+    path.write_text("\nStep done.\n".join(printed))
+    [session] = th.read_all(path)
+    assert words(session.history) == WHOLE
+    assert session.problems[0].what == "2 pieces of the file are no JSON"
+    path.write_text("\n".join([printed[0], printed[1][:90], *printed[1:]])[:-60])
     [session] = th.read_all(path)
     assert words(session.history) == WHOLE[:3]
-    assert "not JSON from here on" in session.problems[0].what
+    assert session.problems[0].what == "2 pieces of the file are no JSON"
 
 
 def test_messages_may_be_log_records(tmp_path: Path) -> None:
@@ -382,18 +403,77 @@ def test_events(tmp_path: Path) -> None:
 
 
 def test_the_ai_sdk(tmp_path: Path) -> None:
+    def ran(number: int, operation: str, parent: str = "", **told: Any) -> Json:
+        names = {f"ai.{key.replace('__', '.')}": value for key, value in told.items()}
+        return span(number, parent, told={"ai.operationId": f"ai.{operation}", **names})
+
     given = [{"role": "user", "content": [{"type": "text", "text": "How many files are here?"}]}]
     calls = [{"type": "tool-call", "toolCallId": "c1", "toolName": "ls", "input": {"path": "."}}]
-    result = [{"type": "tool-result", "toolCallId": "c1", "toolName": "ls", "output": "a.py\nb.py"}]
+    output = {"type": "error-text", "value": "a.py\nb.py"}
+    result = [{"type": "tool-result", "toolCallId": "c1", "toolName": "ls", "output": output}]
     more = [{"role": "assistant", "content": calls}, {"role": "tool", "content": result}]
-    told = {"gen_ai.operation.name": "chat", "ai.prompt.messages": json.dumps(given)}
-    then = {"gen_ai.operation.name": "chat", "ai.prompt.messages": json.dumps([*given, *more])}
+    first = {
+        "prompt__messages": json.dumps(given),
+        "response__toolCalls": json.dumps(calls),
+        "response__reasoning": "Hm.",
+    }
+    then = {"prompt__messages": json.dumps([*given, *more]), "response__object": "There are two of them."}
+    again = [{"type": "tool-call", "toolCallId": "c2", "toolName": "ls", "input": {}}]
     session = read(
         tmp_path,
-        span(1, told={**told, "ai.response.toolCalls": json.dumps(calls)}),
-        span(2, told={**then, "ai.response.text": "There are two of them."}),
+        ran(1, "generateText", telemetry__functionId="counter", response__text="There are two of them."),
+        ran(2, "generateText.doGenerate", "s1", prompt__tools=[json.dumps({"name": "ls"})], **first),
+        ran(3, "toolCall", "s1", toolCall__name="ls", toolCall__id="c1", toolCall__result="a.py"),
+        ran(4, "generateText.doGenerate", "s1", response__toolCalls=json.dumps(again), **then),
+        ran(5, "toolCall", "s1", toolCall__name="ls", toolCall__id="c2", toolCall__result="c.py"),
     )
-    assert words(session.history) == WHOLE[1:]
+    assert words(session.history) == [
+        WHOLE[1],
+        "(Hm.) ls:c1",
+        "c1=a.py\nb.py!",
+        "There are two of them. ls:c2",
+        "c2=c.py",
+    ]
+    assert session.records == {"agent": 1, "llm": 2, "tool": 2}
+
+
+def test_blocks_of_bedrock(tmp_path: Path) -> None:
+    """Strands notes each message as an event, its content as the blocks that Bedrock takes."""
+
+    def call(number: int, *noted: tuple[str, str, list[Json]]) -> Json:
+        one = span(number, gen_ai__operation__name="chat")
+        one["events"] = [{"name": f"gen_ai.{name}", "attributes": {key: json.dumps(v)}} for name, key, v in noted]
+        return one
+
+    asked = ("user.message", "content", [{"text": "Look."}])
+    use: list[Json] = [{"text": "Yes."}, {"toolUse": {"toolUseId": "c1", "name": "ls", "input": {}}}]
+    gave: Json = {"toolResult": {"toolUseId": "c1", "status": "error", "content": [{"text": "no such folder"}]}}
+    thought: Json = {"reasoningContent": {"reasoningText": {"text": "Hm.", "signature": "sig"}}}
+    session = read(
+        tmp_path,
+        call(1, asked, ("choice", "message", use)),
+        call(
+            2,
+            asked,
+            ("assistant.message", "content", use),
+            ("tool.message", "content", [gave]),
+            ("choice", "message", [thought, {"text": "None."}]),
+        ),
+    )
+    assert words(session.history) == ["Look.", "Yes. ls:c1", "c1=no such folder!", "(Hm.) None."]
+
+
+def test_spans_that_tell_no_kind_are_known_by_their_attributes(tmp_path: Path) -> None:
+    """Older versions of Pydantic AI; counts that came through a table are floats."""
+    session = read(
+        tmp_path,
+        span(1, agent_name="counter", pydantic_ai__all_messages="[]"),
+        chat(2, [SYSTEM, ASKED], CALLED, "s1", gen_ai__usage__input_tokens=5.0),
+        span(3, "s1", gen_ai__tool__name="ls", gen_ai__tool__call__id="c1", tool_response="a.py\nb.py"),
+    )
+    assert words(session.history) == WHOLE[:4]
+    assert session.records == {"agent": 1, "llm": 1, "tool": 1}
+    assert session.history[2].usage == Usage(5)
 
 
 def test_an_agent_may_tell_all_that_its_models_do_not(tmp_path: Path) -> None:
@@ -404,6 +484,11 @@ def test_an_agent_may_tell_all_that_its_models_do_not(tmp_path: Path) -> None:
     )
     assert words(session.history) == [WHOLE[1], WHOLE[4]]
     assert "1 calls of models tell no messages" in session.problems[0].what
+
+
+def test_an_answer_under_a_name_is_the_models(tmp_path: Path) -> None:
+    session = read(tmp_path, chat(1, [ASKED], {"role": "Planner", "content": "Two."}))
+    assert [message.role for message in session.history] == ["user", "assistant"]
 
 
 # From calls to conversations
@@ -498,6 +583,21 @@ def test_another_prompt_of_the_system_is_a_conversation_beside(tmp_path: Path) -
     assert {message.author for message in beside.history if message.role == "user"} == {"harness"}
 
 
+def test_a_prompt_of_the_system_that_changes_further_on_is_the_same(tmp_path: Path) -> None:
+    def prompt(minute: int) -> Json:
+        return said(f"It is 10:{minute}. {'You count files. ' * 20} Open: {'a.py ' * minute}", "system")
+
+    for start in ([agent(1)], []):
+        session = read(
+            tmp_path,
+            *start,
+            chat(2, [prompt(8), ASKED], CALLED, "s1"),
+            chat(3, [prompt(9), ASKED, CALLED, GIVEN], ANSWERED, "s1"),
+        )
+        assert words(session.history)[1:] == WHOLE[1:]
+        assert session.children == ()
+
+
 def test_an_agent_inside_another_belongs_to_the_call_under_way(tmp_path: Path) -> None:
     """With a tool's span around it the call is known by that; without, where only one is under way."""
     inner = [said("You look.", "system"), said("Look in .", "user")]
@@ -543,7 +643,7 @@ def test_a_conversation_goes_on_in_later_traces(tmp_path: Path) -> None:
         chat(2, [SYSTEM, more], said("a.py and b.py."), trace="t2", **talk),
     )
     assert words(session.history)[2:] == [WHOLE[4], "Name them.", "a.py and b.py."]
-    assert session.id == "conv"
+    assert (session.id, session.records) == ("conv", {"llm": 2})
     other = chat(2, [SYSTEM, ASKED, ANSWERED, more], said("No."), trace="t2", gen_ai__conversation__id="other")
     assert len(read_all(tmp_path, chat(1, [SYSTEM, ASKED], ANSWERED, **talk), other)) == 2
 
@@ -622,12 +722,25 @@ def test_tools_give_what_no_call_was_given(tmp_path: Path) -> None:
     )
     assert words(session.history) == [*WHOLE[:3], "c1=a.py\nb.py!", "ls:c2", "c2=c.py"]
     failed = tool(3, "ls", "s1", failed=True)
-    failed["events"] = [{"name": "exception", "attributes": {"exception.message": "no such folder"}}]
+    failed["events"] = [
+        {"name": "started"},
+        {"name": "exception", "attributes": {"exception.message": "no such folder"}},
+    ]
     session = read(tmp_path, agent(1), chat(2, [SYSTEM, ASKED], CALLED, "s1"), failed)
     assert words(session.history)[3:] == ["c1=no such folder!"]
 
 
 # What is odd
+
+
+def test_traces_may_use_the_same_ids(tmp_path: Path) -> None:
+    def run(trace: str) -> list[Json]:
+        ran = tool(3, "ls", "s1", gen_ai__tool__call__id="c1", gen_ai__tool__call__result=trace, trace=trace)
+        return [agent(1, trace=trace), chat(2, [SYSTEM, ASKED], CALLED, "s1", trace=trace), ran]
+
+    sessions = read_all(tmp_path, *run("t1"), *run("t2"))
+    assert [words(session.history) for session in sessions] == [[*WHOLE[:3], f"c1={trace}"] for trace in ("t1", "t2")]
+    assert [session.id for session in sessions] == ["t1", "t2"]
 
 
 def test_spans_in_a_circle_and_without_a_parent_are_read(tmp_path: Path) -> None:

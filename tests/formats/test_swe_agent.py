@@ -148,6 +148,7 @@ def test_attempts_that_were_not_chosen_were_taken_back(tmp_path: Path) -> None:
         tmp_path, attempts=[one | {"trajectory": [step(f"Try {n}.", "ls")]} for n, one in enumerate(attempts)]
     )
     assert [one.text for one in still_going.history if one.role == "assistant"] == ["Try 2."]
+    assert len(read(tmp_path, attempts=attempts).branches) == 2
     ids = [one.id for one in still_going.messages(branches=True)]
     assert len(ids) == len(set(ids)) == 9
 

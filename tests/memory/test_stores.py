@@ -13,9 +13,11 @@ import thresher as th
 from fixture_files import FIXTURES, ready
 from thresher.formats import read_all
 from thresher.memory import preparing
+from thresher.memory import sync as syncing
 from thresher.memory.archive import Archive
 from thresher.memory.embedded import EmbeddedStore
 from thresher.memory.tables import VERSION
+from thresher.memory.values import Report
 
 
 @pytest.fixture
@@ -64,6 +66,46 @@ def test_only_what_changed_is_read_again(store: EmbeddedStore, database: Path, r
     assert not any(facts.gone for facts in store.facts())
 
 
+def test_many_sessions_are_read_some_at_a_time(
+    store: EmbeddedStore, database: Path, reads: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preparing, "AT_ONCE", 1)
+    assert synced(store, database.parent) == Report(new=1, messages=17)
+    assert reads == [["ses_s1MAIN"], ["ses_s2CHILD"], ["ses_s3NEWER"]]
+    assert synced(store, database.parent) == Report(unchanged=1)
+    change(database, SAY)
+    assert synced(store, database.parent).rewritten == 1
+    assert reads[3:] == [["ses_s2CHILD"]]
+    assert not any(facts.gone for facts in store.facts())
+
+
+def test_what_was_forgotten_is_not_read_for_ever(
+    store: EmbeddedStore, database: Path, reads: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preparing, "AT_ONCE", 1)
+    synced(store, database.parent)
+    with store.writing():
+        store.forget([facts.key for facts in store.facts() if facts.id != "ses_s2CHILD"])
+    change(database, SAY)
+    assert synced(store, database.parent).forgotten_again == 2
+    assert sorted(one for some in reads[3:] for one in some) == ["ses_s1MAIN", "ses_s2CHILD", "ses_s3NEWER"]
+    assert [facts.id for facts in store.facts()] == ["ses_s2CHILD"]
+
+
+def test_a_sync_that_was_cut_short_goes_on_with_the_rest(
+    store: EmbeddedStore, database: Path, reads: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preparing, "AT_ONCE", 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(syncing, "prepared", lambda _: (_ for _ in ()).throw(KeyboardInterrupt()))
+        with pytest.raises(KeyboardInterrupt):
+            synced(store, database.parent)
+    assert {facts.id for facts in store.facts()} == {"ses_s1MAIN"}
+    synced(store, database.parent)
+    assert reads == [["ses_s1MAIN"], ["ses_s2CHILD"], ["ses_s3NEWER"]]
+    assert len(store.facts()) == 3
+
+
 def test_a_database_in_use_is_read_as_it_is_now(store: EmbeddedStore, database: Path) -> None:
     synced(store, database.parent)
     with closing(sqlite3.connect(database)) as writer:
@@ -75,6 +117,19 @@ def test_a_database_in_use_is_read_as_it_is_now(store: EmbeddedStore, database: 
         writer.execute("BEGIN")
         writer.execute("DELETE FROM part")  # not done yet: nobody else can see it
         synced(store, database.parent)
+        assert places(store, "hearthstones") == [("ses_s2CHILD", 0)]
+
+
+def test_a_link_to_a_database_is_followed_to_its_journal(store: EmbeddedStore, database: Path, tmp_path: Path) -> None:
+    links = tmp_path / "links"
+    links.mkdir()
+    (links / "link.db").symlink_to(database)
+    with closing(sqlite3.connect(database)) as writer:
+        writer.execute("PRAGMA journal_mode = WAL")
+        synced(store, links)
+        writer.execute(SAY)
+        writer.commit()
+        synced(store, links)
         assert places(store, "hearthstones") == [("ses_s2CHILD", 0)]
 
 

@@ -68,9 +68,10 @@ def _agent(name: str, paths: list[Path]) -> dict[str, Any]:
 def _count(name: str, path: Path) -> int:
     """How many sessions a file holds: of a database that is asked, and most others hold one."""
     try:
-        return len(listed(path, format=name) or "1")
+        found = listed(path, format=name)
     except ReadError:
-        return 1
+        found = None
+    return 1 if found is None else len(found)
 
 
 def _table(agents: list[dict[str, Any]]) -> Any:

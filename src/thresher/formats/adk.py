@@ -6,6 +6,7 @@ called was not called: such a call has no result. One session each, with the num
 line.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,7 +19,6 @@ from thresher.formats.loose import fields, items, text
 from thresher.formats.source import SourceFile
 from thresher.formats.transcript import Home, TranscriptFormat
 from thresher.model import Session
-from thresher.model.jsontext import load
 
 if TYPE_CHECKING:
     from sqlite3 import Connection, Row
@@ -46,13 +46,15 @@ def read(source: SourceFile) -> list[Session]:
     if found is None:
         raise ReadError(f"`{source.path}` holds no session, events or eval set of the Agent Development Kit")
     stem = source.path.name.split(".")[0]
-    names = [f"{stem}-{number}" if len(found) > 1 else stem for number in range(1, len(found) + 1)]
-    sessions: list[Session] = []
-    for one, name in zip(found, names, strict=True):
+    sessions: dict[str, Session] = {}
+    for number, one in enumerate(found, 1):
         own = source.apart()
         own.problems += source.problems if not sessions else []
-        sessions.append(_told(own, one._replace(id=one.id or name)))
-    return sessions
+        id_ = one.id or (f"{stem}-{number}" if len(found) > 1 else stem)
+        while id_ in sessions:  # a case that was run again
+            id_ = f"{id_}-{number}"
+        sessions[id_] = _told(own, one._replace(id=id_))
+    return [*sessions.values()]
 
 
 def _told(source: SourceFile, found: Found, project: str = "") -> Session:
@@ -181,34 +183,47 @@ def _read_store(source: SourceFile) -> list[Session]:
     project = str(source.path.parent.parent) if source.path.parent.name == ".adk" else ""
     sessions: list[Session] = []
     with opened(source.path) as connection:
-        for row in connection.execute("SELECT * FROM sessions ORDER BY create_time, id").fetchall():
-            if not source.is_wanted(row["id"]):
-                continue
-            own = source.apart()
-            events = [*enumerate(_stored(connection, row), 1)]
-            sessions.append(_told(own, Found(str(row["id"]), events, str(row["app_name"])), project))
+        places = _places(connection)
+        for id_, row in _named(connection).items():
+            if source.is_wanted(id_):
+                events = [_stored(connection, place) for place in places.get(_key(row), ())]
+                found = Found(id_, [*enumerate(events, 1)], str(row["app_name"]))
+                sessions.append(_told(source.apart(), found, project))
     return sessions
 
 
-def _stored(connection: "Connection", session: "Row") -> Iterator[Any]:
-    """The events of a session. Older builds kept their actions as Python objects, which nobody should load."""
-    asked = "SELECT * FROM events WHERE app_name = ? AND user_id = ? AND session_id = ? ORDER BY timestamp, rowid"
-    for row in connection.execute(asked, (session["app_name"], session["user_id"], session["id"])):
-        there = dict(row)
-        if "event_data" in there:
-            event = _decoded(there["event_data"])
-            facts = {key: there[key] for key in ("id", "invocation_id", "timestamp")}
-            yield {**facts, **event} if isinstance(event, dict) else event
-        else:
-            names = ("id", "author", "invocation_id", "timestamp")
-            yield {**{key: there.get(key) for key in names}, **{key: _decoded(there.get(key)) for key in JSON_COLUMNS}}
+def _key(row: "Row") -> tuple[Any, ...]:
+    return row["app_name"], row["user_id"], row["id"]
 
 
-def _decoded(data: Any) -> Any:
-    try:
-        return load(data) if isinstance(data, str) else None
-    except (ValueError, RecursionError):
-        return None
+def _named(connection: "Connection") -> "dict[str, Row]":
+    """Every session by its id; where several users have one of the same, with the app's and the user's name."""
+    rows = connection.execute("SELECT * FROM sessions ORDER BY create_time, id").fetchall()
+    shared = Counter(str(row["id"]) for row in rows)
+    names = ("/".join(map(str, _key(row))) for row in rows)
+    return {name if shared[str(row["id"])] > 1 else str(row["id"]): row for name, row in zip(names, rows, strict=True)}
+
+
+def _places(connection: "Connection") -> dict[tuple[Any, ...], list[int]]:
+    """Where the events of each session are, in order: without an index, each search for them would read them all."""
+    places: dict[tuple[Any, ...], list[int]] = {}
+    asked = "SELECT app_name, user_id, session_id, rowid FROM events ORDER BY timestamp, rowid"
+    for *key, place in connection.execute(asked):
+        places.setdefault(tuple(key), []).append(place)
+    return places
+
+
+def _stored(connection: "Connection", place: int) -> Any:
+    """One event. Older builds kept its actions as Python objects, which nobody should load."""
+    from thresher.formats.database import decoded  # noqa: PLC0415 - it brings libraries of its own
+
+    row = dict(connection.execute("SELECT * FROM events WHERE rowid = ?", (place,)).fetchone())
+    if "event_data" in row:
+        event = decoded(row["event_data"])
+        facts = {key: row.get(key) for key in ("id", "invocation_id", "timestamp")}
+        return {**facts, **event} if isinstance(event, dict) else event
+    facts = {key: row.get(key) for key in ("id", "author", "invocation_id", "timestamp")}
+    return facts | {key: decoded(row.get(key)) for key in JSON_COLUMNS}
 
 
 def _is_store(source: SourceFile) -> bool:
@@ -221,11 +236,13 @@ def listed(source: SourceFile) -> dict[str, str]:
     """Every session, with how many events it has and when it changed."""
     from thresher.formats.database import opened  # noqa: PLC0415 - it brings libraries of its own
 
-    asked = "SELECT session_id, count(*) FROM events GROUP BY session_id"
+    asked = "SELECT app_name, user_id, session_id, count(*) FROM events GROUP BY app_name, user_id, session_id"
     with opened(source.path) as connection:
-        counts = {str(id_): number for id_, number in connection.execute(asked)}
-        rows = connection.execute("SELECT * FROM sessions").fetchall()
-    return {str(row["id"]): f"{dict(row).get('update_time')} {counts.get(str(row['id']), 0)}" for row in rows}
+        counts = {(app, user, id_): number for app, user, id_, number in connection.execute(asked)}
+        return {
+            name: f"{dict(row).get('update_time')} {counts.get(_key(row), 0)}"
+            for name, row in _named(connection).items()
+        }
 
 
 def sniff(source: SourceFile) -> int:

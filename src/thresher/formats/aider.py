@@ -70,9 +70,7 @@ def _session(source: SourceFile, run: Run) -> Session:
     prompts = [message for message in history if not message.text.startswith("/") or message.text.startswith(_ASKING)]
     return Session(
         agent=NAME,
-        id=re.sub(r"\D", "", run.started[:10]) + "-" + re.sub(r"\D", "", run.started[10:])
-        if run.started
-        else "beginning",
+        id=run.started.replace("-", "").replace(":", "").replace(" ", "-") or "beginning",
         file=str(source.path),
         segments=(history,),
         records=dict(teller.records),
@@ -179,16 +177,16 @@ def _number(text: str) -> int:
 
 def sniff(source: SourceFile) -> int:
     """The header of a run: in the first line, or below what is left of an earlier run."""
-    if source.is_database or next(iter(source.head), None) is not None:
+    if source.is_database:
         return 0
-    is_quoted = False
+    is_first, is_quoted = True, False
     for number, line in source.apart().lines():
         text = line.decode("utf-8", "replace").lstrip("\ufeff")
         if HEADER.fullmatch(text):
             return 3 if number <= 2 else 2 if is_quoted else 0
-        if text.startswith(("{", "[")) or number > LOOKED_AT:
+        if (is_first and text.startswith(("{", "["))) or number > LOOKED_AT:
             return 0
-        is_quoted = is_quoted or text.startswith((OWN, USER))
+        is_first, is_quoted = False, is_quoted or text.startswith((OWN, USER))
     return 0
 
 

@@ -28,6 +28,8 @@ from thresher.model.jsontext import dump
 from thresher.model.parts import ResultPart
 
 LARGEST_IMAGE = 20 << 20
+PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+"""What is opened for a picture: whoever wrote the document could name any file."""
 _COMPACTED = "Performed context summarization"
 """How Harbor's own agent told of a compaction before the format had a mark for it."""
 
@@ -67,9 +69,7 @@ class Reader:
                 continue
             try:
                 summary = self._summary(step, number)
-                found = (
-                    [Message("user", (Summary(summary),), author="harness")] if summary else self._read(step, number)
-                )
+                found = [_summed_up(summary)] if summary else self._read(step, number)
             except RecursionError:
                 self._source.problem("a step is nested too deep to follow", "skipped", number)
                 continue
@@ -110,8 +110,9 @@ class Reader:
         self._note(step, {})
         if step.get("source") == "user":
             author = author_for("user", content)
-            told = Message("user", content, author=self._prompter if author == "human" else author)
-            self._prompter = "human"
+            if author == "human":
+                author, self._prompter = self._prompter, "human"
+            told = Message("user", content, author=author)
         else:
             is_prompt = step.get("source") == "system" and not self._has_spoken
             told = Message("system" if is_prompt else "user", content, author="harness")
@@ -147,30 +148,21 @@ class Reader:
     def _results(self, step: dict[str, Any], calls: Mapping[str, ToolCall]) -> list[ToolResult]:
         """The results by call, in the order of the calls; what names none answers the last that are open."""
         self._note(step, calls)
-        found: dict[str, ToolResult] = {}
-        results = _observed(step)
-        for one in results:
-            given = text(one.get("source_call_id"))
-            if given:
-                own = calls[given].id if given in calls else self._ids.get(given, given)
-                self._add(found, own, one, step)
-        open_calls = [call.id for call in calls.values() if call.id not in found]
-        nameless = [one for one in results if not text(one.get("source_call_id"))]
-        if open_calls and nameless and len(nameless) <= len(open_calls):
-            found |= {id_: ToolResult(id_) for id_ in open_calls[: -len(nameless)]}
-            for id_, one in zip(open_calls[-len(nameless) :], nameless, strict=True):
-                self._add(found, id_, one, step)
-        order = {call.id: n for n, call in enumerate(calls.values())}
+        given = [(text(one.get("source_call_id")), one) for one in _observed(step)]
+        named = [(calls[id_].id if id_ in calls else self._ids.get(id_, id_), one) for id_, one in given if id_]
+        nameless = [one for id_, one in given if not id_]
+        answered = {id_ for id_, _ in named}
+        waiting = [call.id for call in calls.values() if call.id not in answered]
+        if 0 < len(nameless) <= len(waiting):
+            named += zip(waiting, [{}] * (len(waiting) - len(nameless)) + nameless, strict=True)
+        content: dict[str, list[ResultPart]] = {}
+        for id_, one in named:
+            content.setdefault(id_, []).extend(self._content(one.get("content")))
+        has_failed = len(calls) == 1 and at(step, "extra", "tool_result_is_error") is True
+        failed = {id_ for id_, one in named if has_failed or at(one, "extra", "is_error") is True}
         names = {call.id: call.name for call in calls.values()}
-        ordered = sorted(found.values(), key=lambda result: order.get(result.call_id, len(order)))
-        return [structs.replace(result, name=names.get(result.call_id, "")) for result in ordered]
-
-    def _add(self, found: dict[str, ToolResult], id_: str, one: dict[str, Any], step: dict[str, Any]) -> None:
-        alone = len(items(step.get("tool_calls"))) == 1
-        failed = at(one, "extra", "is_error") is True or (alone and at(step, "extra", "tool_result_is_error") is True)
-        before = found.get(id_, ToolResult(id_))
-        content = (*before.content, *self._content(one.get("content")))
-        found[id_] = ToolResult(id_, content, is_error=failed or before.is_error)
+        order = [*(id_ for id_ in names if id_ in content), *(id_ for id_ in content if id_ not in names)]
+        return [ToolResult(id_, tuple(content[id_]), id_ in failed, names.get(id_, "")) for id_ in order]
 
     def _loose(self, step: dict[str, Any], calls: Mapping[str, ToolCall]) -> list[Message]:
         """Results that answer no call."""
@@ -220,7 +212,8 @@ class Reader:
             return Image(media_type, data)
         found = below(self._source.path.parent, path)
         try:
-            if found and str(found) not in self.images and found.stat().st_size <= LARGEST_IMAGE:
+            is_picture = found and found.suffix.lower() in PICTURES and found.stat().st_size <= LARGEST_IMAGE
+            if found and is_picture and str(found) not in self.images:
                 data = base64.b64encode(found.read_bytes()).decode()
                 self.images[str(found)] = Image(media_type, data)
         except OSError:

@@ -10,6 +10,7 @@ What makes it hard, and what is done here:
 - text typed while the model works is in an attachment (`queued_command`) or only in the queue's own records.
 """
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -265,7 +266,7 @@ def _inline_children(source: SourceFile, facts: Facts, spoken: Sequence[Node]) -
             agent = node.row.agentId if isinstance(node.row.agentId, str) else way_to_root(node.id, parents)[0][0]
             groups.setdefault(agent, []).append(node)
     for agent, nodes in facts.progress.items():
-        if not any(path.is_file() for path in _agent_files(source.path, agent)):
+        if not _agent_files(source.path, agent):
             groups.setdefault(agent, nodes)
     for agent, nodes in groups.items():
         yield Session(
@@ -283,14 +284,15 @@ def _inline_children(source: SourceFile, facts: Facts, spoken: Sequence[Node]) -
 
 def _agent_files(path: Path, agent: str) -> list[Path]:
     name = f"agent-{Path(agent).name}.jsonl"
-    return [path.parent / name, path.parent / path.name.split(".")[0] / "subagents" / name]
+    places = [path.parent / name, path.parent / path.name.split(".")[0] / "subagents" / name]
+    return [place for place in places if os.path.isfile(place)]  # noqa: PTH113 - no name is too long for it
 
 
 def _children(source: SourceFile, facts: Facts) -> Iterator[Session]:
     """Sub-agents in files of their own, linked to the call that started them."""
     folder = source.path.parent / source.path.name.split(".")[0] / "subagents"
     files = {path for path in folder.rglob("agent-*.jsonl*") if path.is_file()} if folder.is_dir() else set()
-    files.update(path for agent in facts.spawned_by for path in _agent_files(source.path, agent) if path.is_file())
+    files.update(path for agent in facts.spawned_by for path in _agent_files(source.path, agent))
     for path in sorted(files):
         child = _session(inner := SourceFile(path, source.limits), _gather(inner))
         meta = _meta(path)

@@ -192,17 +192,13 @@ class Reading:
         parts: tuple[Part, ...] = (*thoughts, *((Text(said),) if said else ()), *calls)
         for call in calls:
             talk.ask(call.id)
-        last, request = talk.messages[-1] if talk.messages else None, text(data.get("apiCallId"))
+        request, model = text(data.get("apiCallId")), text(data.get("model")) or talk.model
         usage = Usage(output=count(data["outputTokens"])) if count(data.get("outputTokens")) else None
-        if last and request and request == talk.request and last.role == "assistant":
-            # One response in several pieces, each with the bill of the whole.
-            records = (*last.records, *blank.records)
-            talk.messages[-1] = structs.replace(last, parts=(*last.parts, *parts), records=records)
-        elif parts:
-            model = text(data.get("model")) or talk.model
-            made = structs.replace(blank, role="assistant", parts=parts, author="model", model=model, usage=usage)
-            talk.messages.append(made)
-        talk.reasoning, talk.request = "", request
+        if request and request == talk.request and talk.messages and talk.messages[-1].author == "model":
+            talk.pieces.add(blank.id)
+        made = structs.replace(blank, role="assistant", parts=parts, author="model", model=model, usage=usage)
+        talk.messages += [made] if parts else []
+        talk.reasoning, talk.request = "", request if parts else ""
 
     def _start(self, talk: Talk, kind: str, data: dict[str, Any], blank: Message) -> None:
         """A call that nobody has asked for yet: a person's own, or one whose request is still to come."""

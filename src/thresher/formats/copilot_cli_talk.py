@@ -34,6 +34,8 @@ class Talk:
         """Calls that were seen to start before they were asked for, each with the id of the message made of it."""
         self.dropped: set[str] = set()
         """Such messages of calls that were asked for after all."""
+        self.pieces: set[str] = set()
+        """Messages that are more of the response before, each with the bill of the whole."""
         self.places: dict[str, int] = {}
         """Where each event of this segment stands among its messages."""
         self.since: int | None = None
@@ -89,11 +91,22 @@ class Talk:
 
     def _expanded(self, messages: list[Message]) -> Iterator[Message]:
         seen: Counter[str] = Counter()
-        for message in messages:
-            if message.id in self.dropped:
-                continue
+        for message in self._whole(messages):
             yield message
             for call in message.calls:
                 for result in self.results.get(call.id, [])[seen[call.id] : seen[call.id] + 1]:
                     yield structs.replace(result, carried=message.carried)
                 seen[call.id] += 1
+
+    def _whole(self, messages: list[Message]) -> Iterator[Message]:
+        """One message for each response, and none for what was made too early."""
+        responses: list[list[Message]] = []
+        for message in messages:
+            if message.id in self.pieces and responses and responses[-1][0].author == "model":
+                responses[-1].append(message)
+            elif message.id not in self.dropped:
+                responses.append([message])
+        for pieces in responses:
+            parts = tuple(part for piece in pieces for part in piece.parts)
+            records = tuple(record for piece in pieces for record in piece.records)
+            yield structs.replace(pieces[0], parts=parts, records=records)

@@ -34,9 +34,16 @@ def discover(
             for path in _matching(str(folder), pattern.split("/")):
                 if skip and fnmatchcase(os.path.basename(path), skip):  # noqa: PTH119
                     continue
-                if not (newer and os.path.exists(os.path.splitext(path)[0] + newer)):  # noqa: PTH110, PTH122
+                if not (newer and os.path.exists(_instead(path, newer))):  # noqa: PTH110
                     found.setdefault(path, one.name)
     return [Found(name, Path(path)) for path, name in found.items()]
+
+
+def _instead(path: str, newer: str) -> str:
+    """The file that stands for another one: of the same name with another ending, or at a path from its folder."""
+    if newer.startswith(".") and "/" not in newer:
+        return os.path.splitext(path)[0] + newer  # noqa: PTH122
+    return os.path.join(os.path.dirname(path), newer)  # noqa: PTH118, PTH120
 
 
 def files_below(place: str | os.PathLike[str]) -> Iterator[str]:

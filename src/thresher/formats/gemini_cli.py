@@ -6,7 +6,8 @@ one, the same once more when a session goes on, one whose old outputs are masked
 What a list drops or changes is kept in the segment before it. A list made anew has new ids, so its messages are known
 again by what they say.
 
-A sub-agent's log lies in a folder named like its parent's session.
+A sub-agent's log lies in a folder named like its parent's session. An output that was too long for the model lies as a
+whole in `tool-outputs`, in a file named like its call.
 """
 
 import re
@@ -24,13 +25,19 @@ from thresher.formats.gemini_cli_messages import Entry, messages_of, started
 from thresher.formats.loose import fields, items, text
 from thresher.formats.source import SourceFile
 from thresher.formats.transcript import Home, TranscriptFormat, first_prompt, timestamp
-from thresher.model import Branch, History, Message, Session
+from thresher.model import Author, Branch, History, Message, Session, ToolResult
 
 NAME = "gemini-cli"
 SNAPSHOT = "<state_snapshot>"
 """What opens the summary of a compression."""
 NEAR = 100
 """How far back the message is looked for that a way was left from."""
+HINTS = "User hints:"
+"""How a person's words begin that are told to all who are at work."""
+CUT = "For full output see: "
+"""What leads from the beginning and the end of an output to all of it."""
+HEAD = 500
+"""How far into a result that is looked for."""
 _DECODER = msgspec.json.Decoder(dict[str, Any])
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -38,9 +45,10 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 class Reading:
     """A session while its log is replayed."""
 
-    def __init__(self, source: SourceFile) -> None:
-        """Nothing yet."""
+    def __init__(self, source: SourceFile, *, is_child: bool) -> None:
+        """Nothing yet; `is_child` where it lies in the folder of the session that started it."""
         self.source = source
+        self.is_child = is_child
         self.facts: dict[str, Any] = {}
         self.records: Counter[str] = Counter()
         self.current: dict[str, Entry] = {}
@@ -117,29 +125,33 @@ class Reading:
 
     def session(self) -> Session:
         """What came of it."""
-        is_subagent = self.facts.get("kind") == "subagent"
+        is_subagent = self.is_child or self.facts.get("kind") == "subagent"
         entries = [*self.segments, [*self.current.values()]]
         told = [History(tuple(messages_of(self.source, part))) for part in entries]
         left = [(History(tuple(messages_of(self.source, part))), after) for part, after in self.back]
-        by = _prompted if is_subagent else History
-        segments = [by(history.messages) for history in told]
+        title = text(self.facts.get("summary")) or first_prompt(told)
+        if is_subagent:
+            prompt = next((m.id for history in told for m in history if m.author == "human"), "")
+            told = [_prompted(history, prompt) for history in told]
+            left = [(_prompted(history, prompt), after) for history, after in left]
         id_ = text(self.facts.get("sessionId")) or self.source.path.name.split(".")[0]
         project, files = _project(self.source.path, self.facts)
-        times = [message.time for segment in segments for message in segment if message.time]
+        times = [message.time for history in told for message in history if message.time]
         begun, ended = (timestamp(self.facts.get(key)) for key in ("startTime", "lastUpdated"))
         return Session(
             agent=NAME,
             id=id_,
             file=str(self.source.path),
-            segments=tuple(segments),
-            branches=tuple(Branch(by(history.messages), after) for history, after in left if history),
+            segments=tuple(told),
+            branches=tuple(Branch(history, after) for history, after in left if history),
             children=() if is_subagent else tuple(_children(self.source, id_, started(entries))),
+            spilled=_spilled(self.source, id_, told),
             problems=tuple(self.source.problems),
             files=files,
             compactions=self.compactions,
             records=dict(self.records),
             project=project,
-            title=text(self.facts.get("summary")) or first_prompt(told),
+            title=title,
             parent=self.source.path.parent.name if is_subagent and _chats(self.source.path, 1) else "",
             started=begun or min(times, default=None),
             ended=ended or max(times, default=None),
@@ -192,24 +204,68 @@ def _merged(new: Entry, old: Entry | None, is_known: bool) -> Entry:
     return structs.replace(old, wire={**old.wire, **new.wire}, line=line)
 
 
-def _prompted(messages: Iterable[Message]) -> History:
-    """In a sub-agent's session nobody types: its prompts are its parent's model's."""
-    return History(tuple(structs.replace(m, author="model") if m.author == "human" else m for m in messages))
+def _prompted(history: History, prompt: str) -> History:
+    """In a sub-agent's session nobody types: its prompt is its parent's model's, and what comes later the harness's.
+
+    Only what a person wants to be heeded at once is told to sub-agents, too.
+    """
+
+    def by(message: Message) -> Author:
+        return "model" if message.id == prompt else "human" if message.text.startswith(HINTS) else "harness"
+
+    return History(tuple(structs.replace(m, author=by(m)) if m.author == "human" else m for m in history))
 
 
 def _children(source: SourceFile, id_: str, calls: Mapping[str, str]) -> list[Session]:
-    """The sub-agents whose logs lie in the folder of this session."""
-    folder = source.path.parent / (_UNSAFE.sub("_", id_) or "_")
+    """The sub-agents whose logs lie in the folder of this session; sub-agents have none of their own."""
+    folder = source.path.parent / _safe(id_)
     children: list[Session] = []
-    for path in sorted(folder.glob("*.jsonl")):
+    for path in _files_in(folder, source.path.parent):
+        if path.suffix != ".jsonl":
+            continue
         try:
-            [child] = read(SourceFile(path, source.limits))
+            child = _read(SourceFile(path, source.limits), is_child=True)
         except ReadError as error:
             source.problem(f"a sub-agent's log cannot be read ({error})", "left out")
             continue
         call_id = calls.get(child.id) or calls.get(path.stem, "")
         children.append(structs.replace(child, parent=id_, call_id=call_id))
     return children
+
+
+def _spilled(source: SourceFile, id_: str, histories: Sequence[History]) -> dict[str, str]:
+    """Outputs too long for the model, by call; looked for only in the folder of this session's outputs."""
+    results = [result for history in histories for message in history for result in message.results]
+    cut = {result.call_id: _output_name(result) for result in results if CUT in result.text[:HEAD]}
+    if not cut:
+        return {}
+    chats = _chats(source.path, 0) or _chats(source.path, 1) or source.path.parent
+    outputs = chats.parent / "tool-outputs"
+    here = {path.stem: str(path) for path in _files_in(outputs / f"session-{_safe(id_)}", outputs)}
+    missing = sum(name not in here for name in cut.values())
+    if missing:
+        what = f"{missing} long outputs are in files that are not here"
+        source.problem(what, "what the transcript shows of them is kept")
+    return {call: here[name] for call, name in cut.items() if name in here}
+
+
+def _output_name(result: ToolResult) -> str:
+    tool, call = _safe(result.name).lower(), _safe(result.call_id).lower()
+    return call if call.startswith(tool) else f"{tool}_{call}"
+
+
+def _safe(name: str) -> str:
+    """A name as the agent makes it fit for a file: no way leads out of a folder by it."""
+    return _UNSAFE.sub("_", name) or "_"
+
+
+def _files_in(folder: Path, root: Path) -> list[Path]:
+    """The files of a folder below another; links that lead out of it are not followed."""
+    try:
+        is_below = folder.resolve().is_relative_to(root.resolve())
+        return sorted(path for path in folder.iterdir() if path.is_file() and not path.is_symlink()) if is_below else []
+    except (OSError, RuntimeError):  # it is not there, its name is too long, or it is a link to itself
+        return []
 
 
 def _chats(path: Path, above: int) -> Path | None:
@@ -223,8 +279,11 @@ def _project(path: Path, facts: Mapping[str, Any]) -> tuple[str, tuple[str, ...]
     chats = _chats(path, 0) or _chats(path, 1)
     told = chats.parent / ".project_root" if chats else None
     try:
-        if told and (root := told.read_text(encoding="utf-8", errors="replace")[:4096].strip()):
-            return root, (str(told),)
+        if told and told.is_file():
+            with told.open(encoding="utf-8", errors="replace") as file:
+                root = file.read(4096).strip()
+            if root:
+                return root, (str(told),)
     except OSError:
         pass
     return next(filter(None, map(text, items(facts.get("directories")))), ""), ()
@@ -232,7 +291,11 @@ def _project(path: Path, facts: Mapping[str, Any]) -> tuple[str, tuple[str, ...]
 
 def read(source: SourceFile) -> list[Session]:
     """One session."""
-    reading = Reading(source)
+    return [_read(source, is_child=False)]
+
+
+def _read(source: SourceFile, *, is_child: bool) -> Session:
+    reading = Reading(source, is_child=is_child)
     document = source.document
     if isinstance(document, dict) and isinstance(document.get("messages"), list):
         source.take_document()
@@ -246,7 +309,7 @@ def read(source: SourceFile) -> list[Session]:
                 reading.take(line, record, row)
             except RecursionError:
                 source.problem("a record is nested too deep to follow", "skipped", line)
-    return [reading.session()]
+    return reading.session()
 
 
 def sniff(source: SourceFile) -> int:
@@ -277,7 +340,7 @@ FORMAT = TranscriptFormat(
     homes,
     resume="gemini --resume {id}",
     wire="gemini",
-    layouts="the log of changes (`.jsonl`), with its sub-agents' beside it; the JSON document before it",
+    layouts="the log of changes (`.jsonl`), with sub-agents and spilled outputs beside it; the JSON document before it",
     holds=("thinking", "sub-agents", "usage", "times", "edits", "rewinds", "compactions"),
     seen="JSON of January 2026; 0.61",
 )

@@ -31,6 +31,8 @@ from thresher.model.jsontext import dump
 from thresher.model.parts import Part, ResultPart
 
 FAILED = ("error", "cancelled")
+NUDGES = ("System: Potential loop detected", "System: Please continue.")
+"""How messages begin that the harness sends in the user's name."""
 
 
 class Said(NamedTuple):
@@ -127,7 +129,7 @@ class _Writer:
                 found = [Message("user", self._parsed("user", parts), author="tool", id=entry.id)]
             case _:
                 return
-        self._is_harness = found[0].author == "harness"
+        self._is_harness = found[-1].author == "harness"
         yield from (one if one.time else structs.replace(one, time=time) for one in found)
 
     def _parsed(self, role: str, parts: list[Any]) -> tuple[Part, ...]:
@@ -137,7 +139,8 @@ class _Writer:
     def _model(self, entry: Entry, parts: list[Any]) -> Iterator[Message]:
         wire = entry.wire
         tools = [fields(tool) for tool in items(wire.get("toolCalls"))]
-        own = [part for part in parts if not _is_repeated(part, tools)]
+        told = {(key, tool[key]) for tool in tools for key in ("id", "name") if isinstance(tool.get(key), str)}
+        own = [part for part in parts if not _is_repeated(part, told)]
         thoughts = [Thinking(told) for told in map(_thought, items(wire.get("thoughts"))) if told]
         calls = [self._call(entry, tool, number) for number, tool in enumerate(tools, 1)]
         # The harness answers itself where it has put a text into a list.
@@ -152,7 +155,7 @@ class _Writer:
         )
         results = tuple(one for call, tool in zip(calls, tools, strict=True) if (one := _result(call, tool)))
         self._answered |= {self._pairing.answer(result.name, result.call_id) for result in results}
-        self._told = {dump(part) for tool in tools for part in _content(tool.get("result"))}
+        self._told = {dump(part) for tool in tools for part in _own_parts(tool)}
         ends = [time for tool in tools if (time := timestamp(tool.get("timestamp")))]
         yield Message("tool", results, author="tool", id=f"{entry.id}-results", time=max(ends, default=None))
 
@@ -172,7 +175,8 @@ class _Writer:
             "tool", results, author="tool", id=f"{entry.id}-results" if len(results) < len(found) else entry.id
         )
         others = tuple(part for part in found if not isinstance(part, ToolResult))
-        yield Message("user", others, author=author_for("user", others), id=entry.id)
+        author = "harness" if entry.said.text.startswith(NUDGES) else author_for("user", others)
+        yield Message("user", others, author=author, id=entry.id)
 
     def _is_told(self, part: Any) -> bool:
         """Whether a part of the user's is a result that stands with its call, or came along with one."""
@@ -185,13 +189,11 @@ def _content(content: Any) -> list[Any]:
     return content if isinstance(content, list) else [content] if isinstance(content, str | dict) else []
 
 
-def _is_repeated(part: Any, tools: list[dict[str, Any]]) -> bool:
-    """Whether a part is a call that stands among the record's calls."""
-    call = fields(part).get("functionCall")
-    if not isinstance(call, dict):
-        return False
+def _is_repeated(part: Any, told: set[tuple[str, str]]) -> bool:
+    """Whether a part is a call that stands among the record's calls: by its id, else by its name."""
+    call = fields(fields(part).get("functionCall"))
     key = "id" if call.get("id") else "name"
-    return any(tool.get(key) == call.get(key) for tool in tools)
+    return (key, text(call.get(key))) in told
 
 
 def _thought(thought: Any) -> str:
@@ -201,13 +203,16 @@ def _thought(thought: Any) -> str:
 
 
 def _own_parts(tool: dict[str, Any]) -> list[Any]:
-    """What answers a call: where the answers of several are kept with each, its own and what follows it."""
+    """What answers a call: where the answers of several are kept with each, its own and what follows it.
+
+    What stands before all answers is what a person said meanwhile.
+    """
     parts, id_ = _content(tool.get("result")), tool.get("id")
     owners: list[Any] = []
     for part in parts:
         answer = fields(part).get("functionResponse")
-        owners.append(answer.get("id") if isinstance(answer, dict) else owners[-1] if owners else id_)
-    return [part for part, owner in zip(parts, owners, strict=True) if owner == id_] if id_ in owners else parts
+        owners.append(answer.get("id") if isinstance(answer, dict) else owners[-1] if owners else None)
+    return [part for part, owner in zip(parts, owners, strict=True) if owner == id_] if id_ and id_ in owners else parts
 
 
 def _result(call: ToolCall, tool: dict[str, Any]) -> ToolResult | None:

@@ -8,12 +8,14 @@ Where several agents speak, each message begins with a line of its own that name
 a search and a model that goes on from it can all tell them apart, and no word of what was said is changed. The
 message's id names them too.
 
-A log of requests and responses (`request_log`) is the conversations that the requests repeat.
+A log of requests to a model and its responses, one a line, is what a proxy or a harness writes down. Each request
+repeats the whole history, so the lines of one conversation are put together (`threads`). A response stands in the line
+of its request, or in a later one.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import zip_longest
 from pathlib import Path
@@ -24,15 +26,13 @@ from msgspec import structs
 
 from thresher.errors import UnknownFormatError
 from thresher.formats.generic_rows import WIRE_ROLES, Talk, messages_of
-from thresher.formats.literals import call_from_source
-from thresher.formats.loose import fields, items, text
-from thresher.formats.loose_messages import ROLES, SPEAKER, has_content, speaker
+from thresher.formats.loose import at, count, fields, items, text
+from thresher.formats.loose_messages import ROLES, SPEAKER, call_from_source, has_content, read_message, speaker
 from thresher.formats.reading import best_wire, wire_value
-from thresher.formats.request_log import asks_in, is_log
 from thresher.formats.source import SourceFile
-from thresher.formats.threads import Threads
-from thresher.formats.transcript import TITLE, Home, TranscriptFormat, first_prompt, timestamp
-from thresher.model import History, Session
+from thresher.formats.threads import Ask, Threads
+from thresher.formats.transcript import TITLE, Home, TranscriptFormat, chat_usage, first_prompt, timestamp
+from thresher.model import History, Session, Usage
 from thresher.model.jsontext import dump
 
 NAME = "generic"
@@ -165,8 +165,8 @@ def read(source: SourceFile) -> list[Session]:
 def _sessions(source: SourceFile) -> Iterator[Session]:
     if source.document is not None:
         document = source.take_document()
-        yield from (_session(source, talk, 0) for talk in talks(document))
-    elif is_log(source.head):
+        yield from (_session(source, talk) for talk in talks(document))
+    elif _is_log(source.head):
         yield from _logged(source)
     else:
         yield from _lines(source)
@@ -174,22 +174,81 @@ def _sessions(source: SourceFile) -> Iterator[Session]:
 
 def _lines(source: SourceFile) -> Iterator[Session]:
     """A conversation a line; or one in all, where the lines are messages."""
-    messages: list[Any] = []
+    rows, lines = [], []
     for line, _, value in source.rows(_ANY):
-        if _is_row(value):
-            messages.append(value)
-            continue
-        found = [_session(source, talk, line) for talk in talks(value)]
-        if not found:
-            source.problem("a line holds no conversation", "skipped", line)
+        found = [_session(source, talk._replace(line=line)) for talk in talks(value)]
         yield from found
-    if messages:
-        yield _session(source, Talk(messages, {}), 0)
+        if found:
+            continue
+        if _is_row(value):
+            rows.append(value)
+            lines.append(line)
+        else:
+            source.problem("a line holds no conversation", "skipped", line)
+    if rows:
+        yield _session(source, Talk(rows, {}, lines=lines))
+
+
+def _session(source: SourceFile, talk: Talk) -> Session:
+    messages = messages_of(talk, source)
+    tools = items(talk.facts.get("tools"))
+    offered = bool(tools) and all(isinstance(tool, dict) for tool in tools)
+    history = History(tuple(messages), dump(tools) if offered else "")
+    times = [message.time for message in messages if message.time]
+    started = talk.started or next(filter(None, (timestamp(talk.facts.get(key)) for key in _STARTS)), None)
+    ended = timestamp(talk.facts.get("end_time"))
+    title, task = (next(filter(None, (text(talk.facts.get(key)) for key in keys)), "") for keys in (_TITLES, _TASKS))
+    ids = (talk.facts.get(key) for key in _IDS)
+    return Session(
+        agent=NAME,
+        id=talk.id or next((str(id_) for id_ in ids if type(id_) in (str, int) and str(id_)), ""),
+        file=str(source.path),
+        segments=(history,),
+        records=dict(Counter(_word(row) for row in talk.rows)),
+        title=(title or first_prompt([history]) or task)[:TITLE],
+        project=text(talk.facts.get("cwd")),
+        started=min([*times, *filter(None, [started])], default=None),
+        ended=max([*times, *filter(None, [ended])], default=None),
+    )
+
+
+def _word(row: Any) -> str:
+    """What a row calls who speaks."""
+    if isinstance(row, list):
+        return "turn"
+    return speaker(row).word or "?" if isinstance(row, dict) else "?"
+
+
+# Logs of requests
+
+_BODIES = ("request_params", "request", "body", "request_body")
+
+
+def _is_log(rows: Iterable[Any]) -> bool:
+    """Whether rows are such a log: requests, and responses told apart from them."""
+    found = [row for row in rows if isinstance(row, dict)]
+    return any(map(_request, found)) and any(map(_response, found))
+
+
+def _request(row: Any) -> dict[str, Any]:
+    """The body of a request."""
+    bodies = [fields(fields(row).get(key)) for key in _BODIES]
+    if text(fields(row).get("type")) == "request":
+        bodies.append(fields(row))
+    return next((body for body in bodies if items(body.get("messages"))), {})
+
+
+def _response(row: Any) -> dict[str, Any]:
+    """What came back: `choices` as the API has them, or `outputs`."""
+    inner = fields(fields(row).get("response"))
+    if items(inner.get("choices")):
+        return inner
+    return fields(row) if text(fields(row).get("type")) == "response" and items(fields(row).get("outputs")) else {}
 
 
 def _logged(source: SourceFile) -> Iterator[Session]:
     threads = Threads(str(source.path))
-    for ask in asks_in((line, row) for line, _, row in source.rows(_ANY)):
+    for ask in _asks(source):
         threads.add(ask)
     for thread in threads.conversations():
         histories = thread.histories()
@@ -208,39 +267,56 @@ def _logged(source: SourceFile) -> Iterator[Session]:
         )
 
 
-def _session(source: SourceFile, talk: Talk, line: int) -> Session:
-    messages = messages_of(talk, source, line)
-    tools = items(talk.facts.get("tools"))
-    offered = bool(tools) and all(isinstance(tool, dict) for tool in tools)
-    history = History(tuple(messages), dump(tools) if offered else "")
-    times = [message.time for message in messages if message.time]
-    started = talk.started or next(filter(None, (timestamp(talk.facts.get(key)) for key in _STARTS)), None)
-    ended = timestamp(talk.facts.get("end_time"))
-    title, task = (next(filter(None, (text(talk.facts.get(key)) for key in keys)), "") for keys in (_TITLES, _TASKS))
-    ids = (talk.facts.get(key) for key in _IDS)
-    return Session(
-        agent=NAME,
-        id=talk.id or next((str(id_) for id_ in ids if isinstance(id_, str | int) and str(id_)), ""),
-        file=str(source.path),
-        segments=(history,),
-        records=dict(Counter(_word(row) for row in talk.rows)),
-        title=(title or first_prompt([history]) or task)[:TITLE],
-        project=text(talk.facts.get("cwd")),
-        started=min([*times, *filter(None, [started])], default=None),
-        ended=max([*times, *filter(None, [ended])], default=None),
+def _asks(source: SourceFile) -> Iterator[Ask]:
+    """Each request with its response, if one came before the next request."""
+    asked: tuple[int, dict[str, Any], Any] | None = None
+    others = 0
+    for line, _, row in source.rows(_ANY):
+        body, answer, time = _request(row), _response(row), fields(row).get("timestamp")
+        if body:
+            if asked:
+                yield _ask(*asked, {}, None)
+            asked = (line, body, time)
+        if answer and asked:
+            yield _ask(*asked, answer, time)
+            asked = None
+        elif not body:
+            others += 1
+    if asked:
+        yield _ask(*asked, {}, None)
+    if others:
+        source.problem(f"{others} lines are no requests, nor responses to one", "skipped")
+
+
+def _ask(line: int, body: dict[str, Any], start: Any, answer: dict[str, Any], end: Any) -> Ask:
+    choice = next(iter(items(answer.get("choices")) or items(answer.get("outputs"))), None)
+    said = fields(at(choice, "message")) or {**fields(choice), "content": at(choice, "message")}
+    tools = items(body.get("tools"))
+    return Ask(
+        line,
+        line,
+        given=[message for row in body["messages"] if (message := read_message(fields(row), "user")).parts],
+        said=[message for message in [read_message(said, "assistant")] if message.parts],
+        start=timestamp(start),
+        end=timestamp(end),
+        model=text(answer.get("model")) or text(body.get("model")),
+        usage=_usage(answer),
+        tools=dump(tools) if tools else "",
     )
 
 
-def _word(row: Any) -> str:
-    """What a row calls who speaks."""
-    if isinstance(row, list):
-        return "turn"
-    return speaker(row).word or "?" if isinstance(row, dict) else "?"
+def _usage(answer: dict[str, Any]) -> Usage | None:
+    if "input_tokens" in answer:
+        return Usage(count(answer.get("input_tokens")), count(answer.get("output_tokens")))
+    return chat_usage(answer.get("usage"))
+
+
+# The format
 
 
 def sniff(source: SourceFile) -> int:
     """Could be, where there are messages and no API claims them: anything that is sure of a file comes first."""
-    if source.document is None and is_log(source.head):
+    if source.document is None and _is_log(source.head):
         return 1
     found = _looked_at(source)
     wire = best_wire(wire_value(source)) if found else None

@@ -5,15 +5,14 @@ agents that go by their names, or one of two who only take turns.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from msgspec import structs
 
-from thresher.formats.literals import call_from_source
 from thresher.formats.loose import fields, text
-from thresher.formats.loose_messages import TERMINALS, Speaker, has_content, read_row, speaker
+from thresher.formats.loose_messages import TERMINALS, Speaker, call_from_source, has_content, read_row, speaker
 from thresher.formats.reading import best_wire
 from thresher.formats.settling import settled
 from thresher.formats.source import SourceFile
@@ -31,14 +30,22 @@ class Talk(NamedTuple):
     rows: list[Any]
     facts: dict[str, Any]
     """The object it stands in."""
+    line: int = 0
+    """Where it stands; 0 in a document."""
+    lines: Sequence[int] = ()
+    """Where each row stands, if they are lines of their own."""
     id: str = ""
     started: datetime | None = None
     calls: tuple[list[Any], ...] = ()
     """Calls told as source, those of a turn together; each row is then a turn."""
 
+    def line_of(self, number: int) -> int:
+        """Where a row stands, by its number from 1; in a document, that number."""
+        return self.lines[number - 1] if 0 < number <= len(self.lines) else self.line or number
 
-def messages_of(talk: Talk, source: SourceFile, line: int) -> list[Message]:
-    """The messages of a conversation; `line` is where it stands, or 0 in a document."""
+
+def messages_of(talk: Talk, source: SourceFile) -> list[Message]:
+    """The messages of a conversation."""
     rows = talk.rows
     wire = best_wire(rows) if rows and not talk.calls and _is_wire(rows) else None
     if wire:
@@ -46,14 +53,14 @@ def messages_of(talk: Talk, source: SourceFile, line: int) -> list[Message]:
     elif talk.calls:
         said = settled(_turns(talk))
     else:
-        said = settled(_loose(talk, source, line))
+        said = settled(_loose(talk, source))
     system = _system(talk.facts) if not any(message.role == "system" for message in said) else None
     model = text(talk.facts.get("model")) or text(talk.facts.get("model_id"))
     return [
         structs.replace(
             message,
             id=message.id or f"{number}",
-            source=message.source or Source(str(source.path), line or number),
+            source=message.source or Source(str(source.path), talk.line_of(number)),
             model=message.model or (model if message.author == "model" else ""),
         )
         for number, message in enumerate([system, *said] if system else said, 0 if system else 1)
@@ -86,28 +93,27 @@ def _turns(talk: Talk) -> Iterator[Message]:
     for turn, calls in zip(talk.rows, talk.calls, strict=True):
         yield from (read_row(row, speaker(row)) for row in turn)
         called = (call_from_source(call) for call in calls if isinstance(call, str))
-        parts = tuple(ToolCall("", call.name, call.arguments) for call in called if call)
-        yield Message("assistant", parts, author="model")
+        yield Message("assistant", tuple(filter(None, called)), author="model")
 
 
-def _loose(talk: Talk, source: SourceFile, line: int) -> list[Message]:
+def _loose(talk: Talk, source: SourceFile) -> list[Message]:
     rows = [(number, row) for number, row in enumerate(talk.rows, 1) if isinstance(row, dict) and has_content(row)]
     if len(rows) < len(talk.rows):
         what = f"{len(talk.rows) - len(rows)} of {len(talk.rows)} rows are no messages, or say nothing"
-        source.problem(what, "skipped", line)
+        source.problem(what, "skipped", talk.line)
     cast = _cast([row for _, row in rows], talk.facts)
     messages: list[Message] = []
     for (number, row), (who, shown) in zip(rows, cast, strict=True):
         try:
             message = read_row(row, who)
         except RecursionError:
-            source.problem("a message is nested too deep to follow", "skipped", line or number)
+            source.problem("a message is nested too deep to follow", "skipped", talk.line_of(number))
             continue
         if who.word in TERMINALS and messages:
             messages[-1] = _with_code(messages[-1])
         if shown and message.role == "assistant" and who.note != "thought" and message.parts:
             message = structs.replace(message, parts=(Text(f"[{shown}]"), *message.parts))
-        place = Source(str(source.path), line or number)
+        place = Source(str(source.path), talk.line_of(number))
         messages.append(structs.replace(message, id=f"{number} {shown}".strip(), source=place))
     return messages
 

@@ -117,7 +117,9 @@ def _is_line(value: Any) -> bool:
 
 
 def _sniff_database(source: SourceFile) -> int:
-    if source.has_tables(sessions="id working_dir", messages="session_id role content_json"):
+    from thresher.formats import goose_store  # noqa: PLC0415
+
+    if goose_store.is_store(source):
         return 3
     # By its name it is goose's: reading it will say what is wrong with it.
     return 1 if source.path.name == DATABASE and not source.tables else 0
@@ -136,7 +138,9 @@ def homes(environment: Mapping[str, str], home: Path) -> list[Home]:
         if sys.platform == "darwin":
             own = home / "Library" / "Application Support" / "Block" / "goose"
             folders += [own / "data", own]
-    return [Home(folder / "sessions", name) for folder in folders for name in (DATABASE, "*.jsonl")]
+    # The first version with a database took all files over, and left them where they were.
+    ways = ((DATABASE, ""), ("*.jsonl", DATABASE))
+    return [Home(folder / "sessions", name, newer=newer) for folder in folders for name, newer in ways]
 
 
 FORMAT = TranscriptFormat(

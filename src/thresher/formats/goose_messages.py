@@ -45,6 +45,13 @@ ASIDE = frozenset({
 OF_ONE_CALL = "[Historical tool call summary]"
 UNNAMED = re.compile(r"(?:CLI|ACP) Session|New (?:session|chat)\b.*", re.IGNORECASE)
 """Names that goose gives before it has a better one."""
+BILLED = (
+    ("input_tokens", "inputTokens"),
+    ("output_tokens", "outputTokens"),
+    ("cache_read_tokens", "cache_read_input_tokens", "cacheReadTokens", "cacheReadInputTokens"),
+    ("cache_write_tokens", "cache_write_input_tokens", "cacheWriteTokens", "cacheWriteInputTokens"),
+)
+"""What is billed, each by any of its names: versions and providers differ."""
 INVALID = "invalid"
 """The name of a call that the model wrote wrong."""
 
@@ -298,23 +305,12 @@ def _result(call_id: str, told: dict[str, Any], records: Counter[str]) -> ToolRe
 
 
 def usage_of(told: Any) -> Usage | None:
-    """A bill by any of goose's names; what a cache served or took is a share of the input."""
+    """A bill; what a cache served or took is a share of the input."""
     if not isinstance(told, dict):
         return None
-    given, output = (
-        count(_first(told, "input_tokens", "inputTokens")),
-        count(_first(told, "output_tokens", "outputTokens")),
-    )
-    read = count(
-        _first(told, "cache_read_tokens", "cache_read_input_tokens", "cacheReadTokens", "cacheReadInputTokens")
-    )
-    write = count(
-        _first(told, "cache_write_tokens", "cache_write_input_tokens", "cacheWriteTokens", "cacheWriteInputTokens")
+    given, output, read, write = (
+        count(next((told[name] for name in names if told.get(name) is not None), None)) for names in BILLED
     )
     if not (given or output):
         return None
     return Usage(max(given - read - write, 0), output, read, write)
-
-
-def _first(told: dict[str, Any], *names: str) -> Any:
-    return next((told[name] for name in names if told.get(name) is not None), None)

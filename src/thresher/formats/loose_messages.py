@@ -3,20 +3,25 @@
 Each of these is met in the wild under many names: who speaks, what is said, a call of a tool, its result. The tables
 here name them. A row is read for itself; `settled` then joins what belongs together: a call to the words before it, a
 result to its call.
+
+Some tell calls in Python's own notation: smolagents prints the list of calls as Python shows it, the Berkeley
+leaderboard writes each call as source. Both are parsed to a tree, never run, and only constants, lists and the like are
+taken from it.
 """
 
+import ast
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import structs
 
 from thresher.formats.dialect import author_for, image_from_url
-from thresher.formats.literals import calls_in
 from thresher.formats.loose import at, count, fields, items, text
 from thresher.formats.transcript import chat_usage, timestamp
 from thresher.model import Image, Message, Role, Text, Thinking, ToolCall, ToolResult, Unknown, Usage
-from thresher.model.jsontext import dump
+from thresher.model.jsontext import dump, load
 from thresher.model.parts import Part, ResultPart
 
 _WORDS: dict[Role, str] = {
@@ -33,7 +38,7 @@ TERMINALS = ("terminal", "computerterminal", "computer_terminal")
 SPEAKER = ("role", "from", "speaker", "source", "sender", "author", "author_role")
 CONTENT = ("content", "value", "text", "parts", "contents", "message", "utterance")
 TIMES = ("timestamp", "time", "created_at", "createdAt", "date", "create_time")
-IDS = ("id", "call_id", "tool_call_id", "toolCallId", "tool_use_id")
+CALL_IDS = ("call_id", "tool_call_id", "toolCallId", "tool_use_id", "toolUseId")
 ARGUMENTS = ("arguments", "args", "input", "parameters", "kwargs", "server_tool_call")
 ANSWERS = ("response", "result", "output", "content", "server_tool_call_response", "text")
 
@@ -69,9 +74,9 @@ def speaker(row: dict[str, Any]) -> Speaker:
     """Who says a row."""
     row = unwrapped(row)
     words = (text(row[key]) or text(at(row[key], "value")) for key in SPEAKER if key in row)
-    said = (
-        next(filter(None, words), "") or ("content" in row and (text(row.get("type")) or text(row.get("name")))) or ""
-    )
+    said = next(filter(None, words), "")
+    if not said and "content" in row:
+        said = text(row.get("type")) or text(row.get("name"))
     found = _NOTE.fullmatch(said)
     bare, note = (found["name"], found["note"]) if found else (said, "")
     word = bare.lower().strip()
@@ -99,6 +104,12 @@ def has_content(row: dict[str, Any]) -> bool:
     row = unwrapped(row)
     keys = (*CONTENT, "tool_calls", "function_call", "reasoning_content")
     return any(isinstance(row.get(key), str | list | dict) and row[key] for key in keys)
+
+
+def read_message(row: dict[str, Any], otherwise: Role) -> Message:
+    """One row of a list whose rows have roles; one without is by `otherwise`."""
+    who = speaker(row)
+    return read_row(row, who._replace(role=who.role or otherwise))
 
 
 def read_row(row: dict[str, Any], who: Speaker) -> Message:
@@ -152,6 +163,7 @@ def _part(piece: Any) -> Part:
         return Text(piece)
     if not isinstance(piece, dict):
         return Unknown(type(piece).__name__, dump(piece))
+    piece = fields(piece.get("toolUse")) or fields(piece.get("toolResult")) or piece  # Bedrock
     kind = text(piece.get("type"))
     match _KINDS.get(kind.lower().replace("-", "_"), _kind_of(piece) if not kind else ""):
         case "text":
@@ -171,9 +183,11 @@ def _part(piece: Any) -> Part:
 
 def _kind_of(piece: dict[str, Any]) -> str:
     """What a piece is that does not say it."""
+    if at(piece, "reasoningContent", "reasoningText"):
+        return "thinking"
     if isinstance(piece.get("name"), str) and any(key in piece for key in ARGUMENTS):
         return "call"
-    if any(key in piece for key in IDS[1:]) and any(key in piece for key in ANSWERS):
+    if any(key in piece for key in CALL_IDS) and any(key in piece for key in ANSWERS):
         return "result"
     return "text" if isinstance(piece.get("text"), str) else ""
 
@@ -183,6 +197,7 @@ def _text_of(piece: dict[str, Any], *keys: str) -> str | None:
 
 
 def _thinking(piece: dict[str, Any]) -> Thinking:
+    piece = fields(at(piece, "reasoningContent", "reasoningText")) or piece  # Bedrock
     said = _text_of(piece, "text", "thinking", "reasoning", "content", "summary")
     return Thinking(said or "", _text_of(piece, "signature", "data", "encrypted_content") or "")
 
@@ -226,7 +241,8 @@ def _call(entry: dict[str, Any]) -> ToolCall | None:
 
 
 def _id(entry: dict[str, Any]) -> str:
-    return next((found for key in IDS if (found := text(entry.get(key)))), "")
+    """The id of a call; an item of a call or a result may have one of its own beside it."""
+    return next((found for key in (*CALL_IDS, "id") if (found := text(entry.get(key)))), "")
 
 
 def _called(parts: Iterable[Part]) -> Iterator[Part]:
@@ -243,21 +259,29 @@ def _called(parts: Iterable[Part]) -> Iterator[Part]:
 def _result(piece: dict[str, Any]) -> ToolResult:
     failed = text(piece.get("exception")) or text(piece.get("error"))
     given = next((piece[key] for key in ANSWERS if piece.get(key) is not None), None)
+    is_error = bool(failed) or _says_failed(piece)
+    if isinstance(given, dict) and given.keys() == {"type", "value"}:  # the AI SDK
+        is_error = is_error or text(given["type"]).startswith("error")
+        given = given["value"]
     content = read_result(given if given is not None or not failed else failed)
-    is_error = bool(failed) or piece.get("is_error") is True or piece.get("isError") is True
     name = text(piece.get("name")) or text(piece.get("toolName"))
-    return ToolResult(_id({"id": piece.get("id")} | piece), content, is_error=is_error, name=name)
+    return ToolResult(_id(piece), content, is_error=is_error, name=name)
+
+
+def _says_failed(told: dict[str, Any]) -> bool:
+    return told.get("is_error") is True or told.get("isError") is True or told.get("status") == "error"
 
 
 def read_result(given: Any) -> tuple[ResultPart, ...]:
     """What a tool gave: texts and pictures, or any value as JSON."""
-    pieces = items(given)
-    if isinstance(given, str) or (pieces and all("type" in fields(piece) for piece in pieces)):
+    pieces = [fields(piece) for piece in items(given)]
+    if isinstance(given, str) or (pieces and all("type" in piece or piece.keys() == {"text"} for piece in pieces)):
         return tuple(part for part in read_parts(given) if isinstance(part, Text | Image | Unknown))
     return () if given is None else (Text(dump(given)),)
 
 
 _CALL_ID = re.compile(r"Call id: (\S+)\n")
+_EXIT = re.compile(r"exitcode: (?!0\b)-?\d")
 
 
 def _result_row(row: dict[str, Any], who: Speaker, parts: Sequence[Part]) -> ToolResult:
@@ -265,9 +289,68 @@ def _result_row(row: dict[str, Any], who: Speaker, parts: Sequence[Part]) -> Too
     head = content[0].text if content and isinstance(content[0], Text) else ""
     told = _CALL_ID.match(head)
     failed = head.startswith("Error:", told.end() if told else 0) or _EXIT.match(head) is not None
-    given = next((found for key in IDS[1:] if (found := text(row.get(key)))), "") or (told[1] if told else "")
-    failed = failed or row.get("is_error") is True or text(row.get("status")) == "error"
-    return ToolResult(given, content, is_error=failed, name=who.name)
+    given = next((found for key in CALL_IDS if (found := text(row.get(key)))), "") or (told[1] if told else "")
+    return ToolResult(given, content, is_error=failed or _says_failed(row), name=who.name)
 
 
-_EXIT = re.compile(r"exitcode: (?!0\b)-?\d")
+# Calls in Python's notation
+
+LONGEST = 400_000
+"""Characters of a text that is looked at."""
+_HEAD = re.compile(r"\s*(?:Calling tools:|Tool calls?:)?\s*")
+_REFUSALS = (ValueError, SyntaxError, TypeError, RecursionError, MemoryError)
+
+
+def calls_in(told: str) -> list[Any] | None:
+    """The calls that a text lists, or None where it lists none."""
+    body = _HEAD.sub("", told, count=1)
+    if len(body) > LONGEST or not body.startswith(("[", "{")):
+        return None
+    try:
+        value = load(body)
+    except (ValueError, RecursionError):
+        value = _literal(body)
+    found = value if isinstance(value, list) else [value]
+    return found if found and all(isinstance(entry, dict) for entry in found) else None
+
+
+def _literal(body: str) -> Any:
+    try:
+        value = ast.literal_eval(_parsed(body))
+        dump(value)  # sets, bytes and numbers of two parts have no place in JSON
+    except _REFUSALS:
+        return None
+    return value
+
+
+def call_from_source(source: str) -> ToolCall | None:
+    """A call such as `grep(file_name='a.txt', pattern='b')`; None where the text is none. It has no id."""
+    if len(source) > LONGEST:
+        return None
+    try:
+        node = _parsed(source.strip())
+        return ToolCall("", ast.unparse(node.func), _arguments(node)) if isinstance(node, ast.Call) else None
+    except _REFUSALS:
+        return None
+
+
+def _parsed(source: str) -> ast.expr:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an unknown escape in a stranger's text is no concern of the reader's
+        return ast.parse(source, mode="eval").body
+
+
+def _arguments(node: ast.Call) -> str:
+    named = {keyword.arg: _value(keyword.value) for keyword in node.keywords if keyword.arg}
+    placed = [_value(value) for value in node.args]
+    return dump(named | ({"args": placed} if placed else {}))
+
+
+def _value(node: ast.expr) -> Any:
+    """A constant; the source of anything else."""
+    try:
+        value = ast.literal_eval(node)
+        dump(value)
+    except _REFUSALS:
+        return ast.unparse(node)
+    return value

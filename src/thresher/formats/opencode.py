@@ -4,7 +4,7 @@ An export is one JSON document a session; its sub-agents are documents of their 
 message's place is its number in it.
 """
 
-import sys
+import glob
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -42,9 +42,9 @@ def listed(source: SourceFile) -> Mapping[str, str]:
 def sniff(source: SourceFile) -> int:
     """A document with facts about the session, and messages that each have facts and parts; or a store of them."""
     if source.is_database:
-        is_older = source.has_tables(message="session_id data", part="message_id data")
-        is_newer = source.has_tables(session_message="session_id seq data")
-        return 3 if source.has_tables(session="id directory") and (is_older or is_newer) else 0
+        from thresher.formats import opencode_store  # noqa: PLC0415
+
+        return 3 if opencode_store.is_store(source) else 0
     document = source.document
     if _is_facts(document):
         return 3
@@ -69,19 +69,16 @@ def _is_facts(document: Any) -> bool:
 
 
 def homes(environment: Mapping[str, str], home: Path) -> list[Home]:
-    """`XDG_DATA_HOME`, else `~/.local/share`, on every system; Kilo's command line keeps the same store there."""
-    data = Path(environment.get("XDG_DATA_HOME") or home / ".local" / "share")
-    if sys.platform == "win32" and not environment.get("XDG_DATA_HOME"):
-        data = home / ".local" / "share"
-    named = Path(environment.get("OPENCODE_DB", ""))
-    found = [Home(named.parent, named.name)] if named.is_absolute() else []
-    for agent in ("opencode", "kilo"):
-        found += [
-            Home(data / agent, f"{agent}*.db"),
-            Home(data / agent / "storage" / "session", "*/ses_*.json"),
-            Home(data / agent / "project", "*/storage/session/info/ses_*.json"),
-        ]
-    return found
+    """`XDG_DATA_HOME`, else `~/.local/share`, on every system; `OPENCODE_DB` names another database."""
+    own = Path(environment.get("XDG_DATA_HOME") or home / ".local" / "share") / "opencode"
+    named = own / environment.get("OPENCODE_DB", "")
+    return [
+        *([Home(named.parent, glob.escape(named.name))] if environment.get("OPENCODE_DB") else []),
+        Home(own, "opencode*.db"),
+        # The first version with a database took all files over, and left them where they were.
+        Home(own / "storage" / "session", "*/ses_*.json", newer="../../../opencode.db"),
+        Home(own / "project", "*/storage/session/info/ses_*.json", newer="../../../../../opencode.db"),
+    ]
 
 
 FORMAT = TranscriptFormat(

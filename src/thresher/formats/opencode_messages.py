@@ -43,8 +43,10 @@ ASIDE = frozenset(("step-start", "step-finish", "snapshot", "patch", "agent", "r
 """Parts that no model is shown."""
 AS_TEXT = ("text/plain", "application/x-directory")
 """Files that stand in the same message once more, as text."""
+MOST_CARRIED = 10
+"""How often, taken together, all messages may be kept over compactions: a file may claim that each keeps all."""
 SUBAGENT = "subagent)"
-"""How the title of a sub-agent's session ends."""
+"""How the title of a sub-agent's session ends, which is all that an export tells."""
 
 
 class Piece(NamedTuple):
@@ -70,14 +72,19 @@ class Entry(NamedTuple):
 
 
 def session_of(
-    source: SourceFile, document: Mapping[str, Any], files: Sequence[str] = (), call_id: str = ""
+    source: SourceFile,
+    document: Mapping[str, Any],
+    files: Sequence[str] = (),
+    *,
+    call_id: str = "",
+    is_subagent: bool = False,
 ) -> Session:
     """The session in a document; `files` hold its messages where each is a file of its own."""
     info = fields(document.get("info"))
     rows = items(document.get("messages"))
     entries = _entries(source, rows, files)
     kept, left = _taken_back(source, fields(info.get("revert")), entries)
-    human: Author = "model" if call_id or text(info.get("title")).endswith(SUBAGENT) else "human"
+    human: Author = "model" if is_subagent or text(info.get("title")).endswith(SUBAGENT) else "human"
     segments = [History(tuple(segment)) for segment in _segments(source, kept, human)]
     back = [message for entry in left for message in _messages(source, entry, human)]
     after = segments[-1][-1].id if segments[-1] else ""
@@ -86,7 +93,7 @@ def session_of(
     times = [time for entry in entries for time in _times(entry)]
     return Session(
         agent=NAME,
-        id=id_ if id_.startswith("ses_") else source.path.name.split(".")[0],
+        id=id_ if id_.startswith("ses_") or source.is_database else source.path.name.split(".")[0],
         file=str(source.path),
         segments=tuple(segments),
         branches=(Branch(History(tuple(back)), after),) if back else (),
@@ -108,8 +115,7 @@ def _records(rows: Iterable[Any]) -> dict[str, int]:
     counts: Counter[str] = Counter()
     for row in map(fields, rows):
         counts[text(fields(row.get("info")).get("role")) or "?"] += 1
-        parts = row.get("parts")
-        for part in parts if isinstance(parts, list) else ():
+        for part in items(row.get("parts")):
             counts[text(fields(part).get("type")) or "?"] += 1
     return dict(counts)
 
@@ -191,6 +197,7 @@ def _segments(source: SourceFile, entries: Sequence[Entry], human: Author) -> li
     segments: list[list[Message]] = [[]]
     numbers = {entry.id: entry.source.line for entry in entries}
     tail: float = float("inf")
+    left = MOST_CARRIED * len(entries)
     for entry in entries:
         for piece in entry.pieces:
             if piece.kind == "compaction":
@@ -198,9 +205,13 @@ def _segments(source: SourceFile, entries: Sequence[Entry], human: Author) -> li
         messages = _messages(source, entry, human)
         if messages and isinstance(messages[0].parts[0], Summary):
             again = [m for m in segments[-1] if m.source and m.source.line >= tail]
+            left -= len(again)
+            again = again if left >= 0 else []
             segments.append([*messages, *(structs.replace(m, carried=True) for m in again)])
         else:
             segments[-1] += messages
+    if left < 0:
+        source.problem("compactions keep more than there is", "what the last of them keep is left out")
     return segments
 
 
@@ -300,9 +311,9 @@ def _part(wire: Any) -> Part | None:
 
 
 def _signature(metadata: Any) -> str:
-    """Each provider keeps the proof of its thinking under a name of its own."""
-    for told in map(fields, fields(metadata).values()):
-        for key in ("signature", "redactedData", "reasoningEncryptedContent"):
+    """Each provider keeps the proof of its thinking under a name of its own; newer rows name no provider."""
+    for told in map(fields, (metadata, *fields(metadata).values())):
+        for key in ("signature", "redactedData", "reasoningEncryptedContent", "thoughtSignature"):
             if signature := text(told.get(key)):
                 return signature
     return ""
@@ -345,8 +356,7 @@ def _result(piece: Piece) -> ToolResult | None:
 
 
 def _attached(state: dict[str, Any]) -> list[ResultPart]:
-    attachments = state.get("attachments")
-    found = map(_part, attachments if isinstance(attachments, list) else ())
+    found = map(_part, items(state.get("attachments")))
     return [part for part in found if isinstance(part, Text | Image | Unknown)]
 
 

@@ -5,52 +5,72 @@ are rows. Newer builds write another kind of row (`session_message`), which hold
 message and the parts that an older build would have written.
 """
 
+import re
 import sqlite3
+from base64 import b64decode
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from msgspec import structs
 
-from thresher.formats.database import opened
+from thresher.errors import ReadError
+from thresher.formats.database import decoded, opened, tables
 from thresher.formats.loose import at, fields, items, text
-from thresher.formats.opencode_messages import session_of
+from thresher.formats.opencode_messages import AS_TEXT, session_of
 from thresher.formats.source import SourceFile
 from thresher.model import Session
-from thresher.model.jsontext import load
+from thresher.model.jsontext import dump, load
 
 Row = dict[str, Any]
 FACTS = {"parent_id": "parentID", "directory": "directory", "title": "title", "version": "version"}
+OLDER = {
+    "message": "id session_id time_created time_updated data",
+    "part": "id message_id session_id time_updated data",
+}
+NEWER = {"session_message": "id session_id type seq time_updated data"}
+ID = re.compile(r"[\w-]+")
+"""An id that a folder can be called by, and that leads nowhere else."""
 
 # --- folders ---------------------------------------------------------------------------------------------------------
 
 
 def read_folders(source: SourceFile, facts: Row) -> Session:
     """The session of a file of facts, with the messages and parts that lie beside it."""
-    id_ = facts["id"]
-    storage, parts = _folders(source.path, id_)
-    files = sorted((storage / "message" / id_).glob("*.json"))
     rows: list[Row] = []
-    read: list[str] = []
+    files: list[Path] = []
+    read: list[Path] = []
+    if ID.fullmatch(facts["id"]):
+        messages, parts = _folders(source.path, facts["id"])
+        files = _files(messages)
+    else:
+        source.problem(f"{facts['id']!r} is no id of a session", "its messages are not looked for")
     for file in files:
-        pieces = sorted((parts / file.stem).glob("*.json"))
+        pieces = _files(parts / file.stem)
         rows.append({"info": _file(source, file), "parts": [_file(source, piece) for piece in pieces]})
-        read += map(str, pieces)
+        read += pieces
     session = session_of(source, {"info": facts, "messages": rows}, [str(file) for file in files])
-    return structs.replace(session, files=(*map(str, files), *read))
+    return structs.replace(session, files=tuple(map(str, [*files, *read])))
 
 
 def _folders(path: Path, id_: str) -> tuple[Path, Path]:
-    """The folder of a store, and the one with the parts of a session's messages."""
+    """The folder with the messages of a session, and the one with a folder of parts for each of them."""
     if path.parent.name == "info":  # the oldest: session/{info,message,part}
         storage = path.parent.parent
-        return storage, storage / "part" / id_
+        return storage / "message" / id_, storage / "part" / id_
     storage = path.parent.parent.parent
-    return storage, storage / "part"
+    return storage / "message" / id_, storage / "part"
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.glob("*.json") if path.is_file())  # a pipe would be waited for
 
 
 def _file(source: SourceFile, path: Path) -> Any:
     try:
+        if path.stat().st_size > source.limits.line:
+            raise ValueError(f"over the limit of {source.limits.line:,} bytes")
         return load(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         source.problem(f"`{path.name}` cannot be read ({error})", "left out")
@@ -60,12 +80,30 @@ def _file(source: SourceFile, path: Path) -> Any:
 # --- the database ----------------------------------------------------------------------------------------------------
 
 
+def is_store(source: SourceFile) -> bool:
+    """Whether a database has opencode's tables, of either generation."""
+    is_known = source.has_tables(session="id directory time_created time_updated")
+    return is_known and (source.has_tables(**OLDER) or source.has_tables(**NEWER))
+
+
+@contextmanager
+def _opened(source: SourceFile) -> Iterator[sqlite3.Connection]:
+    with opened(source.path) as connection:
+        source.tables = tables(connection)  # as they are now: a look at them before may have failed
+        if not is_store(source):
+            raise ReadError(f"`{source.path}` has no tables of opencode's sessions and their messages")
+        yield connection
+
+
 def listed(source: SourceFile) -> dict[str, str]:
     """Every session, with how many rows it has and when the last of them changed."""
-    with opened(source.path) as connection:
-        marks = {row["id"]: [str(row["time_updated"])] for row in connection.execute("SELECT * FROM session")}
-        for table in ("message", "part", "session_message"):
-            if source.has_tables(**{table: "session_id time_updated"}):
+    marks: dict[str, list[str]] = {}
+    with _opened(source) as connection:
+        for id_, changed in connection.execute("SELECT id, time_updated FROM session"):
+            if isinstance(id_, str):
+                marks[id_] = [str(changed)]
+        for table, names in (OLDER | NEWER).items():
+            if source.has_tables(**{table: names}):
                 asked = f"SELECT session_id, count(*), max(time_updated) FROM {table} GROUP BY session_id"
                 for id_, count, last in connection.execute(asked):
                     marks.get(id_, []).append(f"{count}-{last}")
@@ -75,37 +113,30 @@ def listed(source: SourceFile) -> dict[str, str]:
 def read_database(source: SourceFile) -> list[Session]:
     """Every session that is wanted, each with the problems of its own rows."""
     sessions: list[Session] = []
-    with opened(source.path) as connection:
+    with _opened(source) as connection:
         calls = _Calls(source, connection)
-        rows = connection.execute("SELECT * FROM session ORDER BY time_created, id").fetchall()
-        for row in rows:
-            if not source.is_wanted(row["id"]):
+        rows = connection.execute("SELECT rowid, id FROM session ORDER BY time_created, id").fetchall()
+        for place, id_ in rows:
+            if not isinstance(id_, str) or not source.is_wanted(id_):
                 continue
             own = source.apart()
-            info = _info(row)
+            row = dict(connection.execute("SELECT * FROM session WHERE rowid = ?", (place,)).fetchone())
+            parent = text(row.get("parent_id"))
             try:
-                messages = [*_messages(own, connection, row["id"])]
-                call_id = calls.of(text(info.get("parentID")), row["id"])
+                messages = [*_messages(own, connection, id_)]
+                call_id = calls.of(parent, id_)
             except sqlite3.DatabaseError as error:
-                own.problem(f"the rows of session {row['id']} cannot be read ({error})", "left out")
+                own.problem(f"the rows of session {id_} cannot be read ({error})", "left out")
                 messages, call_id = [], ""
-            sessions.append(session_of(own, {"info": info, "messages": messages}, call_id=call_id))
+            document = {"info": _info(row), "messages": messages}
+            sessions.append(session_of(own, document, call_id=call_id, is_subagent=bool(parent)))
     return sessions
 
 
-def _info(row: sqlite3.Row) -> Row:
-    there = dict(row)
-    info: Row = {name: there.get(column) for column, name in FACTS.items()}
-    info["parentID"] = info["parentID"] or there.get("fork_session_id")
-    info["revert"] = _decoded(there.get("revert"))
-    return {"id": there["id"], **info}
-
-
-def _decoded(data: Any) -> Any:
-    try:
-        return load(data) if isinstance(data, str) else None
-    except (ValueError, RecursionError):
-        return None
+def _info(row: Row) -> Row:
+    info: Row = {name: row.get(column) for column, name in FACTS.items()}
+    info["parentID"] = info["parentID"] or row.get("fork_session_id")
+    return {"id": row["id"], **info, "revert": decoded(row.get("revert"))}
 
 
 class _Calls:
@@ -114,25 +145,29 @@ class _Calls:
     def __init__(self, source: SourceFile, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._known: dict[str, dict[str, str]] = {}
-        self._can_ask = source.has_tables(part="session_id data")
+        self._tables = [table for table in ("part", "session_message") if source.has_tables(**{table: "session_id"})]
 
     def of(self, parent: str, child: str) -> str:
         """The id of the call, if it is told."""
-        if not parent or not self._can_ask:
-            return ""
-        if parent not in self._known:
-            asked = "SELECT data FROM part WHERE session_id = ? AND data LIKE '%\"task\"%'"
-            parts = (fields(_decoded(row["data"])) for row in self._connection.execute(asked, (parent,)))
-            self._known[parent] = {
-                text(at(part, "state", "metadata", "sessionId")): text(part.get("callID")) for part in parts
-            }
-        return self._known[parent].get(child, "")
+        if parent and parent not in self._known:
+            known = self._known.setdefault(parent, {})
+            for part in self._parts(parent):
+                told = fields(at(part, "state", "metadata"))
+                known.setdefault(text(told.get("sessionId", told.get("sessionID"))), text(part.get("callID")))
+        return self._known.get(parent, {}).get(child, "")
+
+    def _parts(self, session: str) -> Iterator[Row]:
+        for table in self._tables:
+            asked = f"SELECT data FROM {table} WHERE session_id = ? AND data LIKE '%\"sessionid\"%' ORDER BY rowid"
+            for row in self._connection.execute(asked, (session,)):
+                data = fields(decoded(row["data"]))
+                yield from [data] if table == "part" else map(fields, map(_part, items(data.get("content"))))
 
 
 def _messages(source: SourceFile, connection: sqlite3.Connection, session: str) -> Iterator[Row]:
     """The messages of a session as an export has them: of older rows, or else of newer ones."""
     found = False
-    if source.has_tables(message="session_id data", part="message_id data"):
+    if source.has_tables(**OLDER):
         parts: dict[str, list[Any]] = {}
         for row in connection.execute("SELECT * FROM part WHERE session_id = ? ORDER BY id", (session,)):
             part = _row(source, row)
@@ -142,13 +177,13 @@ def _messages(source: SourceFile, connection: sqlite3.Connection, session: str) 
             found = True
             info = _row(source, row)
             yield {"info": info and {"id": row["id"], **info}, "parts": parts.get(row["id"], [])}
-    if not found and source.has_tables(session_message="session_id seq data"):
+    if not found and source.has_tables(**NEWER):
         for row in connection.execute("SELECT * FROM session_message WHERE session_id = ? ORDER BY seq", (session,)):
             yield _older(row["id"], text(row["type"]), _row(source, row) or {})
 
 
 def _row(source: SourceFile, row: sqlite3.Row) -> Row | None:
-    data = _decoded(row["data"])
+    data = decoded(row["data"])
     if isinstance(data, dict):
         return data
     source.problem(f"row {row['id']} holds no JSON object", "left out")
@@ -162,7 +197,7 @@ def _older(id_: str, kind: str, data: Mapping[str, Any]) -> Row:
     info: Row = {"id": id_, "role": kind, "time": data.get("time")}
     match kind:
         case "user":
-            files = [{"type": "file", **fields(file)} for file in items(data.get("files"))]
+            files = map(_attached, items(data.get("files")))
             parts: list[Any] = [{"type": "text", "text": data.get("text")}, *files]
         case "synthetic" | "system" | "skill":
             info["role"] = "user"
@@ -187,8 +222,23 @@ def _shell(data: Mapping[str, Any]) -> Row:
     """A command that the user ran."""
     output = data.get("output")
     shown = output if isinstance(output, str) else text(fields(output).get("text") or fields(output).get("output"))
-    state = {"status": "completed", "input": {"command": data.get("command")}, "output": shown}
+    status = "running" if data.get("status") == "running" else "completed"
+    state = {"status": status, "input": {"command": data.get("command")}, "output": shown}
     return {"type": "tool", "tool": "bash", "callID": data.get("shellID"), "state": {**state, "metadata": {**data}}}
+
+
+def _attached(file: Any) -> Any:
+    """A file of a prompt or a result: newer builds keep what is in it, or only where it is."""
+    told = fields(file)
+    mime, data = text(told.get("mime")), text(told.get("data"))
+    if mime not in AS_TEXT:
+        return {**told, "type": "file", "url": f"data:{mime};base64,{data}" if data else told.get("uri")}
+    try:
+        words = b64decode(data).decode("utf-8", "replace")
+    except ValueError:
+        words = ""
+    shown = f"Attached file: {text(told.get('name'))}\n\n{words}"
+    return {"type": "text", "text": shown, "synthetic": True} if words else {**told, "type": "file"}
 
 
 def _part(content: Any) -> Any:
@@ -198,13 +248,14 @@ def _part(content: Any) -> Any:
     if part.get("type") != "tool":
         return content
     state, time = fields(part.get("state")), fields(part.get("time"))
-    given = items(state.get("content"))
-    texts = [piece["text"] for piece in map(fields, given) if isinstance(piece.get("text"), str)]
-    pictures = [piece for piece in map(fields, given) if "text" not in piece]
+    given = [fields(piece) for piece in items(state.get("content"))]
+    texts = [piece["text"] for piece in given if isinstance(piece.get("text"), str)]
+    data = state.get("structured")
     told = {
-        "output": "\n".join(texts),
+        "output": "\n".join(texts) if given or not data else dump(data),
         "error": "\n".join(filter(None, [text(at(state, "error", "message")), *texts])),
-        "attachments": pictures,
+        "attachments": [_attached(piece) for piece in given if "text" not in piece],
+        "metadata": state.get("metadata") or data,
         "time": {"start": time.get("ran"), "end": time.get("completed")},
     }
     return {"type": "tool", "tool": part.get("name"), "callID": part.get("id"), "state": {**state, **told}}

@@ -21,8 +21,7 @@ from msgspec import structs
 from thresher.errors import ReadError
 from thresher.formats.loose import at, fields, items, text
 from thresher.formats.openhands_events import Told, is_event
-from thresher.formats.openhands_session import DEEPEST, NAME, Run, session_of
-from thresher.formats.openhands_talk import Event
+from thresher.formats.openhands_session import DEEPEST, NAME, Event, Run, session_of
 from thresher.formats.source import SourceFile
 from thresher.formats.transcript import Home, TranscriptFormat, chat_usage, timestamp
 from thresher.model import Problem, Session, Source, ToolCall, Usage
@@ -59,7 +58,7 @@ def _sessions(source: SourceFile) -> Iterator[Session]:
         found = [(Source(str(source.path), number), value) for number, value in enumerate(values, 1)]
         yield session_of(source, Run(stem), _events(source, found))
     elif isinstance(document, dict) and _history(document):
-        yield _evaluated(source, document, stem, line=0)
+        yield _evaluated(source, document, _name(document) or stem, line=0)
     elif document is None:
         yield from _lines(source, stem)
 
@@ -71,9 +70,14 @@ def _history(row: dict[str, Any]) -> list[Any]:
 def _lines(source: SourceFile, stem: str) -> Iterator[Session]:
     """One session a line, or all lines the events of one."""
     loose: list[tuple[Source, Any]] = []
+    ids: set[str] = set()
     for line, _, row in source.rows(_ANY):
         if isinstance(row, dict) and _history(row):
-            yield _evaluated(source, row, f"{stem}-{line}", line)
+            id_ = _name(row) or f"{stem}-{line}"
+            while id_ in ids:  # a task that was tried again
+                id_ = f"{id_}-{line}"
+            ids.add(id_)
+            yield _evaluated(source, row, id_, line)
         elif isinstance(row, dict) and (loose or is_event(row)):
             loose.append((Source(str(source.path), line), row))
         else:
@@ -82,15 +86,18 @@ def _lines(source: SourceFile, stem: str) -> Iterator[Session]:
         yield session_of(source, Run(stem), _events(source, loose))
 
 
-def _evaluated(source: SourceFile, row: dict[str, Any], name: str, line: int) -> Session:
+def _name(row: dict[str, Any]) -> str:
+    return text(row.get("instance_id")) or text(row.get("id"))
+
+
+def _evaluated(source: SourceFile, row: dict[str, Any], id_: str, line: int) -> Session:
     """A session as an evaluation writes it; in a document its events have numbers, in a line they have the line's."""
     values = [event for one in _history(row) for event in (one if isinstance(one, list) else [one])]
     placed = [(Source(str(source.path), line or number), value) for number, value in enumerate(values, 1)]
     metadata = fields(row.get("metadata"))
     model = text(at(metadata, "llm_config", "model")) or text(metadata.get("model_name"))
     bills = _bills([fields(row.get("metrics"))])
-    told = text(row.get("instance_id")) or text(row.get("id"))
-    return session_of(source, Run(told or name, Told(model, bills)), _events(source, placed))
+    return session_of(source, Run(id_, Told(model, bills)), _events(source, placed))
 
 
 def _events(source: SourceFile, values: Iterable[tuple[Source, Any]]) -> list[Event]:
@@ -179,7 +186,7 @@ def _files(source: SourceFile, folder: Path) -> tuple[list[tuple[Source, Any]], 
 
 def _load(source: SourceFile, path: Path, *, is_needed: bool = True) -> dict[str, Any]:
     try:
-        data = path.read_bytes() if path.stat().st_size <= source.limits.line else b""
+        data = path.read_bytes() if path.is_file() and path.stat().st_size <= source.limits.line else b""
         value = load(data)
     except (OSError, ValueError, RecursionError):
         value = None

@@ -2,8 +2,7 @@
 
 The calls below an agent's span, or of one conversation, are put together to conversations (`threads`). An agent's main
 conversation is the one with the most calls; what else it asked a model for (a plan, a summary) is a child of it, and so
-is an agent that works inside another. What a child repeats of its parent's conversation is marked as carried. Tools'
-spans give the results that no later call was given, and say which failed.
+is an agent that works inside another. What a child repeats of its parent's conversation is marked as carried.
 """
 
 from bisect import bisect_right
@@ -16,12 +15,10 @@ from msgspec import structs
 
 from thresher.errors import UnknownFormatError
 from thresher.formats.loose import text
-from thresher.formats.otel_messages import agent_of, conversation, definitions, model_of, told, usage_of
+from thresher.formats.otel_messages import Tools, agent_of, conversation, definitions, model_of, told, usage_of
 from thresher.formats.otel_spans import VOCABULARIES, Span, Tree, first_printed, is_span, read_spans, walk
-from thresher.formats.otel_tools import Tools
 from thresher.formats.source import SourceFile
-from thresher.formats.thread import Ask, Thread
-from thresher.formats.threads import Threads
+from thresher.formats.threads import Ask, Thread, Threads
 from thresher.formats.transcript import TITLE, Home, TranscriptFormat, first_prompt
 from thresher.model import Author, History, Session, ToolCall
 
@@ -51,7 +48,7 @@ def _threads(source: SourceFile, tree: Tree) -> list[Thread]:
     cut = silent = 0
     telling: set[str] = set()
     for span in tree.spans:
-        if span.kind != "llm" or any(one.id in telling and one.kind == "llm" for one in tree.around(span)):
+        if span.kind != "llm" or any(one.key in telling and one.kind == "llm" for one in tree.around(span)):
             continue
         try:
             ask = _ask(span, tree)
@@ -62,7 +59,7 @@ def _threads(source: SourceFile, tree: Tree) -> list[Thread]:
             silent += 1
             continue
         cut += ask.is_cut
-        telling |= {span.id, *(one.id for one in tree.around(span))}
+        telling |= {span.key, *(one.key for one in tree.around(span))}
         threads.add(ask)
     for ask in reversed([*_whole_agents(source, tree, telling)]):
         threads.add(ask)
@@ -77,7 +74,7 @@ def _threads(source: SourceFile, tree: Tree) -> list[Thread]:
 def _whole_agents(source: SourceFile, tree: Tree, telling: set[str]) -> Iterator[Ask]:
     """Agents that tell what they were given and said themselves, and whose models do not; the latest first."""
     for span in reversed(tree.spans):
-        if span.kind != "agent" or span.id in telling:
+        if span.kind != "agent" or span.key in telling:
             continue
         try:
             ask = _ask(span, tree)
@@ -85,12 +82,12 @@ def _whole_agents(source: SourceFile, tree: Tree, telling: set[str]) -> Iterator
             source.problem("a span is nested too deep to follow", "skipped", span.line)
             continue
         if ask.given or ask.said:
-            telling |= {one.id for one in tree.around(span)}
+            telling |= {one.key for one in tree.around(span)}
             yield ask
 
 
 def _ask(span: Span, tree: Tree) -> Ask:
-    agents = [agent.id for agent in tree.agents(span)]
+    agents = [agent.key for agent in tree.agents(span)]
     found = told(span)
     talks = (conversation(one) for one in (span, *tree.around(span)))
     return Ask(
@@ -131,7 +128,7 @@ class _Family:
             self._records[span.trace][span.kind or "other"] += 1
         self._tops: dict[str, list[Thread]] = defaultdict(list)
         for scope, main in self._main.items():
-            if scope in tree.by_id and not main.asks[0].around:
+            if scope in tree.by_key and not main.asks[0].around:
                 self._tops[main.asks[0].trace].append(main)
         for thread in threads:
             parent = self._parent(thread)
@@ -146,8 +143,8 @@ class _Family:
         if agent and main is not thread:
             return main
         if agent:
-            around = [one.id for one in self._tree.agents(agent)[1:]]
-            return next((self._main[id_] for id_ in around if id_ in self._main), None)
+            around = (one.key for one in self._tree.agents(agent)[1:])
+            return next((self._main[key] for key in around if key in self._main), None)
         # What was asked beside the one agent of a trace (its answer put in form) belongs to that agent's work.
         tops = self._tops[thread.asks[0].trace]
         return tops[0] if len(tops) == 1 else None
@@ -185,7 +182,7 @@ class _Family:
             branches=tuple(thread.taken_back()),
             children=tuple(inner),
             compactions=len(histories) - 1,
-            records={"llm": len(thread.asks)} if above else dict(self._records.pop(thread.asks[0].trace, {})),
+            records={"llm": len(thread.asks)} if above else self._records_of(thread),
             title=(name if above else "") or first_prompt(histories) or name or _first_words(histories),
             project=text(resource.get("process.working_directory")),
             git_branch=text(resource.get("vcs.ref.head.name")),
@@ -196,8 +193,13 @@ class _Family:
             ended=max(times, default=None),
         )
 
+    def _records_of(self, thread: Thread) -> dict[str, int]:
+        """The spans of its traces; where several conversations share one, the first has them."""
+        traces = dict.fromkeys(ask.trace for ask in thread.asks)
+        return dict(sum((self._records.pop(trace, Counter()) for trace in traces), Counter()))
+
     def _agent(self, thread: Thread) -> Span | None:
-        found = self._tree.by_id.get(thread.scope)
+        found = self._tree.by_key.get(thread.scope)
         return found if found and found.kind == "agent" else None
 
     def _id(self, thread: Thread, *, is_side: bool) -> str:
@@ -216,7 +218,7 @@ class _Family:
         agent = self._agent(child)
         if agent is None or under_way is None or self._main[child.scope] is not child:
             return ""
-        runs = (under_way.runs[one.id] for one in self._tree.around(agent) if one.id in under_way.runs)
+        runs = (under_way.runs[one.key] for one in self._tree.around(agent) if one.key in under_way.runs)
         return next(runs, "") or under_way.call_at(agent)
 
 

@@ -1,19 +1,27 @@
-"""What a model was given and what it said, from the attributes of a span: two vocabularies, and older ones.
+"""What a model was given and what it said, from the attributes of a span: two vocabularies, and others.
 
 OpenInference numbers messages in the names of attributes, and so did OpenLLMetry with `gen_ai.prompt`. The GenAI
 conventions of OpenTelemetry have lists of messages as JSON, and before that an event a message. Where none of these is
-there, what is told of the input and the output as a whole is taken.
+there, what is told of the input and the output as a whole is taken. The AI SDK of Vercel has names of its own.
 
 SDKs keep 128 attributes a span unless told otherwise: a long history loses its first messages.
+
+Tools' spans give the results that no later call of a model was given, and say which failed. Such a span answers the
+call whose id it names. Most name none: then it is the next run of that tool, by the same agent, between the answer that
+asks for it and the next call of the model.
 """
 
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from msgspec import structs
+
 from thresher.formats.loose import fields, items, text
-from thresher.formats.loose_messages import Speaker, has_content, read_result, read_row, speaker
-from thresher.formats.otel_spans import Event, Span
-from thresher.model import Message, ToolResult, Usage
+from thresher.formats.loose_messages import has_content, read_message, read_result, speaker
+from thresher.formats.otel_spans import Event, Span, Tree
+from thresher.formats.threads import Ask, Thread
+from thresher.model import History, Message, ToolResult, Usage
 from thresher.model.jsontext import dump, load
 
 _GIVEN = ("gen_ai.input.messages", "ai.prompt.messages", "langfuse.observation.input", "pydantic_ai.all_messages")
@@ -25,7 +33,7 @@ _MODELS = ("llm.model_name", "gen_ai.response.model", "gen_ai.request.model", "a
 _CALLS = ("gen_ai.tool.call.id", "tool_call.id", "tool.id", "ai.toolCall.id", "tool_call_id")
 _TOOLS = ("tool.name", "gen_ai.tool.name", "ai.toolCall.name", "traceloop.entity.name")
 _RESULTS = ("gen_ai.tool.call.result", "ai.toolCall.result", "tool_response", *_WHOLE_SAID)
-_AGENTS = ("agent.name", "gen_ai.agent.name", "agent_name", "graph.node.name")
+_AGENTS = ("agent.name", "gen_ai.agent.name", "agent_name", "graph.node.name", "ai.telemetry.functionId")
 _DETAILS = "gen_ai.client.inference.operation.details"
 _COUNTS = {
     "input": ("llm.token_count.prompt", "gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens"),
@@ -33,15 +41,16 @@ _COUNTS = {
     "cache_read": (
         *("llm.token_count.prompt_details.cache_read", "gen_ai.usage.cache_read.input_tokens"),
         *("gen_ai.usage.cache_read_input_tokens", "gen_ai.usage.cached_tokens"),
-        "gen_ai.usage.details.cache_read_tokens",
+        *("gen_ai.usage.details.cache_read_tokens", "ai.usage.cachedInputTokens"),
     ),
     "cache_write": (
         *("llm.token_count.prompt_details.cache_write", "gen_ai.usage.cache_creation.input_tokens"),
         *("gen_ai.usage.cache_creation_input_tokens", "gen_ai.usage.details.cache_write_tokens"),
+        "gen_ai.usage.cache_write_input_tokens",
     ),
     "reasoning": (
         *("llm.token_count.completion_details.reasoning", "gen_ai.usage.reasoning.output_tokens"),
-        "gen_ai.usage.details.reasoning_tokens",
+        *("gen_ai.usage.details.reasoning_tokens", "ai.usage.reasoningTokens"),
     ),
 }
 
@@ -73,20 +82,10 @@ def told(span: Span) -> Told:
     if system and not any(speaker(row).role == "system" for row in given):
         given = [{"role": "system", "content": system}, *given]
     is_cut = _first_number(attributes, "llm.input_messages.") > 0
-    answers = _messages(said, "assistant")
+    read = [message for row in given if (message := read_message(row, "user")).parts]
+    answers = [message for row in said if (message := read_message(row, "assistant")).parts]
     one = 1 if attributes.get("gen_ai.output.messages") else len(answers)  # there, each message is a choice
-    return Told(_messages(given, "user"), answers[:one], is_cut, answers[one:])
-
-
-def _messages(rows: Iterable[dict[str, Any]], otherwise: str) -> list[Message]:
-    found = []
-    for row in rows:
-        who = speaker(row)
-        who = who if who.word else speaker({"role": otherwise})
-        message = read_row(row, Speaker(who.role or "user", who.word, who.name))
-        if message.parts:
-            found.append(message)
-    return found
+    return Told(read, answers[:one], is_cut, answers[one:])
 
 
 def _any_of(attributes: Mapping[str, Any], keys: Iterable[str]) -> Any:
@@ -180,9 +179,10 @@ def _prompted(rows: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 def _ai_sdk(attributes: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    said, calls = text(attributes.get("ai.response.text")), _decoded(attributes.get("ai.response.toolCalls"))
-    if said or isinstance(calls, list):
-        yield {"role": "assistant", "content": said, "tool_calls": items(calls)}
+    said, thought, calls = (attributes.get(f"ai.response.{key}") for key in ("text", "reasoning", "toolCalls"))
+    said, calls = said or attributes.get("ai.response.object"), items(_decoded(calls))
+    if said or thought or calls:
+        yield {"role": "assistant", "content": said, "reasoning_content": thought, "tool_calls": calls}
 
 
 # Events
@@ -214,7 +214,8 @@ def _below(row: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
 def definitions(span: Span) -> str:
     """The tools that the model was offered, as JSON."""
     found = [fields(fields(row).get("tool")).get("json_schema") for row in numbered(span.attributes, "llm.tools")]
-    told_here = [_decoded(one) for one in found] or items(_decoded(span.attributes.get("gen_ai.tool.definitions")))
+    listed = _any_of(span.attributes, ("gen_ai.tool.definitions", "ai.prompt.tools"))
+    told_here = [_decoded(one) for one in found or items(_decoded(listed))]
     return dump(told_here) if told_here and all(isinstance(one, dict) for one in told_here) else ""
 
 
@@ -245,21 +246,91 @@ def usage_of(span: Span) -> Usage | None:
 def _number(value: Any) -> int:
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 16:
         return int(value)
-    return value if type(value) is int and 0 < value < 10**15 else 0
+    return int(value) if type(value) in (int, float) and 0 < value < 10**15 else 0  # a table's column may be of floats
 
 
-def tool_of(span: Span) -> tuple[str, str]:
+# Tools
+
+
+class Tools:
+    """The spans of tools, by the calls that they may answer."""
+
+    def __init__(self, tree: Tree) -> None:
+        """In the order of time."""
+        self._by_id: dict[tuple[str, str], Span] = {}
+        self._waiting: dict[tuple[str, str], deque[Span]] = defaultdict(deque)
+        for span in tree.spans:
+            if span.kind != "tool":
+                continue
+            name, call_id = _tool(span)
+            agents = tree.agents(span)
+            if call_id:
+                self._by_id[span.trace, call_id] = span
+            else:
+                self._waiting[agents[0].key if agents else span.trace, name].append(span)
+
+    def given_to(self, thread: Thread) -> tuple[list[History], dict[str, str]]:
+        """A thread with the results that tools gave, and the call that each span of a tool answers."""
+        after = {ask.place: later for ask, later in zip(thread.asks, [*thread.asks[1:], None], strict=True)}
+        calls: dict[str, str] = {}
+        histories = []
+        for history in thread.histories():
+            ran: dict[str, Span] = {}
+            for message in history:
+                ask = thread.answers.get(message.id)
+                if message.carried or not ask:
+                    continue
+                for call in message.calls:
+                    span = self._by_id.get((ask.trace, call.id)) or self._next(ask, after[ask.place], call.name)
+                    if span:
+                        ran[call.id] = span
+                        calls[span.key] = call.id
+            histories.append(structs.replace(history, messages=tuple(_answered(history, ran))))
+        return histories, calls
+
+    def _next(self, ask: Ask, later: Ask | None, name: str) -> Span | None:
+        """The next run of a tool between a call and the one after it."""
+        waiting = self._waiting.get((ask.scope, name))
+        while waiting and waiting[0].start and ask.start and waiting[0].start < ask.start:
+            waiting.popleft()
+        if not waiting:
+            return None
+        end = later.start if later else None
+        return waiting.popleft() if not (end and waiting[0].start and waiting[0].start >= end) else None
+
+
+def _answered(history: History, ran: Mapping[str, Span]) -> Iterator[Message]:
+    given = {result.call_id for message in history for result in message.results}
+    for message in history:
+        failed = any(result.call_id in ran and ran[result.call_id].failed for result in message.results)
+        parts = tuple(_failed(part, ran) for part in message.parts) if failed else message.parts
+        yield structs.replace(message, parts=parts) if failed else message
+        missing = [call for call in message.calls if call.id in ran and call.id not in given]
+        results = [result for call in missing if (result := _result(ran[call.id], call.id, call.name))]
+        if results:
+            span = ran[missing[-1].id]
+            place = structs.replace(message.source, line=span.line) if message.source else None
+            yield Message("tool", tuple(results), author="tool", id=f"{span.place}", time=span.end, source=place)
+
+
+def _failed(part: Any, ran: Mapping[str, Span]) -> Any:
+    is_one = isinstance(part, ToolResult) and part.call_id in ran and ran[part.call_id].failed
+    return structs.replace(part, is_error=True) if is_one else part
+
+
+def _tool(span: Span) -> tuple[str, str]:
     """The name of a tool, and the id of the call, if it is told."""
     name = text(_any_of(span.attributes, _TOOLS)) or span.name.removeprefix("execute_tool ")
     return name, text(_any_of(span.attributes, _CALLS))
 
 
-def result_of(span: Span, call_id: str, name: str) -> ToolResult | None:
+def _result(span: Span, call_id: str, name: str) -> ToolResult | None:
     """What a tool gave, by its span; the error where it gave none."""
     given = _any_of(span.attributes, _RESULTS)
     if given is None:
         given = next((row["content"] for row in _noted(span, choice=True) if row.get("content")), None)
-    failure = next((text(event.attributes.get("exception.message")) for event in span.events), "") or span.told
+    errors = (text(event.attributes.get("exception.message")) for event in span.events)
+    failure = next(filter(None, errors), span.told)
     if given is None and not (span.failed and failure):
         return None
     content = read_result(given if given is not None else failure)

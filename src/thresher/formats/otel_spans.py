@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -27,28 +28,31 @@ _ENDS = ("end_time", "endTime", "endTimeUnixNano", "end_time_unix_nano")
 _ATTRIBUTES = ("span_attributes", "attributes")
 _INSIDE = (
     *("spans", "child_spans", "children", "observations", "data", "traces", "resourceSpans", "resource_spans"),
-    *("batches", "scopeSpans", "scope_spans", "instrumentationLibrarySpans", "resourceLogs", "scopeLogs", "logRecords"),
+    *("batches", "scopeSpans", "scope_spans", "instrumentationLibrarySpans"),
+    *("resourceLogs", "scopeLogs", "logRecords", "resource_logs", "scope_logs", "log_records"),
 )
 """Names under which spans stand, or what holds them."""
 
-KINDS: dict[str, Kind] = {
-    "llm": "llm",
-    "generation": "llm",
-    "chat": "llm",
-    "text_completion": "llm",
-    "completion": "llm",
-    "generate_content": "llm",
-    "call_llm": "llm",
-    "agent": "agent",
-    "invoke_agent": "agent",
-    "tool": "tool",
-    "execute_tool": "tool",
+_WORDS: dict[Kind, str] = {
+    "llm": "llm generation chat text_completion completion generate_content call_llm ai.generatetext.dogenerate"
+    " ai.streamtext.dostream ai.generateobject.dogenerate ai.streamobject.dostream",
+    "agent": "agent invoke_agent ai.generatetext ai.streamtext ai.generateobject ai.streamobject",
+    "tool": "tool execute_tool ai.toolcall",
 }
-"""What the vocabularies call a model's call, an agent's run and a tool's."""
+_KINDS: dict[str, Kind] = {word: kind for kind, words in _WORDS.items() for word in words.split()}
+"""What the vocabularies call a model's call, an agent's run and a tool's, in lower case."""
 _KIND_KEYS = (
     *("openinference.span.kind", "gen_ai.operation.name", "langfuse.observation.type", "traceloop.span.kind"),
-    *("gen_ai.span.kind", "llm.request.type", "span_kind", "type"),
+    *("gen_ai.span.kind", "llm.request.type", "ai.operationId", "span_kind", "type"),
 )
+_SIGNS: dict[str, Kind] = {
+    "gen_ai.prompt": "llm",
+    "llm.input_messages": "llm",
+    "gen_ai.tool.call.id": "tool",
+    "pydantic_ai.all_messages": "agent",
+    "all_messages_events": "agent",
+}
+"""How the names of attributes begin where no kind is told."""
 FIRST_LINES = 2000
 """Lines in which a first span is looked for."""
 DEEPEST = 100
@@ -85,21 +89,26 @@ class Span(NamedTuple):
     line: int
     """The line it stands in; in a document, its number."""
 
+    @property
+    def key(self) -> str:
+        """What it is known by in a file of several traces."""
+        return f"{self.trace} {self.id}"
+
 
 class Tree(NamedTuple):
     """The spans of a file, and what stands around each."""
 
     spans: list[Span]
-    by_id: dict[str, Span]
+    by_key: dict[str, Span]
 
     def around(self, span: Span) -> Iterator[Span]:
         """The spans around a span, from the inside out."""
-        at = self.by_id.get(span.parent)
+        at = self.by_key.get(f"{span.trace} {span.parent}")
         for _ in range(DEEPEST):
             if at is None or at is span:
                 return
             yield at
-            at = self.by_id.get(at.parent)
+            at = self.by_key.get(f"{at.trace} {at.parent}")
 
     def agents(self, span: Span) -> list[Span]:
         """The agents that a span is in, or is, from the inside out."""
@@ -116,14 +125,14 @@ def read_spans(source: SourceFile) -> Tree:
                 if is_span(wire):
                     spans.append(_span(wire, resource, len(spans) + 1, line))
                 elif span_id := _first(wire, ("spanId", "span_id")):
-                    logs.setdefault(span_id, []).append(_event(wire))
+                    logs.setdefault(f"{_first(wire, _TRACES)} {span_id}", []).append(_event(wire))
             except RecursionError:
                 source.problem("a span is nested too deep to follow", "skipped", line)
-    spans = [span._replace(events=(*span.events, *logs[span.id])) if span.id in logs else span for span in spans]
+    spans = [span._replace(events=(*span.events, *logs.get(span.key, ()))) for span in spans]
     first = min((span.start for span in spans if span.start), default=None)
     if first:
         spans.sort(key=lambda span: (span.start or first).timestamp())
-    return Tree(spans, {span.id: span for span in spans})
+    return Tree(spans, {span.key: span for span in spans})
 
 
 def _values(source: SourceFile) -> Iterator[tuple[int, Any]]:
@@ -136,33 +145,36 @@ def _values(source: SourceFile) -> Iterator[tuple[int, Any]]:
     yield from ((0, value) for value in _one_after_another(source))
 
 
-_OPENING = re.compile(r"[\s,]*([{\[])")
+_BEGINNING = re.compile(r"^(?=\{)", re.MULTILINE)
+_OPENING = re.compile(r"[\s,]*\{")
+_DECODER = json.JSONDecoder(strict=False)
 
 
 def _one_after_another(source: SourceFile) -> Iterator[Any]:
-    """JSON values that follow each other over many lines, as the console exporter prints them; up to a torn one."""
-    decoder = json.JSONDecoder(strict=False)
-    written = _text(line for _, line in source.lines())
-    place = 0
-    while found := _OPENING.match(written, place):
-        try:
-            value, place = decoder.raw_decode(written, found.start(1))
-        except (ValueError, RecursionError):
-            break
-        yield value
-    if rest := written[place : place + 60].strip():
-        source.problem(f"the file is not JSON from here on: {rest!r}", "the rest was not read")
+    """Objects that follow each other over many lines, as the console exporter prints them between what others print."""
+    others = 0
+    for piece in _BEGINNING.split(_text(line for _, line in source.lines())):
+        place = 0
+        while found := _OPENING.match(piece, place):
+            try:
+                value, place = _DECODER.raw_decode(piece, found.end() - 1)
+            except (ValueError, RecursionError):
+                break
+            yield value
+        others += bool(piece[place:].strip())
+    if others:
+        source.problem(f"{others} pieces of the file are no JSON", "skipped")
 
 
 def first_printed(source: SourceFile) -> list[Any]:
     """The first value of a file of values over many lines; none where it is none."""
     lines = (line for _, line in SourceFile(source.path, source.limits).lines())
-    first = next(lines, b"")
-    if first.strip() != b"{":
+    first = _text([next(lines, b"")]).strip()
+    if first != "{":
         return []
-    written = _text([first, *(line for _, line in zip(range(FIRST_LINES), lines, strict=False))])
+    written = _text([b"{", *(line for _, line in zip(range(FIRST_LINES), lines, strict=False))])
     try:
-        return [json.JSONDecoder(strict=False).raw_decode(written)[0]]
+        return [_DECODER.raw_decode(written)[0]]
     except (ValueError, RecursionError):
         return []
 
@@ -229,11 +241,10 @@ def _span(wire: dict[str, Any], resource: dict[str, Any], place: int, line: int)
 
 
 def _kind(wire: dict[str, Any], attributes: dict[str, Any]) -> Kind:
-    words = (text(attributes.get(key)) or text(wire.get(key)) for key in _KIND_KEYS)
-    named = next((KINDS[word.lower()] for word in words if word.lower() in KINDS), None)
-    if named:
-        return named
-    return "llm" if any(key.startswith(("gen_ai.prompt", "llm.input_messages")) for key in attributes) else ""
+    words = ((text(attributes.get(key)) or text(wire.get(key))).lower() for key in _KIND_KEYS)
+    named = (_KINDS[word] for word in words if word in _KINDS)
+    signs = (kind for sign, kind in _SIGNS.items() if any(key.startswith(sign) for key in attributes))
+    return next(chain(named, signs), "")
 
 
 # Attributes
@@ -269,17 +280,19 @@ def _attributes(value: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value of OTLP."""
-    match value:
-        case {"stringValue": found} | {"boolValue": found} | {"doubleValue": found} | {"bytesValue": found}:
+    """A value of OTLP: an object whose one field names its type."""
+    if not isinstance(value, dict) or len(value) != 1:
+        return None if value == {} else value
+    [(kind, found)] = value.items()
+    match kind.replace("_", "").lower():
+        case "stringvalue" | "boolvalue" | "doublevalue" | "bytesvalue":
             return found
-        case {"intValue": found}:
+        case "intvalue":
             return int(found) if isinstance(found, str) and found.lstrip("-").isdigit() and len(found) < 20 else found
-        case {"arrayValue": found}:
+        case "arrayvalue":
             return [_plain(item) for item in items(fields(found).get("values"))]
-        case {"kvlistValue": found}:
-            entries = items(fields(found).get("values"))
-            return {text(one.get("key")): _plain(one.get("value")) for one in entries if isinstance(one, dict)}
+        case "kvlistvalue":
+            return _attributes(items(fields(found).get("values")))
         case _:
             return value
 

@@ -198,10 +198,11 @@ class SourceFile:
         """The columns of each table of a database; nothing where it is none, or cannot be read."""
         if not self.is_database:
             return {}
-        from thresher.formats.database import tables  # noqa: PLC0415 - it brings libraries of its own
+        from thresher.formats.database import opened, tables  # noqa: PLC0415 - it brings libraries of its own
 
         try:
-            return tables(self.path)
+            with opened(self.path) as connection:
+                return tables(connection)
         except ReadError:
             return {}
 
@@ -232,7 +233,8 @@ class SourceFile:
         if len(head) > 1 and all(isinstance(value, dict | list) for value in head):
             return None
         whole = SourceFile(self.path, self.limits)
-        _, first = next(SourceFile(self.path, self.limits).lines(), (0, b""))
+        # Not its first line: a document may be one line, longer than any record.
+        first = next(SourceFile(self.path, self.limits)._blocks(), b"").lstrip()
         if not _legible(first[:100]).startswith(("{", "[")):
             return None
         data = b"".join(whole._blocks())

@@ -320,7 +320,7 @@ def sniff(source: SourceFile) -> int:
     steps = [step for run in runs for step in _steps(run)[:3] if isinstance(step, dict)]
     if any({"action", "observation", "thought", "response"} <= step.keys() for step in steps):
         return 3
-    rows = [row for row in _history(document) if isinstance(row, dict) and row.get("role") == "assistant"]
+    rows = [row for run in runs for row in map(fields, _history(run)) if row.get("role") == "assistant"]
     return 3 if any({"agent", "thought", "action"} <= row.keys() for row in rows) else 0
 
 

@@ -27,7 +27,7 @@ class Home(NamedTuple):
     skip: str = ""
     """Files that belong to another session: a sub-agent's beside its parent's."""
     newer: str = ""
-    """How a file ends that stands for one of the same name: what a newer version of the agent made of it."""
+    """What a newer version made of a file: how the name ends that it has now, or a path from the folder it is in."""
 
 
 Holds = Literal["thinking", "sub-agents", "forks", "usage", "times", "edits", "rewinds", "compactions"]
@@ -121,14 +121,13 @@ def group_branches(
     tops: dict[str, tuple[str, str]] = {}
     groups: dict[tuple[str, str], list[str]] = {}
     for node in left:
-        trail: list[str] = []
+        trail: dict[str, None] = {}
         at: str | None = node
-        while at is not None and at in parents and at not in used and at not in tops:
-            if len(trail) > len(parents):  # a cycle among the records that were left
-                break
-            trail.append(at)
+        # One that is on the trail already closes a cycle among the records that were left.
+        while at is not None and at in parents and at not in used and at not in tops and at not in trail:
+            trail[at] = None
             at = parents[at]
-        top = tops[at] if at in tops else (at if at in used else "", trail[-1] if trail else node)
+        top = tops[at] if at in tops else (at if at in used else "", next(reversed(trail), node))
         for passed in trail:
             tops[passed] = top
         groups.setdefault(top, []).append(node)

@@ -38,7 +38,8 @@ def stat_of(path: str | Path) -> Stat | None:
     inode = facts.st_ino & 0x7FFF_FFFF_FFFF_FFFF
     stat = Stat(facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, inode)
     name = os.fspath(path)
-    journal = stat_of(f"{name}-wal") if name.endswith(DATABASES) else None
+    # It lies beside the file itself, not beside a link to it.
+    journal = stat_of(f"{os.path.realpath(name)}-wal") if name.endswith(DATABASES) else None
     if journal is None:
         return stat
     newest = max(stat.mtime_ns, journal.mtime_ns), max(stat.ctime_ns, journal.ctime_ns)

@@ -35,7 +35,6 @@ from thresher.memory.provenance import Piece, made_by_recall
 from thresher.memory.tables import Block, Entry
 from thresher.memory.values import Facts, Known, Stat
 from thresher.model import Message, Session
-from thresher.model.turns import is_prompt
 
 UNSURE_NS = 20_000_000
 """Clocks of file systems lag: a part that changed this shortly before it was read may have changed after, too."""
@@ -47,6 +46,8 @@ AHEAD_FILES = 4
 """Files that are given out for each worker."""
 AHEAD_BYTES = 64_000_000
 """Bytes of files that are given out at a time, so that memory stays small; a single file may have more."""
+AT_ONCE = 128
+"""Sessions of a store that are read at a time."""
 START = "import sys; sys.path[:] = sys.argv[1:]; from thresher.memory.preparing import serve; serve()"
 
 Change = Literal[Verdict, "foreign", "failed", "vanished"]
@@ -75,6 +76,8 @@ class Job(NamedTuple):
     """The file that it was a part of, and that is gone."""
     before: Mapping[Name, Before] = {}
     """Its sessions, where some are kept."""
+    tried: frozenset[str] = frozenset()
+    """Sessions of a store, by id, that were read a moment ago: not all that is read is kept."""
 
 
 class Ready(NamedTuple):
@@ -98,7 +101,11 @@ class Prepared(NamedTuple):
     parts: tuple[Known, ...] = ()
     """Files that were read with this one, and their folders."""
     same: frozenset[str] = frozenset()
-    """Sessions of a store that did not change, by id; they were not read."""
+    """Sessions of a store that are there and were not read, by id."""
+    tried: frozenset[str] = frozenset()
+    """Those that were read, now or a moment ago."""
+    left: int = 0
+    """How many changed, and are still to be read."""
 
 
 def prepared(job: Job) -> Prepared:
@@ -114,8 +121,10 @@ def prepared(job: Job) -> Prepared:
             return Prepared(known, "touched")
         marks = marks or {}
         kept = {id: before.mark for (_, id, _, _), before in job.before.items()}
-        same = frozenset(id for id, told in marks.items() if kept.get(id) == told)
-        sessions = read_all(job.path, format=job.format or None, is_wanted=lambda id: id not in same)
+        changed = [id for id, told in marks.items() if kept.get(id) != told and id not in job.tried]
+        some = frozenset(changed[:AT_ONCE])
+        wanted = some.__contains__ if marks else None
+        sessions = read_all(job.path, format=job.format or None, is_wanted=wanted)
         ready = tuple(made_ready(sessions, job.before, marks))
     except UnknownFormatError:
         return Prepared(known._replace(state="foreign", prefix=b""), "foreign")
@@ -124,7 +133,11 @@ def prepared(job: Job) -> Prepared:
     except MemoryError:
         return failed(known, f"{job.path}: there is not enough memory to read it")
     parts = tuple(_parts(known.path, sessions, began))
-    return Prepared(known, "grown" if change == "touched" else change, ready, parts, same)
+    left = len(changed) - len(some)
+    if left:  # the next sync finds it changed, should this one end here
+        known = known._replace(stat=job.stat._replace(size=-1), prefix=b"")
+    change = "grown" if change == "touched" else change
+    return Prepared(known, change, ready, parts, frozenset(marks) - some, job.tried | some, left)
 
 
 def failed(known: Known, problem: str) -> Prepared:
@@ -189,7 +202,7 @@ def _facts_of(session: Session, *, is_child: bool) -> Facts:
         title=_clean(clean_title(session)),
         version=_clean(session.version),
         parent=_clean(session.parent),
-        subagent=is_child or bool(session.call_id) or (bool(session.parent) and _is_given(session)),
+        subagent=is_child or session.is_subagent,
         call=_clean(session.call_id),
         started=session.started,
         ended=session.ended,
@@ -197,12 +210,6 @@ def _facts_of(session: Session, *, is_child: bool) -> Facts:
         compactions=session.compactions,
         made_by=made_by_recall(session),
     )
-
-
-def _is_given(session: Session) -> bool:
-    """Whether a model wrote the first prompt: so begins the work of a sub-agent, and no fork or continuation."""
-    first = next(filter(is_prompt, session.messages()), None)
-    return first is not None and first.author == "model"
 
 
 def _clean(text: str) -> str:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from thresher.memory.base import Progress, Store
 from thresher.memory.gates import stat_of
-from thresher.memory.preparing import Job, Prepared, each_prepared, worker_count
+from thresher.memory.preparing import Job, Prepared, each_prepared, prepared, worker_count
 from thresher.memory.values import HIDDEN, Known, Report, hidden
 
 
@@ -128,7 +128,7 @@ class _Work:
         with closing(each_prepared(self._left(by_age(self.look.jobs)), workers)) as every:
             for job, found in every:
                 if found.known.path not in self.parts:
-                    self._take(job, found)
+                    self._take_all(job, found)
                 self._tell(job)
         self.store.refresh_index()
 
@@ -158,6 +158,18 @@ class _Work:
             forgotten_again=self.forgotten,
             seconds=seconds,
         )
+
+    def _take_all(self, job: Job, found: Prepared) -> None:
+        """Write down what a file says, a store's sessions in several goes."""
+        self._take(job, found)
+        counts, most = dict(self.counts), found.left + 1
+        while found.left:
+            if self.progress is not None:
+                self.progress(self.done + job.stat.size * (most - found.left) // (most + 1), self.total)
+            kept = self.store.kept(found.known.path)
+            found = prepared(job._replace(known=found.known, before=kept, tried=found.tried))
+            self._take(job, found)
+        self.counts = counts  # it is one file
 
     def _take(self, job: Job, found: Prepared) -> None:
         """Write down what a file says, or that it says nothing."""
