@@ -119,10 +119,7 @@ def prepared(job: Job) -> Prepared:
         change = verdict(job.path, job.known, mark)
         if change == "touched" and not job.parts:
             return Prepared(known, "touched")
-        marks = marks or {}
-        kept = {id: before.mark for (_, id, _, _), before in job.before.items()}
-        changed = [id for id, told in marks.items() if kept.get(id) != told and id not in job.tried]
-        some = frozenset(changed[:AT_ONCE])
+        some, left = _changed(job, marks or {})
         wanted = some.__contains__ if marks else None
         sessions = read_all(job.path, format=job.format or None, is_wanted=wanted)
         ready = tuple(made_ready(sessions, job.before, marks))
@@ -133,11 +130,17 @@ def prepared(job: Job) -> Prepared:
     except MemoryError:
         return failed(known, f"{job.path}: there is not enough memory to read it")
     parts = tuple(_parts(known.path, sessions, began))
-    left = len(changed) - len(some)
     if left:  # the next sync finds it changed, should this one end here
         known = known._replace(stat=job.stat._replace(size=-1), prefix=b"")
     change = "grown" if change == "touched" else change
-    return Prepared(known, change, ready, parts, frozenset(marks) - some, job.tried | some, left)
+    return Prepared(known, change, ready, parts, frozenset(marks or ()) - some, job.tried | some, left)
+
+
+def _changed(job: Job, marks: Mapping[str, str]) -> tuple[frozenset[str], int]:
+    """Some sessions of a store that are not as they were, by id, and how many others there are."""
+    kept = {id: before.mark for (_, id, _, _), before in job.before.items()}
+    changed = [id for id, mark in marks.items() if kept.get(id) != mark and id not in job.tried]
+    return frozenset(changed[:AT_ONCE]), max(0, len(changed) - AT_ONCE)
 
 
 def failed(known: Known, problem: str) -> Prepared:
