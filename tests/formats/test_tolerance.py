@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import thresher as th
-from thresher.errors import ReadError
+from thresher.errors import ReadError, UnknownFormatError
 from thresher.formats import Limits
 from thresher.formats.source import zstd
 
@@ -147,3 +147,20 @@ def test_a_file_named_by_its_format_is_read_even_when_it_is_empty(tmp_path: Path
     session = th.read(tmp_path / "empty.jsonl", format="claude-code")
     assert isinstance(session, th.Session)
     assert len(session.history) == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", "is empty"),
+        (b'{"trajectory": [{"action": "ls", "obser', "is cut off or damaged"),
+        (b'{\n  "messages": [\n    {"role": "us', "is cut off or damaged"),
+        (b"SQLite format 3\0" + b"\xff" * 3000, "is a database that cannot be read"),
+        (b'{"messages": 3}', "in no format known here"),
+        (b"\x89PNG\r\n\x1a\n", "in no format known here"),
+    ],
+    ids=["empty", "cut off", "cut off, on lines", "damaged database", "other JSON", "a picture"],
+)
+def test_a_file_that_nobody_knows_says_what_is_wrong_with_it(tmp_path: Path, data: bytes, said: str) -> None:
+    with pytest.raises(UnknownFormatError, match=said):
+        read(tmp_path, data, "odd")

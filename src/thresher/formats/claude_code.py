@@ -35,8 +35,9 @@ from thresher.formats.claude_rows import (
     tidy,
 )
 from thresher.formats.claude_way import conversation
+from thresher.formats.loose import text as text_or_empty
 from thresher.formats.source import SourceFile
-from thresher.formats.transcript import Home, TranscriptFormat, first_prompt, text_or_empty, timestamp, way_to_root
+from thresher.formats.transcript import Home, TranscriptFormat, first_prompt, timestamp, way_to_root
 from thresher.model import History, Session
 from thresher.model.marks import author_of
 

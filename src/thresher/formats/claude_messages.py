@@ -26,8 +26,9 @@ from thresher.formats.claude_rows import (
     wire_of,
 )
 from thresher.formats.dialect import author_for
+from thresher.formats.loose import text as text_or_empty
 from thresher.formats.source import SourceFile
-from thresher.formats.transcript import text_or_empty, timestamp
+from thresher.formats.transcript import timestamp
 from thresher.model import (
     Author,
     Message,

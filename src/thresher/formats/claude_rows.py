@@ -11,7 +11,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from thresher.formats.transcript import text_or_empty
+from thresher.formats.loose import text as text_or_empty
 
 _NONE = Raw(b"")
 

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from thresher.formats.claude_messages import message_id, messages_of
 from thresher.formats.claude_rows import Node, answered_call, calls_of, texts_of
+from thresher.formats.loose import text as text_or_empty
 from thresher.formats.source import SourceFile
-from thresher.formats.transcript import group_branches, text_or_empty, way_to_root
+from thresher.formats.transcript import group_branches, way_to_root
 from thresher.model import Branch, History
 
 

@@ -16,9 +16,10 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct, structs
 
+from thresher.formats.loose import text as text_or_empty
 from thresher.formats.openai_responses import NATIVE, parse_item
 from thresher.formats.source import SourceFile
-from thresher.formats.transcript import Home, TranscriptFormat, first_prompt, text_or_empty, timestamp
+from thresher.formats.transcript import Home, TranscriptFormat, first_prompt, timestamp
 from thresher.model import (
     Branch,
     History,

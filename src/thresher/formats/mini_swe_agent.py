@@ -13,9 +13,10 @@ from msgspec import structs
 
 from thresher.errors import ReadError
 from thresher.formats.loose import at
+from thresher.formats.loose import text as text_or_empty
 from thresher.formats.openai_chat import parse_message
 from thresher.formats.source import SourceFile
-from thresher.formats.transcript import Home, TranscriptFormat, chat_usage, text_or_empty, timestamp
+from thresher.formats.transcript import Home, TranscriptFormat, chat_usage, timestamp
 from thresher.model import History, Message, Session, Source, ToolResult
 
 NAME = "mini-swe-agent"

@@ -13,13 +13,13 @@ import msgspec
 from msgspec import Struct, structs
 
 from thresher.formats.dialect import author_for
+from thresher.formats.loose import text as text_or_empty
 from thresher.formats.source import SourceFile
 from thresher.formats.transcript import (
     Home,
     TranscriptFormat,
     first_prompt,
     group_branches,
-    text_or_empty,
     timestamp,
     way_to_root,
 )

@@ -112,10 +112,19 @@ def _recognise(source: SourceFile) -> Format:
     wire = best_wire(wire_value(source))
     if wire:
         return wire
+    raise UnknownFormatError(f"`{source.path}` {_trouble(source)}")
+
+
+def _trouble(source: SourceFile) -> str:
+    """Why nobody knows a file, as far as a look at it tells."""
     if source.path.stat().st_size == 0:
-        raise UnknownFormatError(f"`{source.path}` is empty")
-    known = ", ".join(format_names())
-    raise UnknownFormatError(f"`{source.path}` is in no format known here ({known}); `read(path, format=…)` insists")
+        return "is empty"
+    if source.is_database and not source.tables:
+        return "is a database that cannot be read: it is damaged, or empty; get it whole"
+    _, first = next(source.apart().lines(), (0, b""))
+    if source.document is None and not list(source.head) and first.lstrip()[:1] in (b"{", b"["):
+        return "begins like JSON, and is cut off or damaged; get it whole"
+    return f"is in no format known here ({', '.join(format_names())}); `read(path, format=…)` insists"
 
 
 def best_wire(value: Any) -> WireFormat | None:

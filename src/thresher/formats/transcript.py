@@ -73,11 +73,6 @@ def timestamp(value: Any) -> datetime | None:
     return None
 
 
-def text_or_empty(value: Any) -> str:
-    """A string, or nothing where a file holds something else in its place."""
-    return value if isinstance(value, str) else ""
-
-
 def first_prompt(histories: Iterable[History]) -> str:
     """What a person asked first: a title for a session that has none."""
     said = (message for history in histories for message in history if message.author == "human")
