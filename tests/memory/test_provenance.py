@@ -9,7 +9,7 @@ import pytest
 import thresher as th
 from thresher.errors import ThresherError
 from thresher.memory.provenance import Field, Piece, Reason, made_by_recall, pieces, without_data
-from thresher.memory.recalls import TOKENS, asks_memory, is_memory_tool, recall_command, recall_of, recall_spans
+from thresher.memory.recalls import asks_memory, is_memory_tool, recall_command, recall_of, recall_spans
 from thresher.model import Author, History, Image, Message, Session, Summary, Text, Thinking, ToolCall, ToolResult
 from thresher.model.marks import RECALLED
 from thresher.model.parts import Part
@@ -586,8 +586,11 @@ def test_hits_with_headers_leave_a_printed_text(block: str) -> None:
     assert said == [Piece("output", "Work before.\n\n\nWork after."), Piece("output", block, "recall")]
 
 
-def test_every_element_is_found_by_a_token() -> None:
-    assert all(any(token in name for token in TOKENS) for group in RECALLED for name in group.split())
+@pytest.mark.parametrize("name", [name for group in RECALLED for name in group.split()])
+@pytest.mark.parametrize(("opening", "closing"), [("<", ">"), ("&lt;", "&gt;"), ("\\u003c", "\\u003e")])
+def test_every_element_is_found(name: str, opening: str, closing: str) -> None:
+    block = f"{opening}{name}{closing}old words{opening}/{name}{closing}"
+    assert recall_spans(f"Before.\n{block}\nAfter.", printed=True) == [(8, 8 + len(block))]
 
 
 # Sessions of memory tools.

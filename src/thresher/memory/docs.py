@@ -27,7 +27,7 @@ from thresher.memory.recalls import without_recalls
 from thresher.memory.secrets import redact
 from thresher.memory.values import REASONS, ROLES, Facts, Kind
 from thresher.memory.words import parted, spaced
-from thresher.model import Message, Session
+from thresher.model import Message, Session, ToolCall
 from thresher.model.tools import ToolUse, tool_use, touched
 
 VERSION = 3
@@ -114,23 +114,28 @@ def _clean(title: str, *, printed: bool) -> str:
 def _message_docs(message: Message, found: list[Piece], block: int, at: int) -> Iterator[Doc]:
     if not found:
         return
-    calls = [*message.calls]
-    matched = sum(piece.field == "input" for piece in found) == len(calls)
+    calls = [part for part in message.parts if isinstance(part, ToolCall)]
+    matched = [piece.field for piece in found].count("input") == len(calls)
     each = iter(calls if matched else ())
     groups: dict[tuple[Kind, str, bool], tuple[list[str], list[str]]] = {}
     for piece in found:
-        call = next(each, None) if piece.field == "input" else None
-        use = tool_use(call) if call is not None else None
-        kind: Kind = "commands" if use is not None and use.command else piece.field
-        texts, paths = groups.setdefault((kind, piece.reason, piece.derived), ([], []))
+        kind: Kind = piece.field
+        use: ToolUse | None = None
+        named: tuple[str, ...] = ()
+        if kind == "input" and (call := next(each, None)) is not None:
+            use, named = tool_use(call), touched(call)
+            kind = "commands" if use.command else kind
+        key = (kind, piece.reason, piece.derived)
+        if key not in groups:
+            groups[key] = ([], [])
+        texts, paths = groups[key]
         texts.append(_words(piece, use))
-        paths += touched(call) if call is not None else ()
-    if not matched and groups:
+        paths += named
+    if not matched:
         next(iter(groups.values()))[1].extend(path for call in calls for path in touched(call))
     role, time = ROLES.index(message.role), int(message.time.timestamp()) if message.time else 0
     for (kind, reason, derived), (texts, paths) in groups.items():
-        told = tuple(redact(path) for path in paths)
-        yield Doc(block, at, kind, texts, REASONS.index(reason), derived, role, time, told)
+        yield Doc(block, at, kind, texts, REASONS.index(reason), derived, role, time, tuple(map(redact, paths)))
 
 
 def _words(piece: Piece, use: ToolUse | None) -> str:
@@ -140,7 +145,7 @@ def _words(piece: Piece, use: ToolUse | None) -> str:
         text = redact(text)
         return spaced(f"{text[:HEAD]}\n{text[-TAIL:]}" if len(text) > HEAD + TAIL else text)
     if use is not None and use.path:
-        text = "\n".join(line for line in text.split("\n") if line != use.path)
+        text = "\n".join([line for line in text.split("\n") if line != use.path])
     return parted(redact(text))
 
 

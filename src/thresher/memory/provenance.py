@@ -166,8 +166,10 @@ _CUT = tuple[int, int, Reason]
 """A span of a text, and why it is left out."""
 
 
-def _split(field: Field, text: str, cuts: Iterable[_CUT], reason: Reason = "") -> list[Piece]:
+def _split(field: Field, text: str, cuts: Sequence[_CUT], reason: Reason = "") -> list[Piece]:
     """What is left of a text as one piece, then each cut as one."""
+    if not cuts:
+        return _whole(field, text, reason)
     kept: list[str] = []
     found: list[Piece] = []
     position = 0
@@ -185,8 +187,8 @@ def _whole(field: Field, text: str, reason: Reason) -> list[Piece]:
 
 
 def _cut(field: Field, text: str, *, printed: bool) -> list[Piece]:
-    reminders = _reminders(text) if field == "output" else []
-    return _split(field, text, [*_recalled(text, printed=printed), *reminders])
+    cuts = _recalled(text, printed=printed)
+    return _split(field, text, cuts + _reminders(text) if field == "output" else cuts)
 
 
 def _recalled(text: str, *, printed: bool = False) -> list[_CUT]:
@@ -342,8 +344,8 @@ _DENSE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 def _without_short(found: list[Piece]) -> list[Piece]:
     """A message of a few characters says nothing; what one character says in Chinese takes three elsewhere."""
-    said = [piece for piece in found if piece.field in ("human", "agent") and not piece.reason]
-    length = sum(len(piece.text.strip()) for piece in said)
+    said = [piece for piece in found if not piece.reason and piece.field in ("human", "agent")]
+    length = sum([len(piece.text.strip()) for piece in said])
     if not said or length >= SHORTEST:
         return found
     if length + 2 * sum(len(_DENSE.findall(piece.text)) for piece in said) >= SHORTEST:
@@ -365,15 +367,15 @@ def _values(arguments: str) -> str:
         if isinstance(value, str):
             texts.append(lead + value)
         elif isinstance(value, dict):
-            left.extend((f"{name}: " if names_secret(name) else lead, one) for name, one in reversed(value.items()))
+            left += [(f"{name}: " if names_secret(name) else lead, one) for name, one in reversed(value.items())]
         elif isinstance(value, list):
-            left.extend((lead, one) for one in reversed(value))
+            left += [(lead, one) for one in reversed(value)]
     return "\n".join(texts)
 
 
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _DATA_URL = re.compile(r"data:[\w.+-]{1,60}/[\w.+-]{1,60}(?:;[\w.=-]{1,60})*,[^\s\"'<>()\\]*")
-_SAMPLE = re.compile(rf"[A-Za-z0-9+/]{{{SAMPLE}}}")
+_PLAIN = re.compile(rf"(?:(?![A-Za-z0-9+/]{{{SAMPLE}}}).{{{SAMPLE}}})*+", re.DOTALL)
 _RUN = re.compile(r"[A-Za-z0-9+/]*={0,2}")
 
 
@@ -384,12 +386,11 @@ def without_data(text: str) -> str:
     """
     if "data:" in text:
         text = _DATA_URL.sub("", text)
+    if len(text) < LONGEST_RUN:
+        return text
     kept: list[str] = []
     position = place = 0
-    while place + SAMPLE <= len(text):
-        if not _SAMPLE.match(text, place):
-            place += SAMPLE
-            continue
+    while (place := _PLAIN.match(text, place).end()) + SAMPLE <= len(text):  # type: ignore[union-attr]  # like `_RUN`
         before = text[max(position, place - SAMPLE) : place]
         start = place - len(before) + len(before.rstrip(_ALPHABET))
         place = _RUN.match(text, place).end()  # type: ignore[union-attr]  # it matches anything

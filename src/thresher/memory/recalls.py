@@ -63,7 +63,7 @@ PROGRAMS: tuple[tuple[str, str], ...] = (
     (r"claude-mem", "search|timeline|context"),
     (r"agentsview", r"(?:[\w-]+[ \t]+){0,2}(?:search|get|messages|around)"),
     (r"mcp-cli", r"call[ \t]+[^\s;|&]*(?:episodic-memory|claude-mem|thresher|deja)[^\s;|&]*"),
-    (r"deja(?:-vu)?|fr|fast-resume|ccrecall|cc-recall|(?:cc-)?conversation-search|aichat-search", ""),
+    (r"deja(?:-vu)?|fr|fast-resume|ccrecall|cc-recall|cc-conversation-search|conversation-search|aichat-search", ""),
     (r"claude-historian(?:-mcp)?|polylogue|moraine|session-search|search-conversations", ""),
 )
 """Programs, each with the sub-commands that show past sessions; none means all."""
@@ -74,9 +74,6 @@ RUNNERS = (
     r"poetry[ \t]+run|python[\d.]*[ \t]+-m",
 )
 """Words after which a program's name still stands in the place of a command."""
-
-TOKENS = ("recall", "memor", "-mem-", "hindsight", "openviking", "thresher")
-"""Each element in `RECALLED` has one of them in its name."""
 
 CUT_OFF = frozenset({"thresher-recall", "thresher-memory", "deja-recall"})
 """Elements that take the rest of what a program printed where their end is missing."""
@@ -170,7 +167,7 @@ def _program(names: str, commands: str) -> str:
     return rf"{name}(?:[ \t]+-[^\s;|&]*)*+[ \t]+(?:{commands}){end}" if commands else name + end
 
 
-_PROGRAM_NAMED = re.compile(rf"\b(?:{'|'.join(names for names, _ in PROGRAMS)})\b")
+_PROGRAM_NAMED = re.compile(rf"(?:{'|'.join(names for names, _ in PROGRAMS)})\b")
 _COMMAND = re.compile(
     r"(?:\A|[\n;|&(`]|\{(?=\s))[ \t]*+"
     r"(?:[A-Za-z_]\w*+=[^\s;|&]*+[ \t]++)*+"
@@ -257,12 +254,13 @@ _GOES_ON = re.compile(r"\n+(?=[ \t\-*•…\[]|\.\.\. )")
 
 def recall_spans(text: str, *, printed: bool) -> list[tuple[int, int]]:
     """Where in a text a memory tool speaks, in order, not overlapping; `printed` for what a program put out."""
-    spans = _headed(text, whole=not printed)
-    if any(token in text for token in TOKENS):
-        for form in _FORMS:
-            if form.opening in text:
-                spans += _enclosed(text, form, printed)
-                spans += _objects(text, form, printed) if "mark" in text else ()
+    # Each header has one of these: fewer looks at a text that has none, written out since a loop takes longer.
+    may_be_headed = "•" in text or "·" in text or "atches" in text or "ctx_session_id" in text
+    spans = _headed(text, whole=not printed) if may_be_headed else []
+    for form in _FORMS:
+        if form.opening[0] in text and form.opening in text and form.pattern.search(text):
+            spans += _enclosed(text, form, printed)
+            spans += _objects(text, form, printed)
     return _merged(spans) if len(spans) > 1 else spans
 
 

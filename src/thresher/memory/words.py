@@ -10,7 +10,6 @@ Outputs of tools are mostly names and numbers, and most of all text: their words
 
 import re
 from functools import cache
-from itertools import pairwise
 from unicodedata import normalize
 
 import tantivy
@@ -21,7 +20,7 @@ LONGEST = 80
 """Bytes from which a word is taken for data; a digest of 64 digits is none."""
 
 # An upper-case letter comes first, so that the search for a place to begin is one fast scan.
-_HUMP = re.compile(r"[A-Z](?:(?<=[a-z0-9][A-Z])|(?<=[A-Z][A-Z])(?=[a-z]))")
+_HUMP = re.compile(r"[A-Z](?<=[A-Za-z0-9][A-Z])(?:(?<![A-Z][A-Z])|(?=[a-z]))")
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
     "\uf900-\ufaff\U00020000-\U0003ffff]"
@@ -37,11 +36,11 @@ def spaced(text: str) -> str:
 
 def parted(text: str) -> str:
     """The text with spaces wherever a word ends."""
-    text = spaced(text)
-    cuts = [found.start() for found in _HUMP.finditer(text)]
-    if not cuts:
-        return text
-    return " ".join([text[start:end] for start, end in pairwise((0, *cuts, len(text)))])
+    return _HUMP.sub(_apart, spaced(text))
+
+
+def _apart(found: re.Match[str]) -> str:
+    return f" {found[0]}"
 
 
 def words(text: str) -> list[str]:

@@ -7,6 +7,7 @@ both and the first one present wins. A new tool is one more word in a row.
 Only what *starts* an agent is a `subagent`: asking one for its output, or stopping it, opens no new work.
 """
 
+from functools import lru_cache
 from typing import Literal
 
 from msgspec import Struct
@@ -259,6 +260,7 @@ FOREIGN = Tool("mcp")
 UNKNOWN = Tool("other")
 
 
+@lru_cache(maxsize=1024)
 def tool_named(name: str) -> Tool:
     """The tool of that name, or what its name gives away."""
     lowered = name.lower().removeprefix("functions.")

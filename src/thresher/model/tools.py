@@ -101,8 +101,7 @@ _cached = lru_cache(maxsize=4096)(_read)
 def _first(fields: dict[str, Any], keys: tuple[str, ...]) -> str:
     """The text under the first key that has any."""
     for key in keys:
-        text = _text(fields.get(key))
-        if text:
+        if key in fields and (text := _text(fields[key])):
             return text
     return ""
 
