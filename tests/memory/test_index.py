@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -286,3 +287,41 @@ def test_counts_by_session(store: EmbeddedStore, tmp_path: Path) -> None:
     index = store.index()
     assert index is not None
     assert Asked(Asking(words="length", fields=("human",)), index).counts() == {1: 35, 2: 35}
+
+
+def test_each_session_s_own_best_come_after_the_best_of_all(store: EmbeddedStore, tmp_path: Path) -> None:
+    folder = tmp_path / "sessions"
+    folder.mkdir()
+    (folder / "loud.jsonl").write_bytes(chat(name(1), ["okapi okapi okapi"] * 9))
+    (folder / "quiet.jsonl").write_bytes(chat(name(2), ["one okapi, among many other words of no matter"] * 9))
+    synced(store, folder)
+    index = store.index()
+    assert index is not None
+    asked = Asked(Asking(words="okapi"), index)
+    keys = {facts.id: facts.key for facts in store.facts()}
+    loud, quiet = keys[name(1)], keys[name(2)]
+    matches, texts = asked.messages([loud, quiet], best=5, each=3)
+    assert matches == {loud: 9, quiet: 9}
+    assert [one.session for one in texts] == [loud] * 5 + [quiet] * 3
+    assert texts == [*asked.best(5), *asked.best(3, [quiet])]
+    assert asked.messages([loud, quiet]) == (matches, [])
+
+
+@pytest.mark.parametrize("words", ["okapi", "okapi giraffe", "x y okapi", "x y", "what is the okapi"])
+def test_texts_are_counted_that_only_neighbours_find(store: EmbeddedStore, words: str) -> None:
+    """A word of one letter counts beside another alone."""
+    _recorded(store, _user("plot x y for me"), _user("an okapi giraffe"), _user("the giraffe is an okapi"))
+    index = store.index()
+    assert index is not None
+    asked = Asked(Asking(words=words), index)
+    assert asked.counts() == {1: len(asked.best(99))}
+
+
+def test_the_time_of_the_last_entry(store: EmbeddedStore) -> None:
+    times = [datetime(2026, 3, day, tzinfo=UTC) for day in (5, 9, 7)]
+    _recorded(store, *(Message("user", (Text("the okapi at noon"),), time=time) for time in times))
+    index = store.index()
+    assert index is not None
+    assert index.last_times(Query.term_query(index.schema, "said", "okapi")) == {1: int(times[1].timestamp())}
+    _recorded(store, _user("a giraffe, and nobody knows when"))
+    assert index.last_times(Query.term_query(index.schema, "said", "giraff")) == {2: 0}

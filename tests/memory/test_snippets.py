@@ -19,6 +19,8 @@ def marked(query: str, text: str) -> list[str]:
     [
         ("fix", "We fixed it, fixing fixes.", ["fixed", "fixing", "fixes"]),
         ("token", "refreshToken and TOKEN_LIMIT, tokens", ["Token", "TOKEN", "tokens"]),
+        ("token", "naïve: refreshToken and TOKEN_LIMIT, tokens", ["Token", "TOKEN", "tokens"]),
+        ("Größe", "die GRÖSSE, Größe und größer", ["Größe"]),
         ("refresh", "refreshToken", ["refresh"]),
         ("test", "the latest contest", []),
         ("topic11 utf8", "topic11 and topic1, Utf8Decoder", ["topic11", "Utf8"]),

@@ -28,7 +28,6 @@ MOST_PAIRS = 24
 BEGINNINGS = 64
 """Words that the beginning of one may stand for."""
 TITLES = 50
-MOST_RECALLS = 100_000
 UNSPACED = re.compile(r"[\u0e00-\u0e7f\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
 Pair = tuple[str, str]
 
@@ -61,15 +60,15 @@ class Asked:
 
     def counts(self) -> dict[int, int]:
         """How many texts match, by session."""
-        return self._index.counts(self._matching(self._only))
+        return self._index.counts(self._matching(self._only, ranked=False))
 
-    def messages(self, sessions: Collection[int], best: int = 0) -> tuple[dict[int, int], list[Found]]:
-        """How many messages match in some sessions, and the best of the texts in them."""
-        return self._index.messages(self._matching(sessions), best) if sessions else ({}, [])
+    def messages(self, sessions: Collection[int], best: int = 0, each: int = 0) -> tuple[dict[int, int], list[Found]]:
+        """How many messages match in some sessions; the best of the texts in them, then more of the best of each."""
+        return self._index.messages(self._matching(sessions), best, each) if sessions else ({}, [])
 
     def left_out(self) -> dict[int, int]:
         """How many would match that are left out by default, by the code of the reason."""
-        return self._index.counts(self._matching(self._only, reasons=(1, None)), "reason")
+        return self._index.counts(self._matching(self._only, ranked=False, left_out=True), "reason")
 
     def within(self, sessions: Collection[int]) -> int:
         """How many match in sessions that may not answer."""
@@ -80,7 +79,8 @@ class Asked:
         """How many match that the cut-off takes."""
         if not self._cut:
             return 0
-        taken = _all([self._matching(self._only, barred=False), _either(self._cut)], self._outside())
+        matching = self._matching(self._only, ranked=False, barred=False)
+        taken = _all([matching, _either(self._cut)], self._outside())
         return sum(self._index.counts(taken).values())
 
     def best(self, limit: int, sessions: Collection[int] | None = None) -> list[Found]:
@@ -89,25 +89,31 @@ class Asked:
 
     def titles(self) -> list[Found]:
         """The titles that hold any of the words."""
-        titled = [_either(list(self._alternatives("said"))), IndexQuery.const_score_query(self._kind("title"), 0.0)]
+        titled = [
+            _either(list(self._alternatives("said", ranked=True))),
+            IndexQuery.const_score_query(self._kind("title"), 0.0),
+        ]
         return self._index.search(_all([*titled, *self._among(self._only)], self._barred()), TITLES)
 
     def _matching(
-        self, sessions: Collection[int] | None, reasons: "tuple[int, int | None] | None" = None, *, barred: bool = True
+        self, sessions: Collection[int] | None, *, ranked: bool = True, left_out: bool = False, barred: bool = True
     ) -> IndexQuery:
+        """What matches in some sessions; without `ranked`, only whether a text does is right, not how well."""
         query = self.query
-        ways = [self._in("said", SAID - self._kinds)] if self._kinds else []
-        ways += [self._in(field) for field in ("output", "paths") if field in query.fields]
-        reasons = reasons or (0, None if query.everything else 0)
-        limits = [self._range("reason", *reasons), *self._among(sessions), *self._limits()]
-        return _all([_either(ways), *limits], self._barred() if barred else ())
+        ways = [self._in("said", SAID - self._kinds, ranked=ranked)] if self._kinds else []
+        ways += [self._in(field, ranked=ranked) for field in ("output", "paths") if field in query.fields]
+        reasons = self._range("reason", 1, None)
+        # Limits first: a part of the index that has nothing within them is not searched for the words.
+        must = [*([reasons] if left_out else ()), *self._among(sessions), *self._limits(), _either(ways)]
+        never = [*(() if left_out or query.everything else [reasons]), *(self._barred() if barred else ())]
+        return _all(must, never)
 
-    def _in(self, field: str, others: Iterable[Kind] = ()) -> IndexQuery:
+    def _in(self, field: str, others: Iterable[Kind] = (), *, ranked: bool) -> IndexQuery:
         """All that is asked of one text, in one field of the index; texts of some kinds are not meant."""
         query = self.query
         must = [self._phrase(field, text) for text in (*query.require, *query.phrases)]
         must += [self._begun(field, prefix) for prefix in query.prefixes]
-        must += [_either(list(self._alternatives(field)))] if query.words else []
+        must += [_either(list(self._alternatives(field, ranked=ranked)))] if query.words else []
         must += [self._touches()] if query.file and not must else []
         never = [self._kind(kind) for kind in sorted(others)]  # few, mostly: to ask for the rest would cost far more
         never += [self._phrase(field, text) for text in query.exclude if words(text)]
@@ -115,13 +121,15 @@ class Asked:
             return _all([IndexQuery.all_query()], never) if field == "said" else IndexQuery.empty_query()
         return _all(must, never)
 
-    def _alternatives(self, field: str) -> Iterator[IndexQuery]:
+    def _alternatives(self, field: str, *, ranked: bool) -> Iterator[IndexQuery]:
         if field == "output":  # its words are as they stand, and no positions are kept
             signs = (sign for pair in self._signs for sign in pair)
             yield from (self._term(field, word) for word in [*telling(plain_words(self.query.words)), *signs])
             return
         yield from (self._term(field, term) for term in self.terms)
         for pair in self._near:
+            if not ranked and any(word in self.terms for word in pair):
+                continue  # the word alone finds it
             yield IndexQuery.boost_query(self._side_by_side(field, pair), TOGETHER)
         yield from (self._side_by_side(field, pair) for pair in self._signs)
 
@@ -163,10 +171,7 @@ class Asked:
 
     def _before_recalls(self) -> Iterator[IndexQuery]:
         """Of each session that holds a recall, all up to the time of the last one."""
-        last: dict[int, int] = {}
-        for one in self._index.search(self._range("reason", RECALL, RECALL), MOST_RECALLS):
-            last[one.session] = max(one.time, last.get(one.session, 0))
-        for session, time in last.items():
+        for session, time in self._index.last_times(self._range("reason", RECALL, RECALL)).items():
             yield _all([self._term("session", session), self._range("time", 1, time)])
 
     def _kind(self, kind: Kind) -> IndexQuery:

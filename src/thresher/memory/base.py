@@ -39,8 +39,13 @@ class Question(Protocol):
     def counts(self) -> Mapping[int, int]:
         """How many texts match, by session."""
 
-    def messages(self, sessions: Collection[int], best: int = 0) -> "tuple[Mapping[int, int], list[Found]]":
-        """How many messages match in some sessions, and so many of the best texts in them."""
+    def messages(
+        self, sessions: Collection[int], best: int = 0, each: int = 0
+    ) -> "tuple[Mapping[int, int], list[Found]]":
+        """How many messages match in some sessions, and so many of the best texts in them.
+
+        After those come more, the best first, until so many of the best of `each` session are there.
+        """
 
     def left_out(self) -> Mapping[int, int]:
         """How many would match that are left out by default, by the place of the reason in `REASONS`."""

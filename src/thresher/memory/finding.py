@@ -10,7 +10,9 @@ the best of the others.
 """
 
 import shlex
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from thresher.errors import FormatError
@@ -66,35 +68,36 @@ class View(NamedTuple):
 
 def find(store: Store, query: Query, view: View) -> Answer:
     """The sessions that answer a query, one page of them."""
-    scope = Scope(store, query)
-    asked = store.ask(query, only=scope.only, without=scope.without)
-    if asked is None:
-        return Answer(query=query.words, sessions=(), found=0, page=view.page, notes=("nothing is remembered yet",))
-    matches = asked.counts()
-    if query.rank == "matches":
-        matches, _ = asked.messages(matches.keys())
-    texts = asked.best(TEXTS)
-    found = scores(asked, matches, texts)
-    best = sorted(found, key=lambda key: (found[key], matches.get(key, 0)), reverse=True)
-    if query.rank == "matches":
-        best = sorted(matches, key=matches.__getitem__, reverse=True)
-    start = (view.page - 1) * view.sessions
-    looked_at = max(CANDIDATES, start + 2 * view.sessions)
-    ranked = ordered(store.facts(best[:looked_at]), found, matches, asked)
-    with store.one_by_one() as message:
+    with store.one_by_one() as message:  # all along: who closes a database last has to tidy it up
+        scope = Scope(store, query)
+        asked = store.ask(query, only=scope.only, without=scope.without)
+        if asked is None:
+            return Answer(query=query.words, sessions=(), found=0, page=view.page, notes=("nothing is remembered yet",))
+        matches = asked.counts()
+        if query.rank == "matches":
+            matches, _ = asked.messages(matches.keys())
+        texts = asked.best(TEXTS)
+        found = scores(asked, matches, texts)
+        best = sorted(found, key=Counter(matches).__getitem__, reverse=True)
+        best.sort(key=found.__getitem__, reverse=True)
+        if query.rank == "matches":
+            best = sorted(matches, key=matches.__getitem__, reverse=True)
+        start = (view.page - 1) * view.sessions
+        looked_at = max(CANDIDATES, start + 2 * view.sessions)
+        ranked = ordered(store.facts(best[:looked_at]), found, matches, asked)
         shower = Shower(message, asked, view)
         page = shower.ranked_again(ranked, start + view.sessions, texts)[start : start + view.sessions]
         exact = shower.fetch([one.facts.key for one in page])
         shown = tuple(shower.session(one._replace(matches=exact.get(one.facts.key, 0))) for one in page)
-    return Answer(
-        query=query.words,
-        sessions=shown,
-        found=len(ranked) if len(best) <= looked_at else len(best),
-        more=len(ranked) > start + view.sessions,
-        page=view.page,
-        excluded=_excluded(asked, scope),
-        notes=(*scope.notes, *_unknown(store, query)),
-    )
+        return Answer(
+            query=query.words,
+            sessions=shown,
+            found=len(ranked) if len(best) <= looked_at else len(best),
+            more=len(ranked) > start + view.sessions,
+            page=view.page,
+            excluded=_excluded(asked, scope),
+            notes=(*scope.notes, *_unknown(store, query)),
+        )
 
 
 def _unknown(store: Store, query: Query) -> list[str]:
@@ -180,6 +183,7 @@ class Shower:
         spoken = (query.words, *query.phrases, *query.require, *query.prefixes)
         terms = [*asked.terms, *(word for text in (*query.require, *query.prefixes) for word in words(text))]
         self._finder = Finder(terms, [sign for text in spoken for sign in unspaced(text)], words)
+        self._each = 3 * view.messages
         self._best: dict[int, list[Found]] = {}
         self._shown: dict[Found, Shown] = {}
 
@@ -189,9 +193,8 @@ class Shower:
             return list(ranked)
         near = ranked[: wanted + AHEAD]
         best: dict[int, list[Found]] = {one.facts.key: [] for one in near}
-        for text in _by_worth(texts):
-            if text.session in best:
-                best[text.session].append(text)
+        for text in _by_worth(text for text in texts if text.session in best):
+            best[text.session].append(text)
         asking = {one.facts.key for one in near if self._only_asked(one.facts, best[one.facts.key])}
         highest = max((one.score for one in near if one.facts.key not in asking), default=0.0)
         most = BEHIND * highest if highest > TOO_LITTLE else 1.0
@@ -235,20 +238,22 @@ class Shower:
 
     def messages(self, key: int, matches: int) -> list[Shown]:
         """The best messages of a session that match, best first; so many match in all."""
-        wanted = min(self._view.messages, matches)
-        if len({one.at for one in self._best.get(key, ())}) < wanted:
-            self._best[key] = _by_worth(self._asked.best(3 * self._view.messages, [key]))
+        if key not in self._best:
+            self._best[key] = _by_worth(self._asked.best(self._each, [key]))
         by_message: dict[int, Found] = {}
-        for one in self._best.get(key, ()):
+        for one in self._best[key]:
             if one.at >= 0:
                 by_message.setdefault(one.at, one)
-        return [self._message(one) for one in [*by_message.values()][:wanted]]
+        return [self._message(one) for one in islice(by_message.values(), min(self._view.messages, matches))]
 
     def fetch(self, keys: Collection[int]) -> Mapping[int, int]:
         """Look for the best messages of several sessions at once; gives back how many match in each."""
-        matches, best = self._asked.messages(keys, EACH * len(keys))
-        for one in _by_worth(best):
-            self._best.setdefault(one.session, []).append(one)
+        most = EACH * len(keys)
+        matches, texts = self._asked.messages(keys, most, self._each)
+        best, own = _by_session(texts[:most]), _by_session(texts)
+        for key in keys:
+            is_enough = len({one.at for one in best[key]}) >= min(self._view.messages, matches.get(key, 0))
+            self._best[key] = _by_worth(best[key] if is_enough else own[key][: self._each])
         return matches
 
     def _message(self, found: Found) -> Shown:
@@ -290,6 +295,13 @@ def hit_of(message: Message, at: int, kind: str, piece: Snippet, score: float) -
         score=score,
         cut=piece.cut,
     )
+
+
+def _by_session(found: Iterable[Found]) -> Mapping[int, list[Found]]:
+    texts: dict[int, list[Found]] = defaultdict(list)
+    for one in found:
+        texts[one.session].append(one)
+    return texts
 
 
 def _by_worth(found: Iterable[Found]) -> list[Found]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache, wraps
 from pathlib import Path
-from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar, cast
 
 import tantivy
 
@@ -40,13 +40,11 @@ class Found(NamedTuple):
 
     score: float
     session: int
-    block: int
     at: int
     kind: int
     reason: int
-    derived: bool
+    derived: int
     role: int
-    time: int
 
 
 @cache
@@ -139,16 +137,33 @@ class Index:
         """How many entries a query finds, by a number that they have."""
         terms = {"terms": {"field": field, "size": MOST_SESSIONS}}
         buckets = self.searcher.aggregate(query, {"by": terms})["by"]["buckets"]
-        return {int(bucket["key"]): int(bucket["doc_count"]) for bucket in buckets}
+        return {bucket["key"]: bucket["doc_count"] for bucket in buckets}
 
     @_guarded
-    def messages(self, query: tantivy.Query, best: int = 0) -> tuple[dict[int, int], list[Found]]:
-        """How many messages a query finds, by session: each once, however many of its entries match; and the best."""
+    def last_times(self, query: tantivy.Query) -> dict[int, int]:
+        """The time of the last entry that a query finds, by session; 0 where none has one."""
+        last = {"last": {"max": {"field": "time"}}}
+        terms = {"by": {"terms": {"field": "session", "size": MOST_SESSIONS}, "aggs": last}}
+        buckets = self.searcher.aggregate(query, terms)["by"]["buckets"]
+        return {bucket["key"]: int(bucket["last"]["value"] or 0) for bucket in buckets}
+
+    @_guarded
+    def messages(self, query: tantivy.Query, best: int = 0, each: int = 0) -> tuple[dict[int, int], list[Found]]:
+        """How many messages a query finds, by session: each once, however many of its entries match.
+
+        And the best entries; after them, of each session, those of its own best that are not among them.
+        """
         searcher = self.searcher
         hits = searcher.search(query, MOST_PLACES, count=False).hits
         places = [place for _, place in hits]
-        pairs = set(zip(*(searcher.fast_field_values(field, places) for field in ("session", "at")), strict=True))
-        return Counter(int(session or 0) for session, _ in pairs), _found(searcher, hits[:best])
+        sessions, messages = (_numbers(searcher, field, places) for field in ("session", "at"))
+        counts = Counter(session for session, _ in set(zip(sessions, messages, strict=True)))
+        kept, taken = hits[:best], Counter(sessions[:best])
+        for hit, session in zip(hits[best:], sessions[best:], strict=True) if each else ():
+            if taken[session] < each:
+                taken[session] += 1
+                kept.append(hit)
+        return counts, _found(searcher, kept)
 
     @_guarded
     def beginning(self, field: str, prefix: str, limit: int) -> list[str]:
@@ -210,12 +225,14 @@ class Index:
 def _found(searcher: tantivy.Searcher, hits: "list[tuple[float, tantivy.DocAddress]]") -> list[Found]:
     """What is known of hits; by the searcher that gave them, since another may have other segments."""
     places = [place for _, place in hits]
-    columns = [searcher.fast_field_values(field, places) for field in Found._fields[1:]]
-    rows = zip(*([int(value or 0) for value in column] for column in columns), strict=True)
-    return [
-        Found(score, session, block, at, kind, reason, bool(derived), role, time)
-        for (score, _), (session, block, at, kind, reason, derived, role, time) in zip(hits, rows, strict=True)
-    ]
+    columns = [_numbers(searcher, field, places) for field in Found._fields[1:]]
+    return [*map(Found, [score for score, _ in hits], *columns)]
+
+
+def _numbers(searcher: tantivy.Searcher, field: str, places: "list[tantivy.DocAddress]") -> list[int]:
+    """A number of each entry; 0 where it has none."""
+    values = cast("list[int | None]", searcher.fast_field_values(field, places))
+    return [value or 0 for value in values]
 
 
 def remove(folder: Path) -> None:
