@@ -23,13 +23,15 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from search_corpus import write_corpus
 from search_peers import DATA, LIMIT, PEERS, STOP_WORDS, Answered, ask_all, lodge, measured, score, unpack
 
 from thresher import read_all
-from thresher.memory import Memory, asking, ranking
+from thresher.memory import Memory, asking, making, ranking
+from thresher.memory.base import Store
 from thresher.memory.embedded import EmbeddedStore
 from thresher.memory.index import Found
 from thresher.memory.provenance import pieces
@@ -39,10 +41,13 @@ from thresher.memory.values import Facts
 Row = dict[str, Any]
 Ask = Callable[[str], list[str]]
 FOLDS = 8
-GRID = {
-    "BESIDE": (0.0, 0.15, 0.3, 0.5),
-    "TITLED": (0.0, 0.15, 0.3, 0.5),
-    "SHARES": ((1.0,), (1.0, 1 / 2, 1 / 3), (1.0,) * 3),
+GRID: dict[tuple[ModuleType, str], tuple[Any, ...]] = {
+    (ranking, "BESIDE"): (0.15, 0.3),
+    (ranking, "TITLED"): (0.15, 0.3),
+    (ranking, "SHARES"): ((1.0,), (1.0, 1 / 2, 1 / 3)),
+    (ranking, "EDITED"): (1.0, 1.2, 1.4),
+    (making, "BEFORE"): (0.0, 0.3, 0.6, 0.9),
+    (making, "EDITS"): (0, 2),
 }
 """What is tried of the ranking's numbers."""
 
@@ -146,6 +151,7 @@ class Kept(asking.Asked):
         assert index is not None
         super().__init__(parse_query(words), index, without=without)
         self.kept = super().counts(), super().best(ranking.TEXTS), super().titles()
+        self.told = super().made(), super().logged(), super().edits()
 
     def counts(self) -> dict[int, int]:
         return self.kept[0]
@@ -156,6 +162,15 @@ class Kept(asking.Asked):
     def titles(self) -> list[Found]:
         return self.kept[2]
 
+    def made(self) -> Collection[int]:
+        return self.told[0]
+
+    def logged(self) -> dict[int, int]:
+        return self.told[1]
+
+    def edits(self) -> dict[int, int]:
+        return self.told[2]
+
 
 def trials(queries: Sequence[Row], memory: Memory) -> Iterator[Trial]:
     facts = {one.key: one for one in memory.store.facts()}
@@ -163,18 +178,20 @@ def trials(queries: Sequence[Row], memory: Memory) -> Iterator[Trial]:
     questions = [Kept(row["subject"], memory, subagents) for row in queries]
     for values in product(*GRID.values()):
         setting = dict(zip(GRID, values, strict=True))
-        for name, value in setting.items():
-            setattr(ranking, name, value)
-        yield Trial(setting, asked(ranks(questions, facts), queries))
+        for (module, name), value in setting.items():
+            setattr(module, name, value)
+        told_setting = {name: value for (_, name), value in setting.items()}
+        yield Trial(told_setting, asked(ranks(questions, facts, memory.store), queries))
 
 
-def ranks(questions: Sequence[Kept], facts: Mapping[int, Facts]) -> Ask:
+def ranks(questions: Sequence[Kept], facts: Mapping[int, Facts], store: Store) -> Ask:
     known = iter(questions)
 
     def ask(_words: str) -> list[str]:
         question = next(known)
         matches = question.counts()
-        found = ranking.scores(question, matches, question.best(ranking.TEXTS))
+        words_alone = ranking.scores(question, matches, question.best(ranking.TEXTS))
+        found = making.weighed(words_alone, question, store).worth
         order = ranking.ordered([facts[key] for key in found], found, matches, question)
         return [f"claude_code/{Path(one.facts.file).name}" for one in order[:LIMIT]]
 

@@ -46,8 +46,9 @@ def test_a_field_that_is_called_a_password_has_none() -> None:
 def test_every_file_of_a_patch_is_named() -> None:
     patch = "*** Begin Patch\n*** Update File: a/b.py\n*** Move to: a/c.py\n@@\n*** Add File: d.py\n*** End Patch"
     calls = (ToolCall("1", "apply_patch", patch), ToolCall("2", "Read", '{"file_path": "e.py"}'))
-    [doc] = _docs(Message("assistant", calls, "model"))
-    assert doc.paths == ("a/b.py", "a/c.py", "d.py", "e.py")
+    edits, others = _docs(Message("assistant", calls, "model"))
+    assert (edits.kind, edits.paths) == ("edits", ("a/b.py", "a/c.py", "d.py"))
+    assert (others.kind, others.paths) == ("input", ("e.py",))
 
 
 @pytest.mark.parametrize(

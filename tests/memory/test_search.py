@@ -200,7 +200,8 @@ def _fields(folder: Path) -> Memory:
     talk = Talk(1, branch="feature/lilac").user("Human mentions humanword in a prompt.")
     talk.thinks("Thinking mentions thinkword here.").says("Agent mentions agentword here.")
     talk.runs("echo commandword", "output mentions outputword")
-    talk.does("Edit", "updated", file_path=f"{SHOP}/src/pathword/cart.py", old_string="a", new_string="inputword = 1")
+    talk.does("Edit", "updated", file_path=f"{SHOP}/src/pathword/cart.py", old_string="a", new_string="editword = 1")
+    talk.does("WebSearch", "nothing", query="inputword")
     talk.write(folder)
     return remembered(folder)
 
@@ -213,6 +214,7 @@ def _fields(folder: Path) -> Memory:
         ("agentword", "agent"),
         ("commandword", "commands"),
         ("inputword", "input"),
+        ("editword", "edits"),
         ("outputword", "output"),
         ("pathword", "paths"),
         ("lilac", "title"),

@@ -15,6 +15,7 @@ from itertools import pairwise
 from tantivy import FieldType, Occur
 from tantivy import Query as IndexQuery
 
+from thresher.memory.commits import subject
 from thresher.memory.docs import RECALL, ends
 from thresher.memory.index import Found, Index
 from thresher.memory.query import Query, is_stop_word, telling
@@ -95,6 +96,19 @@ class Asked:
         ]
         return self._index.search(_all([*titled, *self._among(self._only)], self._barred()), TITLES)
 
+    def made(self) -> Collection[int]:
+        """Sessions that made a commit whose subject is the question."""
+        return self._index.counts(self._term("made", subject(self.query.words)))
+
+    def logged(self) -> dict[int, int]:
+        """When an output first listed such a commit, by session; only where that is known."""
+        first = self._index.times(self._term("logged", subject(self.query.words)), "min")
+        return {session: time for session, time in first.items() if time}
+
+    def edits(self) -> dict[int, int]:
+        """How many messages hold edits, by session."""
+        return self._index.counts(self._kind("edits"))
+
     def _matching(
         self, sessions: Collection[int] | None, *, ranked: bool = True, left_out: bool = False, barred: bool = True
     ) -> IndexQuery:
@@ -171,7 +185,7 @@ class Asked:
 
     def _before_recalls(self) -> Iterator[IndexQuery]:
         """Of each session that holds a recall, all up to the time of the last one."""
-        for session, time in self._index.last_times(self._range("reason", RECALL, RECALL)).items():
+        for session, time in self._index.times(self._range("reason", RECALL, RECALL), "max").items():
             yield _all([self._term("session", session), self._range("time", 1, time)])
 
     def _kind(self, kind: Kind) -> IndexQuery:

@@ -62,6 +62,15 @@ class Question(Protocol):
     def titles(self) -> "list[Found]":
         """The titles that hold any of the words."""
 
+    def made(self) -> Collection[int]:
+        """Sessions that made a commit whose subject is the question."""
+
+    def logged(self) -> Mapping[int, int]:
+        """When an output first listed such a commit, in seconds, by session; only where that is known."""
+
+    def edits(self) -> Mapping[int, int]:
+        """How many messages hold edits, by session."""
+
 
 class Store(Protocol):
     """Where past sessions are kept and found. Whatever fails raises `StoreError`."""

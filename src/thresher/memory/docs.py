@@ -1,7 +1,7 @@
 """What of a session goes into the index: one entry for each kind of words in a message.
 
-The kinds are `human`, `agent`, `thinking`, `summary`, `commands` (what was run), `input` (what other tools were given)
-and `output`; words that are left out for a reason are an entry of their own beside those that are not. All lie in one
+The kinds are `human`, `agent`, `thinking`, `summary`, `commands` (what was run), `edits` (what was written into files),
+`input` (what other tools were given) and `output`; words that are left out for a reason are an entry of their own beside those that are not. All lie in one
 field of the index, so that a word weighs the same whoever says it. Only outputs, two thirds of all text and searched
 when asked for, have another: endings stay, no positions are kept, and of a long one only the beginning and the end are
 taken.
@@ -21,6 +21,7 @@ from itertools import count
 from typing import NamedTuple
 
 from thresher.formats.transcript import TITLE
+from thresher.memory.commits import Commits, told_commits
 from thresher.memory.packing import BLOCK
 from thresher.memory.provenance import Piece, pieces
 from thresher.memory.recalls import without_recalls
@@ -30,7 +31,7 @@ from thresher.memory.words import parted, spaced
 from thresher.model import Message, Session, ToolCall
 from thresher.model.tools import ToolUse, tool_use, touched
 
-VERSION = 3
+VERSION = 4
 """How entries are made: another number makes all indexes be built anew."""
 HEAD, TAIL = 4000, 1000
 """Characters of an output that are taken from its beginning and its end."""
@@ -51,6 +52,7 @@ class Doc(NamedTuple):
     role: int = 0
     time: int = 0
     paths: tuple[str, ...] = ()
+    commits: Commits = Commits()
 
 
 def read_pieces(session: Session) -> list[list[Piece]]:
@@ -124,7 +126,7 @@ def _message_docs(message: Message, found: list[Piece], block: int, at: int) -> 
         named: tuple[str, ...] = ()
         if kind == "input" and (call := next(each, None)) is not None:
             use, named = tool_use(call), touched(call)
-            kind = "commands" if use.command else kind
+            kind = _kind(use)
         key = (kind, piece.reason, piece.derived)
         if key not in groups:
             groups[key] = ([], [])
@@ -135,7 +137,15 @@ def _message_docs(message: Message, found: list[Piece], block: int, at: int) -> 
         next(iter(groups.values()))[1].extend(path for call in calls for path in touched(call))
     role, time = ROLES.index(message.role), int(message.time.timestamp()) if message.time else 0
     for (kind, reason, derived), (texts, paths) in groups.items():
-        yield Doc(block, at, kind, texts, REASONS.index(reason), derived, role, time, tuple(map(redact, paths)))
+        told = tuple(map(redact, paths))
+        commits = told_commits("\n".join(texts)) if kind == "output" and not reason else Commits()
+        yield Doc(block, at, kind, texts, REASONS.index(reason), derived, role, time, told, commits)
+
+
+def _kind(use: ToolUse) -> Kind:
+    if use.command:
+        return "commands"
+    return "edits" if use.category == "file_edit" else "input"
 
 
 def _words(piece: Piece, use: ToolUse | None) -> str:

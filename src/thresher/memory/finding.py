@@ -20,6 +20,7 @@ from thresher.formats import TranscriptFormat, find_format
 from thresher.memory.base import Question, Store
 from thresher.memory.hits import Answer, Hit, SessionHit
 from thresher.memory.index import Found
+from thresher.memory.making import weighed
 from thresher.memory.provenance import Piece, pieces
 from thresher.memory.query import MOST_WORDS, Query, telling
 from thresher.memory.ranking import DERIVED, TEXTS, Scored, ordered, scores
@@ -31,10 +32,10 @@ from thresher.memory.words import words
 from thresher.model import Message
 from thresher.model.tools import tool_use
 
-FIELD_OF = {"commands": "input"}
+FIELD_OF = {"commands": "input", "edits": "input"}
 """Kinds that are told apart only in the index."""
-_TELLS: dict[Kind, float] = {"human": 1.2, "agent": 1.1, "thinking": 0.8, "commands": 0.7, "input": 0.6, "output": 0.3}
-WORTH = [_TELLS.get(kind, 1.0) for kind in KINDS]
+_TELLS: dict[Kind, float] = {"human": 1.2, "agent": 1.1, "thinking": 0.8, "commands": 0.7, "output": 0.3}
+WORTH = [_TELLS.get(kind, 0.6 if FIELD_OF.get(kind, kind) == "input" else 1.0) for kind in KINDS]
 """How much a text of each kind tells a person, of those that match alike."""
 CANDIDATES = 120
 """Sessions, best first, that are looked at one by one."""
@@ -77,7 +78,7 @@ def find(store: Store, query: Query, view: View) -> Answer:
         if query.rank == "matches":
             matches, _ = asked.messages(matches.keys())
         texts = asked.best(TEXTS)
-        found = scores(asked, matches, texts)
+        found, why = weighed(scores(asked, matches, texts), asked, store)
         best = sorted(found, key=Counter(matches).__getitem__, reverse=True)
         best.sort(key=found.__getitem__, reverse=True)
         if query.rank == "matches":
@@ -96,7 +97,7 @@ def find(store: Store, query: Query, view: View) -> Answer:
             more=len(ranked) > start + view.sessions,
             page=view.page,
             excluded=_excluded(asked, scope),
-            notes=(*scope.notes, *_unknown(store, query)),
+            notes=(*scope.notes, *why, *_unknown(store, query)),
         )
 
 

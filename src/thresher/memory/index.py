@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache, wraps
 from pathlib import Path
-from typing import Concatenate, NamedTuple, ParamSpec, TypeVar, cast
+from typing import Concatenate, Literal, NamedTuple, ParamSpec, TypeVar, cast
 
 import tantivy
 
@@ -54,7 +54,8 @@ def schema() -> tantivy.Schema:
     for field in ("said", "paths"):
         builder.add_text_field(field, tokenizer_name=STEMMED, index_option="position")
     builder.add_text_field("output", tokenizer_name=PLAIN, index_option="freq")
-    builder.add_text_field("file", tokenizer_name="raw", index_option="basic")
+    for field in ("file", "made", "logged"):
+        builder.add_text_field(field, tokenizer_name="raw", index_option="basic")
     for field in NUMBERS:
         builder.add_integer_field(field, indexed=True, fast=True)
     builder.add_integer_field("at", fast=True)
@@ -140,12 +141,12 @@ class Index:
         return {bucket["key"]: bucket["doc_count"] for bucket in buckets}
 
     @_guarded
-    def last_times(self, query: tantivy.Query) -> dict[int, int]:
-        """The time of the last entry that a query finds, by session; 0 where none has one."""
-        last = {"last": {"max": {"field": "time"}}}
-        terms = {"by": {"terms": {"field": "session", "size": MOST_SESSIONS}, "aggs": last}}
+    def times(self, query: tantivy.Query, which: Literal["min", "max"]) -> dict[int, int]:
+        """The time of the first or the last entry that a query finds, by session; 0 where none has one."""
+        one = {"one": {which: {"field": "time"}}}
+        terms = {"by": {"terms": {"field": "session", "size": MOST_SESSIONS}, "aggs": one}}
         buckets = self.searcher.aggregate(query, terms)["by"]["buckets"]
-        return {bucket["key"]: int(bucket["last"]["value"] or 0) for bucket in buckets}
+        return {bucket["key"]: int(bucket["one"]["value"] or 0) for bucket in buckets}
 
     @_guarded
     def messages(self, query: tantivy.Query, best: int = 0, each: int = 0) -> tuple[dict[int, int], list[Found]]:
@@ -255,6 +256,9 @@ def _document(session: int, doc: Doc) -> tantivy.Document:
     field = "output" if doc.kind == "output" else "said"
     for text in doc.texts:
         made.add_text(field, text)
+    for field, subjects in zip(doc.commits._fields, doc.commits, strict=True):
+        for subject in subjects:
+            made.add_text(field, subject)
     for path in doc.paths:
         made.add_text("paths", parted(path))
         for end in ends(path):

@@ -33,7 +33,7 @@ Rank = Literal["best", "matches"]
 """`best`: by how well a session's best messages fit. `matches`: by how many match, then by time."""
 Searched = Kind | Literal["paths"]
 FIELDS: tuple[Searched, ...] = (*KINDS, "paths")
-SEARCHED: tuple[Searched, ...] = ("human", "agent", "thinking", "summary", "input", "commands")
+SEARCHED: tuple[Searched, ...] = ("human", "agent", "thinking", "summary", "input", "commands", "edits")
 """Fields that are looked into unless others are named."""
 
 _QUOTED = re.compile(r'"([^"]*)"|“([^”]*)”')

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from thresher.memory.base import Question
 from thresher.memory.index import Found
 from thresher.memory.query import SEARCHED, Query
-from thresher.memory.values import Facts
+from thresher.memory.values import KINDS, Facts
 from thresher.memory.words import words
 
 BESIDE = 0.15
@@ -27,6 +27,9 @@ TITLED = 0.3
 """What a title adds that holds all words, beside a best message of 1."""
 TEXTS = 1000
 """Texts, best first, that sessions are judged by."""
+EDITED = 1.2
+"""What counts that was written into a file: it was done, where much else is only spoken of."""
+_EDITS = KINDS.index("edits")
 DERIVED = 0.5
 """What a message counts that was said out of a recall."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
@@ -59,7 +62,8 @@ def _best(found: Iterable[Found]) -> dict[int, float]:
     """Each session's share of the best that any has."""
     messages: dict[tuple[int, int], list[float]] = defaultdict(list)
     for one in found:
-        messages[one.session, one.at].append(one.score * (DERIVED if one.derived else 1.0))
+        worth = (DERIVED if one.derived else 1.0) * (EDITED if one.kind == _EDITS else 1.0)
+        messages[one.session, one.at].append(one.score * worth)
     sessions: dict[int, list[float]] = defaultdict(list)
     for (session, _), texts in messages.items():
         texts.sort(reverse=True)

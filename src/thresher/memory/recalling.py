@@ -32,7 +32,7 @@ STRETCH = 900
 """Characters around a match that make a piece."""
 FOLLOWED = 200
 """Messages after a prompt in which its answer is looked for."""
-RECALLED: tuple[Searched, ...] = ("human", "agent", "thinking", "summary", "input", "commands", "output")
+RECALLED: tuple[Searched, ...] = ("human", "agent", "thinking", "summary", "input", "commands", "edits", "output")
 CITATION = 12
 """Tokens that a piece's place takes."""
 ENOUGH = 0.34

@@ -13,7 +13,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 REASONS: tuple[Reason, ...] = get_args(Reason)
 """The index keeps a role and a reason as their places here: new ones go to the end."""
 
-Kind = Literal["human", "agent", "thinking", "summary", "input", "commands", "output", "title"]
+Kind = Literal["human", "agent", "thinking", "summary", "input", "commands", "output", "title", "edits"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 """What the words of an entry are; kept like the others."""
 

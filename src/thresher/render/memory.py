@@ -32,6 +32,7 @@ _LABELS = {
     "summary": "sum",
     "input": "call",
     "commands": "run",
+    "edits": "edit",
     "output": "tool",
 }
 _COLOURS = {"human": "bold green", "model": "bold blue", "tool": "magenta"}

@@ -1,0 +1,140 @@
+"""Which session made a commit: what git prints is read, and counts only where a question is a commit's subject."""
+
+from pathlib import Path
+
+import pytest
+from echoes import SHOP, Talk
+
+from thresher.memory import Memory
+from thresher.memory.commits import MOST, Commits, subject, told_commits
+from thresher.memory.hits import Answer
+from thresher.memory.making import repository
+
+SUBJECT = "round the half pennies up"
+LOG = f"4f2a91c {SUBJECT}\n81bd03e (origin/main) add a cart"
+
+
+def remembered(tmp_path: Path, *talks: Talk) -> Memory:
+    for talk in talks:
+        talk.write(tmp_path / "sessions")
+    return Memory(home=tmp_path / "home", sources=[tmp_path / "sessions"], discover=False)
+
+
+def numbers(answer: Answer) -> list[int]:
+    return [int(session.id.replace("-", ""), 16) for session in answer.sessions]
+
+
+def dates(answer: Answer) -> list[str]:
+    return [note for note in answer.notes if "seen first" in note]
+
+
+def worked(number: int, day: int, *, project: str = SHOP, edits: int = 2) -> Talk:
+    """A session that changes files, and speaks of pennies in the same words as all the others."""
+    talk = Talk(number, day=day, project=project).user("Look at how pennies are counted in the cart, please.")
+    for _ in range(edits):
+        talk.does("Edit", "done", file_path="cart.py", old_string="a = 1", new_string="a = 2")
+    return talk.says("Now the cart counts pennies another way.")
+
+
+def looked(number: int, day: int, log: str = LOG) -> Talk:
+    return Talk(number, day=day).user("What was done last?").runs("git log --oneline", log)
+
+
+# What git prints.
+
+
+@pytest.mark.parametrize(
+    ("output", "found"),
+    [
+        (LOG, Commits((), (SUBJECT, "add a cart"))),
+        (f"* 4f2a91c {SUBJECT}\n|\\  \n| * 81bd03e add a cart", Commits((), (SUBJECT, "add a cart"))),
+        (f"4f2a91c Round the  half pennies up (#12)\n9f2a91c {SUBJECT}", Commits((), (SUBJECT,))),
+        (f"[main 4f2a91c] {SUBJECT}\n 1 file changed", Commits((SUBJECT,), ())),
+        (f"[main (root-commit) 4f2a91c] {SUBJECT}", Commits((SUBJECT,), ())),
+        (
+            f"commit {'4f2a91c0' * 5} (HEAD -> main)\nAuthor: Sam <s@shop.test>\nDate:  2026-02-02\n\n    {SUBJECT}\n",
+            Commits((), (SUBJECT,)),
+        ),
+        ("the deadbeef 4f2a91c stands in a sentence", Commits()),
+        ("12345 too short\n[x] a list\nplain words", Commits()),
+        ("", Commits()),
+    ],
+)
+def test_lines_of_git_are_read(output: str, found: Commits) -> None:
+    assert told_commits(output) == found
+
+
+def test_an_endless_log_is_read_so_far() -> None:
+    assert len(told_commits("\n".join(f"{number:07x} change {number}" for number in range(10 * MOST))).logged) == MOST
+
+
+def test_a_subject_is_compared_without_case_spaces_and_number() -> None:
+    assert subject("  Round the half\tpennies up (#341)") == SUBJECT
+    assert subject("fix (#12) for good") == "fix (#12) for good"
+
+
+@pytest.mark.parametrize(
+    ("project", "name"),
+    [
+        ("/home/sam/shop", "shop"),
+        ("/home/sam/shop/.worktrees/fix/pennies", "shop"),
+        ("C:\\work\\shop\\worktrees\\3", "shop"),
+        ("/worktrees", "worktrees"),
+        ("", ""),
+    ],
+)
+def test_worktrees_are_of_one_repository(project: str, name: str) -> None:
+    assert repository(project) == name
+
+
+# Who made it.
+
+
+def test_who_commits_is_found_before_who_only_speaks_of_it(tmp_path: Path) -> None:
+    made = worked(1, 1).runs("git commit -F message", f"[main 4f2a91c] {SUBJECT}")
+    spoke = Talk(2, day=2).user("What is open?").says(f"We should {SUBJECT}. To {SUBJECT} is right.")
+    memory = remembered(tmp_path, made, spoke)
+    assert numbers(memory.search(SUBJECT))[0] == 1
+    assert numbers(memory.search(f"should we {SUBJECT}"))[0] == 2
+
+
+def test_the_last_session_at_work_before_a_log_shows_it_comes_first(tmp_path: Path) -> None:
+    talks = [worked(number, day) for number, day in ((1, 2), (2, 5), (3, 9), (4, 20))]
+    memory = remembered(tmp_path, *talks, looked(5, 10))
+    answer = memory.search(SUBJECT)
+    assert numbers(answer)[:3] == [3, 2, 1]
+    assert "on 2026-02-10" in dates(answer)[0]
+    assert not dates(memory.search(f"{SUBJECT} again"))
+
+
+def test_who_only_read_or_worked_elsewhere_did_not_make_it(tmp_path: Path) -> None:
+    elsewhere = worked(2, 8, project="/home/sam/garden")
+    memory = remembered(tmp_path, worked(1, 2), elsewhere, worked(3, 9, edits=1), looked(4, 10))
+    assert numbers(memory.search(SUBJECT))[0] == 1
+
+
+def test_where_files_are_changed_by_commands_alone_all_may_have_made_it(tmp_path: Path) -> None:
+    memory = remembered(tmp_path, worked(1, 9, edits=0), worked(2, 2, edits=0), looked(3, 10))
+    assert numbers(memory.search(SUBJECT))[:2] == [1, 2]
+
+
+def test_a_log_in_what_a_memory_tool_printed_counts_for_nothing(tmp_path: Path) -> None:
+    recalled = Talk(3, day=4).user("What was done?").runs("thresher search pennies", LOG)
+    memory = remembered(tmp_path, worked(1, 2), worked(2, 9), recalled)
+    assert not dates(memory.search(SUBJECT))
+
+
+@pytest.mark.parametrize("options", [{"rank": "matches"}, {"require": "cart"}, {"role": "assistant"}])
+def test_a_query_that_demands_something_of_messages_is_not_about_commits(
+    tmp_path: Path, options: dict[str, str]
+) -> None:
+    memory = remembered(tmp_path, worked(1, 2), worked(2, 9), looked(3, 10))
+    assert not dates(memory.search(SUBJECT, **options))
+
+
+def test_what_is_forgotten_dates_nothing(tmp_path: Path) -> None:
+    log = looked(2, 10)
+    memory = remembered(tmp_path, worked(1, 2), log)
+    assert dates(memory.search(SUBJECT))
+    memory.forget(ids=[log.id])
+    assert not dates(memory.search(SUBJECT))
