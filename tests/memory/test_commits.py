@@ -1,6 +1,7 @@
 """Which session made a commit: what git prints is read, and counts only where a question is a commit's subject."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from echoes import SHOP, Talk
@@ -126,7 +127,7 @@ def test_a_log_in_what_a_memory_tool_printed_counts_for_nothing(tmp_path: Path) 
 
 @pytest.mark.parametrize("options", [{"rank": "matches"}, {"require": "cart"}, {"role": "assistant"}])
 def test_a_query_that_demands_something_of_messages_is_not_about_commits(
-    tmp_path: Path, options: dict[str, str]
+    tmp_path: Path, options: dict[str, Any]
 ) -> None:
     memory = remembered(tmp_path, worked(1, 2), worked(2, 9), looked(3, 10))
     assert not dates(memory.search(SUBJECT, **options))

@@ -22,7 +22,7 @@ def _session(*messages: Message, title: str | None = None) -> Session:
 
 
 def _docs(*messages: Message) -> list[Doc]:
-    return [*docs_of(messages, read_pieces(_session(*messages)), 1, 0, made_by="")]
+    return [*docs_of(messages, read_pieces(_session(*messages)), 0, made_by="")]
 
 
 @pytest.mark.parametrize("before", range(HEAD - len(TOKEN), HEAD + 1, 5))

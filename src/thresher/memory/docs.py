@@ -1,10 +1,10 @@
 """What of a session goes into the index: one entry for each kind of words in a message.
 
 The kinds are `human`, `agent`, `thinking`, `summary`, `commands` (what was run), `edits` (what was written into files),
-`input` (what other tools were given) and `output`; words that are left out for a reason are an entry of their own beside those that are not. All lie in one
-field of the index, so that a word weighs the same whoever says it. Only outputs, two thirds of all text and searched
-when asked for, have another: endings stay, no positions are kept, and of a long one only the beginning and the end are
-taken.
+`input` (what other tools were given) and `output`; words that are left out for a reason are an entry of their own
+beside those that are not. All lie in one field of the index, so that a word weighs the same whoever says it. Only
+outputs, two thirds of all text and searched when asked for, have another: endings stay, no positions are kept, and of a
+long one only the beginning and the end are taken. The commits that git names there are kept whole beside it.
 
 A call's entry also names the `paths` it touches as words, and as `file` each path whole and every end of it
 (`a/b/c.py`, `b/c.py`, `c.py`). A path stands in no other field, so that words find text. The title, with the words of
@@ -42,7 +42,6 @@ RECALL = REASONS.index("recall")
 class Doc(NamedTuple):
     """One entry."""
 
-    block: int
     at: int
     """The place of the message in the session; -1 for a title."""
     kind: Kind
@@ -77,19 +76,17 @@ def signature(found: Iterable[list[Piece]]) -> bytes:
     return ",".join(told).encode()
 
 
-def docs_of(
-    messages: Sequence[Message], found: Sequence[list[Piece]], block: int, number: int, *, made_by: str
-) -> Iterator[Doc]:
+def docs_of(messages: Sequence[Message], found: Sequence[list[Piece]], number: int, *, made_by: str) -> Iterator[Doc]:
     """The entries of one block of a session, given all its messages and their pieces."""
     for at in range(number * BLOCK, min((number + 1) * BLOCK, len(messages))):
-        for doc in _message_docs(messages[at], found[at], block, at):
+        for doc in _message_docs(messages[at], found[at], at):
             yield doc._replace(reason=RECALL) if made_by else doc
 
 
 def title_doc(facts: Facts) -> Doc:
     """The entry of a session's name."""
     text = parted(f"{_clean(facts.title, printed=True)}\n{redact(facts.branch)}")
-    return Doc(-facts.key, -1, "title", [text], RECALL if facts.made_by else 0)
+    return Doc(-1, "title", [text], RECALL if facts.made_by else 0)
 
 
 def clean_title(session: Session) -> str:
@@ -113,7 +110,7 @@ def _clean(title: str, *, printed: bool) -> str:
     return redact(without_recalls(title, printed=printed))
 
 
-def _message_docs(message: Message, found: list[Piece], block: int, at: int) -> Iterator[Doc]:
+def _message_docs(message: Message, found: list[Piece], at: int) -> Iterator[Doc]:
     if not found:
         return
     calls = [part for part in message.parts if isinstance(part, ToolCall)]
@@ -139,7 +136,7 @@ def _message_docs(message: Message, found: list[Piece], block: int, at: int) -> 
     for (kind, reason, derived), (texts, paths) in groups.items():
         told = tuple(map(redact, paths))
         commits = told_commits("\n".join(texts)) if kind == "output" and not reason else Commits()
-        yield Doc(block, at, kind, texts, REASONS.index(reason), derived, role, time, told, commits)
+        yield Doc(at, kind, texts, REASONS.index(reason), derived, role, time, told, commits)
 
 
 def _kind(use: ToolUse) -> Kind:

@@ -156,7 +156,7 @@ class EmbeddedStore:
         """Give the index the entries of new blocks."""
         unread = [(number, block) for number, block in placed.blocks if number not in ready.docs]
         for number, block in placed.blocks:
-            index.add(placed.key, (doc._replace(block=block) for doc in ready.docs.get(number, ())))
+            index.add(placed.key, block, ready.docs.get(number, ()))
         if unread:  # it was thought to be there, and was taken away since
             self._add_kept(index, placed.key, unread)
         if placed.blocks:
@@ -233,7 +233,7 @@ class EmbeddedStore:
         made_by = self.archive.facts("key = ?", (key,))[0].made_by
         messages, found = laid_out(session), docs.read_pieces(session)
         for number, block in blocks:
-            index.add(key, docs.docs_of(messages, found, block, number, made_by=made_by))
+            index.add(key, block, docs.docs_of(messages, found, number, made_by=made_by))
 
     def _commit(self, index: Index) -> None:
         """Make truth and index last, in this order."""
@@ -242,7 +242,7 @@ class EmbeddedStore:
         for block in gone:
             index.remove_block(block)
             if block in names:
-                index.add(-block, [docs.title_doc(names[block])])
+                index.add(-block, block, [docs.title_doc(names[block])])
         self.archive.save()
         index.commit()
         self.archive.set_state(indexed_upto=str(upto))

@@ -192,12 +192,12 @@ class Index:
             self._writer.delete_documents_by_query(stale)
 
     @_guarded
-    def add(self, session: int, docs: Iterable[Doc]) -> None:
-        """Add entries of a session."""
+    def add(self, session: int, block: int, docs: Iterable[Doc]) -> None:
+        """Add entries of a block of a session."""
         assert self._writer is not None
         self._is_committed = False
         for doc in docs:
-            self._writer.add_document(_document(session, doc))
+            self._writer.add_document(_document(session, block, doc))
 
     @_guarded
     def remove_block(self, block: int) -> None:
@@ -242,10 +242,10 @@ def remove(folder: Path) -> None:
         shutil.rmtree(folder)
 
 
-def _document(session: int, doc: Doc) -> tantivy.Document:
+def _document(session: int, block: int, doc: Doc) -> tantivy.Document:
     made = tantivy.Document()
     made.add_integer("session", session)
-    made.add_integer("block", doc.block)
+    made.add_integer("block", block)
     made.add_integer("at", doc.at)
     made.add_integer("kind", KINDS.index(doc.kind))
     made.add_integer("reason", doc.reason)

@@ -9,6 +9,7 @@ again in each process, which is a user's script here, and may do anything. Files
 than a few at a time, and come back in the same order: what is written does not depend on how many are at work.
 """
 
+import gc
 import os
 import pickle
 import subprocess
@@ -89,7 +90,7 @@ class Ready(NamedTuple):
     owner: int
     """The place in its file of the session whose sub-agent it is; -1 where it is nobody's."""
     docs: dict[int, list[Doc]]
-    """The entries of each block that was not kept; which block they are of is not known yet."""
+    """The entries of each block that was not kept, by its number in the session."""
 
 
 class Prepared(NamedTuple):
@@ -171,9 +172,7 @@ def _ready(session: Session, facts: Facts, ordinal: int, owner: int, before: Bef
     blocks = _blocks(messages, found)
     text = text_size(message for message in messages if not message.carried)
     same = _same(blocks, before) if before is not None and before.made_by == facts.made_by else 0
-    docs = {
-        number: [*docs_of(messages, found, 0, number, made_by=facts.made_by)] for number in range(same, len(blocks))
-    }
+    docs = {number: [*docs_of(messages, found, number, made_by=facts.made_by)] for number in range(same, len(blocks))}
     return Ready(Entry(facts, start_of(session), shape_of(session), text, blocks), ordinal, owner, docs)
 
 
@@ -348,8 +347,11 @@ def serve() -> None:
     signal(SIGINT, SIG_DFL)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what somebody prints is no answer
+    gc.freeze()
+    gc.disable()  # hardly anything that is made here is a circle, and to look for them takes a tenth of the time
     with suppress(EOFError, BrokenPipeError):
         while True:
             job: Job = pickle.load(sys.stdin.buffer)
-            pickle.dump(prepared(job), answers)
+            pickle.dump(prepared(job), answers, pickle.HIGHEST_PROTOCOL)
             answers.flush()
+            gc.collect()
