@@ -36,7 +36,7 @@ LOCK = "sync.lock"
 INDEX = "index"
 PAUSE = 0.2
 """Seconds between two tries to get the lease."""
-FIRST_COMMIT, COMMIT_BYTES = 25_000_000, 400_000_000
+FIRST_COMMIT, COMMIT_BYTES = 25_000_000, 1_000_000_000
 """Characters after which the index is made to last: soon at first, so that the newest can be found, then ever later."""
 KEPT = (
     "SELECT agent, sessions.id, file, ordinal, made_by, mark, digest FROM sessions JOIN blocks ON session = key "

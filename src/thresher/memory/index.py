@@ -21,7 +21,7 @@ from thresher.memory.values import KINDS
 from thresher.memory.words import PLAIN, STEMMED, analyzer, parted
 from thresher.store.errors import StoreError
 
-HEAP = 160_000_000
+HEAP = 400_000_000
 """Bytes of entries that are held in memory while an index is written."""
 SMALL = 16_000_000
 """What takes fewer bytes is written by one thread, so that it becomes one segment."""

@@ -50,7 +50,7 @@ def weighed(worth: Mapping[int, float], asked: Question, store: Store) -> Weighe
             found[key] += MADE
     shown = {} if makers else asked.logged()
     first = min(shown, key=shown.__getitem__, default=0)
-    by = next(iter(store.facts([first])), None)
+    by = next(iter(store.facts([first])), None) if first else None
     if by is None:
         return Weighed(found)
     seen, home = datetime.fromtimestamp(shown[first], UTC), repository(by.project)

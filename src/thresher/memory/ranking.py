@@ -10,8 +10,10 @@ the choice: `benchmarks/search.py tune`.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
+from operator import mul
 from typing import NamedTuple
 
 from thresher.memory.base import Question
@@ -65,15 +67,17 @@ def _best(found: Iterable[Found]) -> dict[int, float]:
         worth = (DERIVED if one.derived else 1.0) * (EDITED if one.kind == _EDITS else 1.0)
         messages[one.session, one.at].append(one.score * worth)
     sessions: dict[int, list[float]] = defaultdict(list)
+    beside = [BESIDE**rank for rank in range(len(KINDS))]
     for (session, _), texts in messages.items():
-        texts.sort(reverse=True)
-        sessions[session].append(sum(score * BESIDE**rank for rank, score in enumerate(texts)))
-    sums = {
-        session: sum(share * score for share, score in zip(SHARES, sorted(many, reverse=True), strict=False))
-        for session, many in sessions.items()
-    }
+        sessions[session].append(_summed(texts, beside))
+    sums = {session: _summed(many, SHARES) for session, many in sessions.items()}
     highest = max(sums.values(), default=0.0) or 1.0
     return {session: score / highest for session, score in sums.items()}
+
+
+def _summed(scores: list[float], shares: Sequence[float]) -> float:
+    """The best score whole, and of each further one its share."""
+    return scores[0] if len(scores) == 1 else sum(map(mul, shares, sorted(scores, reverse=True)))
 
 
 def ordered(
@@ -98,6 +102,9 @@ def ordered(
 
 
 def _titled(facts: Facts, wanted: Collection[str]) -> float:
-    if not wanted:
-        return 0.0
-    return len(set(words(f"{facts.title} {facts.branch}")).intersection(wanted)) / len(wanted)
+    return len(_named(facts.title, facts.branch).intersection(wanted)) / len(wanted) if wanted else 0.0
+
+
+@lru_cache(maxsize=4096)
+def _named(title: str, branch: str) -> frozenset[str]:
+    return frozenset(words(f"{title} {branch}"))
