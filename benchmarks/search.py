@@ -123,7 +123,10 @@ def quality(names: Sequence[str]) -> None:
     queries = commits()
     print("| | hit@1 | hit@5 | MRR | hard hit@1 | hit@5 | MRR | empty | median |\n|---|" + "---:|" * 8)
     with tempfile.TemporaryDirectory() as folder:
-        told("**thresher**", asked(remembered(Path(folder) / "own"), queries))
+        ask = remembered(Path(folder) / "own")
+        told("**thresher**", asked(ask, queries))
+        making.MADE, making.BEFORE, making.AFTER = 0.0, 0.0, 1.0
+        told("thresher, by words alone", asked(ask, queries))
         told("FTS5 baseline", asked(baseline(), queries))
         if names:
             home = Path(folder) / "peers"

@@ -99,6 +99,14 @@ def test_who_commits_is_found_before_who_only_speaks_of_it(tmp_path: Path) -> No
     assert numbers(memory.search(f"should we {SUBJECT}"))[0] == 2
 
 
+def test_who_commits_is_found_by_what_git_says_alone(tmp_path: Path) -> None:
+    made = Talk(1).user("Please go on.").runs("git commit -F -", f"[main 4f2a91c] {SUBJECT}").says("That is that.")
+    memory = remembered(tmp_path, made, worked(2, 2))
+    assert numbers(memory.search(SUBJECT))[0] == 1
+    assert numbers(memory.search(SUBJECT, project="garden")) == []
+    assert 1 not in numbers(memory.search(SUBJECT, current=made.id))
+
+
 def test_the_last_session_at_work_before_a_log_shows_it_comes_first(tmp_path: Path) -> None:
     talks = [worked(number, day) for number, day in ((1, 2), (2, 5), (3, 9), (4, 20))]
     memory = remembered(tmp_path, *talks, looked(5, 10))

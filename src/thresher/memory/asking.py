@@ -97,8 +97,9 @@ class Asked:
         return self._index.search(_all([*titled, *self._among(self._only)], self._barred()), TITLES)
 
     def made(self) -> Collection[int]:
-        """Sessions that made a commit whose subject is the question."""
-        return self._index.counts(self._term("made", subject(self.query.words)))
+        """Sessions that may answer and made a commit whose subject is the question."""
+        made = [self._term("made", subject(self.query.words)), *self._among(self._only)]
+        return self._index.counts(_all(made, self._barred()))
 
     def logged(self) -> dict[int, int]:
         """When an output first listed such a commit, by session; only where that is known."""

@@ -63,7 +63,7 @@ class Question(Protocol):
         """The titles that hold any of the words."""
 
     def made(self) -> Collection[int]:
-        """Sessions that made a commit whose subject is the question."""
+        """Sessions that may answer and made a commit whose subject is the question."""
 
     def logged(self) -> Mapping[int, int]:
         """When an output first listed such a commit, in seconds, by session; only where that is known."""

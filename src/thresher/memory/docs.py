@@ -80,7 +80,7 @@ def docs_of(messages: Sequence[Message], found: Sequence[list[Piece]], number: i
     """The entries of one block of a session, given all its messages and their pieces."""
     for at in range(number * BLOCK, min((number + 1) * BLOCK, len(messages))):
         for doc in _message_docs(messages[at], found[at], at):
-            yield doc._replace(reason=RECALL) if made_by else doc
+            yield doc._replace(reason=RECALL, commits=Commits()) if made_by else doc
 
 
 def title_doc(facts: Facts) -> Doc:
