@@ -154,7 +154,7 @@ class Kept(asking.Asked):
         assert index is not None
         super().__init__(parse_query(words), index, without=without)
         self.kept = super().counts(), super().best(ranking.TEXTS), super().titles()
-        self.told = super().made(), super().logged(), super().edits()
+        self.told = super().made(), super().logged(), super().edits(), super().made(barred=False)
 
     def counts(self) -> dict[int, int]:
         return self.kept[0]
@@ -165,8 +165,8 @@ class Kept(asking.Asked):
     def titles(self) -> list[Found]:
         return self.kept[2]
 
-    def made(self) -> Collection[int]:
-        return self.told[0]
+    def made(self, *, barred: bool = True) -> Collection[int]:
+        return self.told[0] if barred else self.told[3]
 
     def logged(self) -> dict[int, int]:
         return self.told[1]

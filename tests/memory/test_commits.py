@@ -56,6 +56,13 @@ def looked(number: int, day: int, log: str = LOG) -> Talk:
             f"commit {'4f2a91c0' * 5} (HEAD -> main)\nAuthor: Sam <s@shop.test>\nDate:  2026-02-02\n\n    {SUBJECT}\n",
             Commits((), (SUBJECT,)),
         ),
+        (f"4f2a91c (HEAD -> main, origin/main) {SUBJECT}", Commits((), (SUBJECT,))),
+        (f"4f2a91c (cart) {SUBJECT}", Commits((), (f"(cart) {SUBJECT}",))),
+        (f"1234567 {SUBJECT}\n81bd03e add a cart", Commits((), (SUBJECT, "add a cart"))),
+        ("1234567 total\n[INFO 1234567] server started", Commits()),
+        ("4f2a91c (#12)", Commits()),
+        ("[main 4f2a91c] 修复购物车", Commits(("修 复 购 物 车",), ())),
+        ("[main 4f2a91c] key ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8", Commits()),
         ("the deadbeef 4f2a91c stands in a sentence", Commits()),
         ("12345 too short\n[x] a list\nplain words", Commits()),
         ("", Commits()),
@@ -80,6 +87,11 @@ def test_a_subject_is_compared_without_case_spaces_and_number() -> None:
         ("/home/sam/shop", "shop"),
         ("/home/sam/shop/.worktrees/fix/pennies", "shop"),
         ("C:\\work\\shop\\worktrees\\3", "shop"),
+        ("/home/sam/shop/.claude/worktrees/fix", "shop"),
+        ("/home/sam/.codex/worktrees/a1b2/shop", "shop"),
+        ("/home/sam/.cursor/worktrees/shop/x1", "shop"),
+        ("/home/sam/.dotfiles", ".dotfiles"),
+        ("/.hidden", ".hidden"),
         ("/worktrees", "worktrees"),
         ("", ""),
     ],
@@ -105,6 +117,39 @@ def test_who_commits_is_found_by_what_git_says_alone(tmp_path: Path) -> None:
     assert numbers(memory.search(SUBJECT))[0] == 1
     assert numbers(memory.search(SUBJECT, project="garden")) == []
     assert 1 not in numbers(memory.search(SUBJECT, current=made.id))
+
+
+@pytest.mark.parametrize(
+    "words", ['Revert "round the pennies up"', "修复购物车的金额舍入", "Wait… then retry", "Glob src/* once"]
+)
+def test_any_subject_finds_who_made_it(tmp_path: Path, words: str) -> None:
+    hooks = "checked\n" * 1000
+    made = Talk(1).user("Please go on.").runs("git commit -F -", f"{hooks}[main 4f2a91c] {words}\n{hooks}")
+    memory = remembered(tmp_path, made, worked(2, 2))
+    answer = memory.search(words)
+    assert numbers(answer)[0] == 1
+    assert f"made in {made.id}" in answer.notes[0]
+
+
+def test_who_made_it_did_not_only_ask(tmp_path: Path) -> None:
+    made = Talk(1).user("Round the half pennies up")
+    for number in range(8):
+        made.does("Read", "text", file_path=f"{number}.py")
+    made.does("Edit", "done", file_path="a.py", old_string="a", new_string="b")
+    made.runs("git commit -F -", f"[main 4f2a91c] {SUBJECT}")
+    other = Talk(2, day=2).user("What do we do here?").says("we round half pennies up here")
+    assert numbers(remembered(tmp_path, made, other).search(SUBJECT))[0] == 1
+
+
+def test_nothing_is_guessed_where_the_maker_is_known_but_may_not_answer(tmp_path: Path) -> None:
+    made = worked(1, 1).runs("git commit -F -", f"[main 4f2a91c] {SUBJECT}")
+    memory = remembered(tmp_path, made, worked(2, 5), looked(3, 10))
+    assert not dates(memory.search(SUBJECT, current=made.id))
+
+
+def test_a_log_elsewhere_orders_nothing(tmp_path: Path) -> None:
+    memory = remembered(tmp_path, worked(1, 2, project="/home/sam/garden"), looked(2, 10))
+    assert not dates(memory.search(SUBJECT, project="garden"))
 
 
 def test_the_last_session_at_work_before_a_log_shows_it_comes_first(tmp_path: Path) -> None:

@@ -96,18 +96,18 @@ class Asked:
         ]
         return self._index.search(_all([*titled, *self._among(self._only)], self._barred()), TITLES)
 
-    def made(self) -> Collection[int]:
-        """Sessions that may answer and made a commit whose subject is the question."""
-        made = [self._term("made", subject(self.query.words)), *self._among(self._only)]
-        return self._index.counts(_all(made, self._barred()))
+    def made(self, *, barred: bool = True) -> Collection[int]:
+        """Sessions that made a commit whose subject is the question; those that may answer, or all."""
+        made = self._term("made", subject(self.query.whole))
+        return self._index.counts(_all([made, *self._among(self._only)], self._barred()) if barred else made)
 
     def logged(self) -> dict[int, int]:
         """When an output first listed such a commit, by session; only where that is known."""
-        first = self._index.times(self._term("logged", subject(self.query.words)), "min")
+        first = self._index.times(self._term("logged", subject(self.query.whole)), "min")
         return {session: time for session, time in first.items() if time}
 
     def edits(self) -> dict[int, int]:
-        """How many messages hold edits, by session."""
+        """How many entries of edits there are, by session."""
         return self._index.counts(self._kind("edits"))
 
     def _matching(

@@ -62,14 +62,14 @@ class Question(Protocol):
     def titles(self) -> "list[Found]":
         """The titles that hold any of the words."""
 
-    def made(self) -> Collection[int]:
-        """Sessions that may answer and made a commit whose subject is the question."""
+    def made(self, *, barred: bool = True) -> Collection[int]:
+        """Sessions that made a commit whose subject is the question; those that may answer, or all."""
 
     def logged(self) -> Mapping[int, int]:
         """When an output first listed such a commit, in seconds, by session; only where that is known."""
 
     def edits(self) -> Mapping[int, int]:
-        """How many messages hold edits, by session."""
+        """How many entries of edits there are, by session: about one a message."""
 
 
 class Store(Protocol):

@@ -135,8 +135,14 @@ def _message_docs(message: Message, found: list[Piece], at: int) -> Iterator[Doc
     role, time = ROLES.index(message.role), int(message.time.timestamp()) if message.time else 0
     for (kind, reason, derived), (texts, paths) in groups.items():
         told = tuple(map(redact, paths))
-        commits = told_commits("\n".join(texts)) if kind == "output" and not reason else Commits()
+        commits = _commits(found) if kind == "output" and not reason else Commits()
         yield Doc(at, kind, texts, REASONS.index(reason), derived, role, time, told, commits)
+
+
+def _commits(found: Iterable[Piece]) -> Commits:
+    """What git says in outputs, all of them: beginnings and ends are for words."""
+    told = [told_commits(piece.text) for piece in found if piece.field == "output" and not piece.reason]
+    return told[0] if len(told) == 1 else Commits(*(sum(each, ()) for each in zip(*told, strict=True)))
 
 
 def _kind(use: ToolUse) -> Kind:

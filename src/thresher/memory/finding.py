@@ -78,7 +78,7 @@ def find(store: Store, query: Query, view: View) -> Answer:
         if query.rank == "matches":
             matches, _ = asked.messages(matches.keys())
         texts = asked.best(TEXTS)
-        found, why = weighed(scores(asked, matches, texts), asked, store)
+        found, makers, why = weighed(scores(asked, matches, texts), asked, store)
         best = sorted(found, key=Counter(matches).__getitem__, reverse=True)
         best.sort(key=found.__getitem__, reverse=True)
         if query.rank == "matches":
@@ -87,7 +87,7 @@ def find(store: Store, query: Query, view: View) -> Answer:
         looked_at = max(CANDIDATES, start + 2 * view.sessions)
         ranked = ordered(store.facts(best[:looked_at]), found, matches, asked)
         shower = Shower(message, asked, view)
-        page = shower.ranked_again(ranked, start + view.sessions, texts)[start : start + view.sessions]
+        page = shower.ranked_again(ranked, start + view.sessions, texts, makers)[start : start + view.sessions]
         exact = shower.fetch([one.facts.key for one in page])
         shown = tuple(shower.session(one._replace(matches=exact.get(one.facts.key, 0))) for one in page)
         return Answer(
@@ -188,15 +188,18 @@ class Shower:
         self._best: dict[int, list[Found]] = {}
         self._shown: dict[Found, Shown] = {}
 
-    def ranked_again(self, ranked: Sequence[Scored], wanted: int, texts: Sequence[Found]) -> list[Scored]:
-        """The same sessions; those that only asked, by the texts that match best, are behind."""
+    def ranked_again(
+        self, ranked: Sequence[Scored], wanted: int, texts: Sequence[Found], makers: Collection[int]
+    ) -> list[Scored]:
+        """The same sessions; those that only asked, by the texts that match best, are behind, but for `makers`."""
         if self._asked.query.rank == "matches":
             return list(ranked)
         near = ranked[: wanted + AHEAD]
-        best: dict[int, list[Found]] = {one.facts.key: [] for one in near}
+        facts = {one.facts.key: one.facts for one in near}
+        best: dict[int, list[Found]] = {key: [] for key in facts}
         for text in _by_worth(text for text in texts if text.session in best):
             best[text.session].append(text)
-        asking = {one.facts.key for one in near if self._only_asked(one.facts, best[one.facts.key])}
+        asking = {key for key in best.keys() - makers if self._only_asked(facts[key], best[key])}
         highest = max((one.score for one in near if one.facts.key not in asking), default=0.0)
         most = BEHIND * highest if highest > TOO_LITTLE else 1.0
         looked = [one._replace(score=min(most, ASKED * one.score)) if one.facts.key in asking else one for one in near]

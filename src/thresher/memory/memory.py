@@ -222,7 +222,7 @@ def _at_work(busy: bool) -> tuple[str, ...]:
 def _refined(query: Query, filters: dict[str, Any]) -> Query:
     unknown = filters.keys() - set(Query.__struct_fields__)
     if unknown:
-        known = ", ".join(sorted(set(Query.__struct_fields__) - {"words", "phrases", "prefixes"}))
+        known = ", ".join(sorted(set(Query.__struct_fields__) - {"typed", "words", "phrases", "prefixes"}))
         raise OptionError(f"a search knows no `{min(unknown)}`; it knows {known}")
     now = datetime.now(UTC).astimezone()
     for name, end in (("since", False), ("until", True)):

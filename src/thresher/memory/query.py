@@ -45,6 +45,8 @@ _UNITS = {"h": 1 / 24, "d": 1.0, "w": 7.0, "m": 30.0, "y": 365.0}
 class Query(Struct, frozen=True, kw_only=True):
     """A question, and what it is asked of."""
 
+    typed: str = ""
+    """All of it as a person typed it."""
     words: str = ""
     """The plain words; phrases and beginnings are taken out of it."""
     phrases: tuple[str, ...] = ()
@@ -72,14 +74,19 @@ class Query(Struct, frozen=True, kw_only=True):
     before a recall and keeps the recall's own results after it, so it is here to compare with, no more."""
     rank: Rank = "best"
 
+    @property
+    def whole(self) -> str:
+        """All that is asked in words."""
+        return self.typed or self.words
+
 
 def parse_query(text: str) -> Query:
     """The words, phrases and beginnings in a text as a person types it."""
-    text = text[:LONGEST].replace("\0", " ")
+    text = typed = text[:LONGEST].replace("\0", " ")
     phrases = tuple(phrase for found in _QUOTED.finditer(text) if (phrase := (found[1] or found[2] or "").strip()))
     text = _QUOTED.sub(" ", text)
     prefixes = tuple(dict.fromkeys(_PREFIX.findall(text)))
-    return Query(words=" ".join(_PREFIX.sub(" ", text).split()), phrases=phrases, prefixes=prefixes)
+    return Query(typed=typed, words=" ".join(_PREFIX.sub(" ", text).split()), phrases=phrases, prefixes=prefixes)
 
 
 def is_stop_word(word: str) -> bool:
