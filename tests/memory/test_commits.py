@@ -147,6 +147,22 @@ def test_nothing_is_guessed_where_the_maker_is_known_but_may_not_answer(tmp_path
     assert not dates(memory.search(SUBJECT, current=made.id))
 
 
+def test_what_a_sub_agent_commits_its_parent_made(tmp_path: Path) -> None:
+    parent = (
+        Talk(1).user("Let someone look at the pennies.").does("Agent", "Done.", description="Pennies", prompt="Go.")
+    )
+    below = Talk(1, day=1).user("Go.").runs("git commit -F -", f"[main 4f2a91c] {SUBJECT}")
+    path = tmp_path / "sessions" / parent.id / "subagents" / "agent-a1b2c3.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(
+        b"".join(below.lines()).replace(b'{"type": "', b'{"isSidechain": true, "agentId": "a1b2c3", "type": "')
+    )
+    memory = remembered(tmp_path, parent, worked(2, 5), looked(3, 10))
+    answer = memory.search(SUBJECT)
+    assert numbers(answer)[0] == 1
+    assert not dates(answer)
+
+
 def test_a_log_elsewhere_orders_nothing(tmp_path: Path) -> None:
     memory = remembered(tmp_path, worked(1, 2, project="/home/sam/garden"), looked(2, 10))
     assert not dates(memory.search(SUBJECT, project="garden"))
