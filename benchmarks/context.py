@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 
 from thresher.budget.presets import PRESETS
-from thresher.render.brief import weight
-from thresher.serve.tools import Tools
+from thresher.render.agent_view import estimate_text_tokens
+from thresher.serve.mcp_tools import McpTools
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 EMPTY = "from mcp.server import MCPServer\nMCPServer('empty').run()"
@@ -29,9 +29,9 @@ HELLO = (
 
 def contexts(tokens: int) -> None:
     with tempfile.TemporaryDirectory() as home:
-        tools = Tools(home=home, sources=[DATA / "claude_code"], discover=False)
-        memory = tools._memory()
-        every = memory.store.facts()
+        tools = McpTools(home=home, sources=[DATA / "claude_code"], discover=False)
+        memory = tools._synced_memory()
+        every = memory.store.find_sessions()
         spawned = [one for one in every if one.subagent and one.call and one.parent]
         largest = max((one for one in every if not one.subagent), key=lambda one: one.messages)
         print(f"{len(spawned)} sub-agents; the largest session has {largest.messages:,} messages")
@@ -44,7 +44,9 @@ def contexts(tokens: int) -> None:
             for one in spawned:
                 tools.read_session(one.parent)  # so the session is at hand; nothing is planned for it yet
                 began = time.perf_counter()
-                weights.append(weight(tools.get_context(session=one.id, preset=preset, max_tokens=tokens)))
+                weights.append(
+                    estimate_text_tokens(tools.get_context(session=one.id, preset=preset, max_tokens=tokens))
+                )
                 times.append(1000 * (time.perf_counter() - began))
             for _ in range(6):
                 began = time.perf_counter()

@@ -42,13 +42,13 @@ from peers import installed
 
 import thresher
 from thresher import Session
-from thresher.budget import tokens
+from thresher.budget import parse_token_count
 from thresher.errors import ThresherError
-from thresher.replay import DEFINITION, Referee
-from thresher.replay.recording import recorded
-from thresher.replay.run import Tally, replay
-from thresher.replay.scores import SERVED
-from thresher.replay.ways import PRICES, rates_named
+from thresher.replay import REFERENCE_DEFINITION, ResidencyChecker
+from thresher.replay.recording import build_recording
+from thresher.replay.scores import TARGET_SERVED_SHARE
+from thresher.replay.simulate import ReplayTotals, replay_recording
+from thresher.replay.strategies.registry import PRICES, rates_for_price_list
 from thresher.store import MemoryStore
 
 CALLS = 100
@@ -97,7 +97,7 @@ class Options:
 
     def ways(self, price: str) -> list[LoopPeer]:
         """Those asked for, and the full history, which all are measured against."""
-        rates = rates_named(price)
+        rates = rates_for_price_list(price)
         found = [*available(self.budget)[0], *windows(self.settings, rates)]
         found += modes(rates) if price == BINDING else []
         return [one for one in found if self.only in one.name or one.name == FULL]
@@ -108,14 +108,14 @@ class Told:
     """What all ways did with one session: by way and price list; or why one could not."""
 
     file: str
-    tallies: dict[str, dict[str, Tally]] = field(default_factory=dict)
+    tallies: dict[str, dict[str, ReplayTotals]] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
 
-    def add(self, way: str, price: str, found: Tally) -> None:
+    def add(self, way: str, price: str, found: ReplayTotals) -> None:
         """Take in what a way did with a segment."""
-        self.tallies.setdefault(way, {}).setdefault(price, Tally()).add(found)
+        self.tallies.setdefault(way, {}).setdefault(price, ReplayTotals()).add(found)
 
-    def of(self, way: str, price: str) -> Tally | None:
+    def of(self, way: str, price: str) -> ReplayTotals | None:
         """What a way did; none where it could not take the whole session."""
         return None if way in self.errors else self.tallies.get(way, {}).get(price)
 
@@ -126,14 +126,14 @@ def run_session(task: tuple[Place, Options]) -> Told:
     session = _read(options.data, place.file)[place.number]
     told = Told(place.file)
     for number, segment in enumerate(session.segments, 1):
-        recording = recorded(segment, f"{place.file}#{session.id}/{number}")
+        recording = build_recording(segment, f"{place.file}#{session.id}/{number}")
         store = MemoryStore()
-        referee = Referee(recording.trace, store=store)
+        referee = ResidencyChecker(recording.trace, store=store)
         for price in options.prices if recording.trace.calls else ():
-            rates = rates_named(price)
+            rates = rates_for_price_list(price)
             for one in options.ways(price):
                 try:
-                    told.add(one.name, price, replay(recording, one.way, rates, referee=referee, store=store))
+                    told.add(one.name, price, replay_recording(recording, one.way, rates, referee=referee, store=store))
                 except Exception as error:  # noqa: BLE001 - whatever a tool raises is told
                     told.errors.setdefault(one.name, f"{recording.trace.name}: {error!r}"[:300])
     return told
@@ -170,7 +170,7 @@ def line_of(results: Sequence[Told], name: str, price: str) -> Line | None:
     pairs = [(mine, full) for mine, full in both if mine and full]
     if not pairs:
         return None
-    mine, full = Tally(), Tally()
+    mine, full = ReplayTotals(), ReplayTotals()
     for one, other in pairs:
         mine.add(one)
         full.add(other)
@@ -251,7 +251,7 @@ def on_line(points: Iterable[tuple[float, float]], wanted: float) -> float | Non
 def show(results: Sequence[Told], prices: Sequence[str]) -> None:
     """One table for each price list."""
     for price in prices:
-        known, found = rates_named(price), lines(results, price)
+        known, found = rates_for_price_list(price), lines(results, price)
         print(
             f"\n{price} ({PRICES[price][0]}): read {known.read:.2f}, write {known.write:.2f}, "
             f"kept {known.ttl:.0f} s from {known.minimum} tokens on"
@@ -266,10 +266,10 @@ def show(results: Sequence[Told], prices: Sequence[str]) -> None:
             )
         _show_curve(curve(found))
         own = own_lines(found)
-        cost = on_line([(line.served, line.cost) for line in own], SERVED)
-        whole = on_line([(line.served, line.with_refetch) for line in own], SERVED)
+        cost = on_line([(line.served, line.cost) for line in own], TARGET_SERVED_SHARE)
+        whole = on_line([(line.served, line.with_refetch) for line in own], TARGET_SERVED_SHARE)
         if cost is not None and whole is not None:
-            print(f"thresher at {SERVED:.0%} served: cost {cost:.3f}, with refetches {whole:.3f}")
+            print(f"thresher at {TARGET_SERVED_SHARE:.0%} served: cost {cost:.3f}, with refetches {whole:.3f}")
     for told in results:
         for name, error in told.errors.items():
             print(f"{name} could not take {error}")
@@ -303,7 +303,7 @@ def as_json(results: Sequence[Told], options: Options, seconds: float) -> str:
     """For other programs: the tables, and each session by itself."""
     tables = {price: lines(results, price) for price in options.prices}
     value = {
-        "definition": DEFINITION,
+        "definition": REFERENCE_DEFINITION,
         "tables": {price: [line._asdict() for line in found] for price, found in tables.items()},
         "thresher_at": {price: [one._asdict() for one in curve(found)] for price, found in tables.items()},
         "sessions": to_builtins(results),
@@ -331,7 +331,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=DATA, help="the folder of recordings, with its index.jsonl")
     parser.add_argument("--split", choices=("report", "tune", "all"), default="all")
     parser.add_argument("--limit", type=int, help="at most so many sessions, spread evenly")
-    parser.add_argument("--budget", type=tokens, default=60_000, help="where the others begin to act")
+    parser.add_argument("--budget", type=parse_token_count, default=60_000, help="where the others begin to act")
     parser.add_argument("--settings", default="6,12,22,34,50,70", help="calls for which Thresher keeps what was read")
     parser.add_argument("--prices", default=",".join(PRICES), help="price lists, with commas")
     parser.add_argument("--only", default="", help="only ways with this in their name, beside the full history")

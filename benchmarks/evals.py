@@ -20,9 +20,9 @@ from conversations import DATA, SCENARIOS
 
 import thresher
 from thresher import History
-from thresher.budget import PRESETS, fitted
+from thresher.budget import PRESETS, fit_with_plan
 from thresher.errors import BudgetError
-from thresher.policies.newest import Newest
+from thresher.policies.sliding_window import SlidingWindow
 from thresher.store import MemoryStore
 
 SHARES = (0.25, 0.5, 0.75)
@@ -85,7 +85,7 @@ def present(history: History, expected: str) -> bool:
 def options_for(policy: str, budget: int | None) -> dict[str, Any]:
     """How a policy is asked for a size; truncation is a policy with a size of its own, and has no ladder below it."""
     if policy == TRUNCATION:
-        return {"policy": Newest(budget=budget or 0)}
+        return {"policy": SlidingWindow(budget=budget or 0)}
     return {"policy": policy, "budget": budget}
 
 
@@ -113,7 +113,7 @@ def score(asked: list[Probe], policy: str, share: float | None) -> Score:
 def _fitted(history: History, policy: str, budget: int | None) -> History:
     if policy == FULL:
         return history
-    return fitted(history, store=MemoryStore(), **options_for(policy, budget)).history
+    return fit_with_plan(history, store=MemoryStore(), **options_for(policy, budget)).history
 
 
 def measure(asked: list[Probe]) -> list[Score]:

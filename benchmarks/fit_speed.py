@@ -25,10 +25,10 @@ from conversations import DATA, recordings
 from msgspec import to_builtins
 
 import thresher
-from thresher.budget import fitted, plan
+from thresher.budget import fit_with_plan, plan
 from thresher.errors import ThresherError
 from thresher.model import History, Message, Text, Thinking, ToolCall, ToolResult
-from thresher.policies.batches import Batches
+from thresher.policies.batch_summary import SummarizeBatches
 from thresher.store import MemoryStore
 
 RECORDED = ("claude_code", "codex", "pi", "mini_swe", "openai_tools", "gemini_contents", "cline_roo")
@@ -134,11 +134,11 @@ def first_and_next(file: str, session: int, segment: int, options: dict[str, Any
     history = list(everyone(thresher.read_all(file)))[session].segments[segment]
     plain = dumped(history)
     store = MemoryStore()
-    first = timed(lambda: fitted(history, store=store, **options))
+    first = timed(lambda: fit_with_plan(history, store=store, **options))
     longer = History((*history.messages, _prompt("And now?")), history.tools, history.pocket)
     planned = timed(lambda: plan(longer, store=store, **options))
     longest = History((*longer.messages, _prompt("And then?")), history.tools, history.pocket)
-    again = timed(lambda: fitted(longest, store=store, **options))
+    again = timed(lambda: fit_with_plan(longest, store=store, **options))
     return {"first": first, "next plan": planned, "next fit": again, "json": min(timed(plain) for _ in range(3))}
 
 
@@ -149,11 +149,15 @@ def _prompt(words: str) -> Message:
 def grown(size: int, prompts: bool, options: dict[str, Any]) -> Row:
     """Planning and applying on a made session that was counted before."""
     warm = made(100)  # modules, and the words of the tokenizer
-    fitted(warm, store=MemoryStore(), **options)
+    fit_with_plan(warm, store=MemoryStore(), **options)
     history = made(size, prompts=prompts)
     plain = min(timed(dumped(history)) for _ in range(3))
     counted = timed(lambda: thresher.count(history))
-    return {"fit": timed(lambda: fitted(history, store=MemoryStore(), **options)), "count": counted, "json": plain}
+    return {
+        "fit": timed(lambda: fit_with_plan(history, store=MemoryStore(), **options)),
+        "count": counted,
+        "json": plain,
+    }
 
 
 def everyone(sessions: Any) -> Iterator[Any]:
@@ -243,8 +247,8 @@ def measure_check(rounds: int = 7) -> Row:
     history = made(CHECKED)
     calls = len(history.links)
     best = {}
-    for name, policy in (("usual", Batches()), ("none", Batches(never=()))):
-        policy.excluded(history)
+    for name, policy in (("usual", SummarizeBatches()), ("none", SummarizeBatches(never=()))):
+        policy.count_excluded(history)
         best[name] = min(timed(lambda policy=policy: policy.excluded(history))[1] for _ in range(rounds)) / calls * 1e6  # type: ignore[misc]
     plain = min(timed(dumped(history))[1] for _ in range(rounds)) / calls * 1e6
     return {"calls": calls, **best, "check": best["usual"] - best["none"], "json": plain}

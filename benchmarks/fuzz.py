@@ -27,10 +27,10 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 import thresher
-from thresher.formats import Limits, format_names
-from thresher.formats.source import zstd
 from thresher.model import part_text
 from thresher.samples import write_samples
+from thresher.transcripts import ReadLimits, format_names
+from thresher.transcripts.source import import_zstd
 
 Lines = list[bytes]
 
@@ -84,7 +84,7 @@ class Finding(NamedTuple):
 # What is touched
 
 
-def exercise(path: Path, limits: Limits | None = None, format: str | None = None) -> None:
+def exercise(path: Path, limits: ReadLimits | None = None, format: str | None = None) -> None:
     """Read a file and look at everything in it; a refusal is fine, any other exception is not."""
     try:
         sessions = thresher.read_all(path, limits=limits, format=format)
@@ -367,7 +367,7 @@ def _packed(data: bytes, random: Random) -> tuple[str, bytes]:
     choice = random.random()
     if choice > 0.1:
         return "", data
-    packed: bytes = gzip.compress(data, 1, mtime=0) if choice > 0.05 else zstd().compress(data)
+    packed: bytes = gzip.compress(data, 1, mtime=0) if choice > 0.05 else import_zstd().compress(data)
     name = "gzip" if choice > 0.05 else "zstd"
     match random.randrange(4):
         case 0:
@@ -464,7 +464,7 @@ class Case(NamedTuple):
     kind: str
     mutation: str
     data: bytes
-    limits: Limits | None
+    limits: ReadLimits | None
     format: str | None
     nested: bool
     """Whether it stands as a Claude Code sub-agent's file too."""
@@ -480,7 +480,7 @@ def cases(found: dict[str, list[Path]], seed: int, first: int) -> Iterator[Case]
         stream = mutants(data, random)
         for number in range(burst * BURST, (burst + 1) * BURST):
             mutation, damaged = next(stream)
-            limits = Limits(line=random.choice((10, 500, 5000)), unpacked=random.choice((100, 9000)))
+            limits = ReadLimits(line=random.choice((10, 500, 5000)), unpacked=random.choice((100, 9000)))
             one = random.random()
             chosen = random.choice(format_names()) if one > 0.85 else None
             nested = "claude" in kind and one < 0.15

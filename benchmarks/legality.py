@@ -32,7 +32,7 @@ from conversations import DATA, Conversation, conversations, recordings, spread
 from peers import PEERS, Run, Told, available, chat_rows, installed, told_chat
 
 from thresher import History
-from thresher.budget import fitted
+from thresher.budget import fit_with_plan
 from thresher.edits import check, pins, repair
 from thresher.errors import BudgetError
 from thresher.model import Text, ToolResult, part_text
@@ -156,7 +156,7 @@ class Tally:
 def smallest(history: History, policy: str) -> int:
     """The smallest size that a history can be brought to."""
     try:
-        fitted(history, policy=policy, budget=0, counter=COUNTER, store=MemoryStore())
+        fit_with_plan(history, policy=policy, budget=0, counter=COUNTER, store=MemoryStore())
     except BudgetError as error:
         return error.smallest
     return 0
@@ -178,7 +178,7 @@ def run_thresher(one: Conversation, whole: History, scale: Scale, budgets: Seque
     for budget in budgets:
         start = process_time()
         try:
-            done = fitted(one.history, policy=policy, budget=budget, counter=COUNTER, store=MemoryStore())
+            done = fit_with_plan(one.history, policy=policy, budget=budget, counter=COUNTER, store=MemoryStore())
         except Exception as error:  # noqa: BLE001 - any error at all is a finding here
             tally.timed(start)
             tally.note(one.name, budget, ["error"], repr(error)[:200])

@@ -1,8 +1,8 @@
 """Ways to keep an agent's requests small that others ship as libraries, beside those in `thresher.replay`.
 
-Each is a `Way`: started once for a recording, then asked call by call, with a `Feed` that has grown. Whoever keeps a
-row sends that row's own pieces; only what was rewritten is weighed anew. All counts that a tool asks for are
-Thresher's. Every library imports when its way starts.
+Each is a `Strategy`: started once for a recording, then asked call by call, with a `ReplayConversation` that has grown.
+Whoever keeps a row sends that row's own pieces; only what was rewritten is weighed anew. All counts that a tool asks
+for are Thresher's. Every library imports when its way starts.
 
 What each remembers from call to call is what its library would:
 - openai-agents and headroom edit a copy on every call and keep none of it, as langchain does;
@@ -11,7 +11,8 @@ What each remembers from call to call is what its library would:
 - agent-framework leaves its marks on the messages, which stay the same objects.
 
 The rest are plain rules: full history, the last so many messages, a window that falls from a high to a low mark, masks
-of old results (SWE-agent's rule), and Anthropic's clearing of tool uses, in three readings (`thresher.replay.rules`).
+of old results (SWE-agent's rule), and Anthropic's clearing of tool uses, in three readings
+(`thresher.replay.strategies.peer_rules`).
 """
 
 import logging
@@ -28,14 +29,21 @@ from peers import Told, _framework_message, _Tokenizer, installed
 
 import thresher
 from thresher.model import Part, Thinking, ToolCall, ToolResult, part_text
-from thresher.replay import Rates, Referee
-from thresher.replay.controls import LOW, full, newest
-from thresher.replay.feed import Ask, Feed, Piece, Row
-from thresher.replay.libraries import chat_row, langchain_clear, langchain_trim
-from thresher.replay.own import own_way
-from thresher.replay.rules import clear_tool_uses, clear_tool_uses_sticky, cline, opencode, openhands, swe_agent
-from thresher.replay.run import Way
-from thresher.window import Pace, Prices, Window
+from thresher.replay import Rates, ResidencyChecker
+from thresher.replay.conversation import ConversationRow, ReplayConversation, RequestBuilder, RequestPiece
+from thresher.replay.simulate import Strategy
+from thresher.replay.strategies.baselines import LOW_WATER_SHARE, full_history_strategy, newest_batched_strategy
+from thresher.replay.strategies.peer_libraries import langchain_clear_strategy, langchain_trim_strategy, to_chat_message
+from thresher.replay.strategies.peer_rules import (
+    clear_tool_uses_sticky_strategy,
+    clear_tool_uses_strategy,
+    cline_strategy,
+    opencode_strategy,
+    openhands_strategy,
+    swe_agent_strategy,
+)
+from thresher.replay.strategies.window import window_strategy
+from thresher.window import Prices, Thresholds, Window
 
 FULL = "full history"
 OWN = "thresher"
@@ -48,7 +56,7 @@ BOUND = 60_000
 class LoopPeer(NamedTuple):
     """A way, and the package it comes in; empty: one of this package."""
 
-    way: Way
+    way: Strategy
     package: str = ""
 
     @property
@@ -60,11 +68,14 @@ class LoopPeer(NamedTuple):
 # The last so many messages
 
 
-def _last_messages(feed: Feed, _: Referee, *, keep: int) -> Ask:
-    def ask(_: float | None) -> list[Piece]:
+def _last_messages(feed: ReplayConversation, _: ResidencyChecker, *, keep: int) -> RequestBuilder:
+    def ask(_: float | None) -> list[RequestPiece]:
         stop = len(feed.messages)
-        start = next((number for number in feed.safe if number >= stop - keep), feed.safe[-1] if feed.safe else 0)
-        return feed.since(start if stop > keep else 0)
+        start = next(
+            (number for number in feed.safe_starts if number >= stop - keep),
+            feed.safe_starts[-1] if feed.safe_starts else 0,
+        )
+        return feed.pieces_since(start if stop > keep else 0)
 
     return ask
 
@@ -75,19 +86,19 @@ def _last_messages(feed: Feed, _: Referee, *, keep: int) -> Ask:
 class _PydanticRun:
     """The messages of a run in Pydantic AI's types, grown by what is new; its parts are known by identity."""
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: ReplayConversation) -> None:
         self._feed = feed
         self._types = import_module("pydantic_ai.messages")
         self._usage = import_module("pydantic_ai.usage").RequestUsage
-        self._pieces: dict[int, tuple[Any, Piece]] = {}
-        self._rows: dict[str, Row] = {}
+        self._pieces: dict[int, tuple[Any, RequestPiece]] = {}
+        self._rows: dict[str, ConversationRow] = {}
         """Results by the call that they answer."""
         self.messages: list[Any] = []
         self._seen = 0
 
     def grow(self, tokens: int) -> None:
         """Take in what has come; the first answer in it was to a request of so many tokens."""
-        run: list[Row] = []
+        run: list[ConversationRow] = []
         for row in self._feed.rows[self._seen :]:
             if isinstance(row.parts[0], ToolResult):
                 self._rows[row.parts[0].call_id] = row
@@ -99,7 +110,7 @@ class _PydanticRun:
             self._add(run, tokens)
         self._seen = len(self._feed.rows)
 
-    def _add(self, rows: Sequence[Row], tokens: int) -> None:
+    def _add(self, rows: Sequence[ConversationRow], tokens: int) -> None:
         parts = [
             self._part(row, part, piece) for row in rows for part, piece in zip(row.parts, row.pieces, strict=True)
         ]
@@ -110,15 +121,15 @@ class _PydanticRun:
         else:
             self.messages.append(self._types.ModelRequest(parts=parts))
 
-    def _part(self, row: Row, part: Part, piece: Piece) -> Any:
+    def _part(self, row: ConversationRow, part: Part, piece: RequestPiece) -> Any:
         made = self._made(row, part)
         self._pieces[id(made)] = (made, piece)
         return made
 
-    def _made(self, row: Row, part: Part) -> Any:
+    def _made(self, row: ConversationRow, part: Part) -> Any:
         types = self._types
         if isinstance(part, ToolResult):
-            name = self._feed.names.get(part.call_id, "tool")
+            name = self._feed.tool_names.get(part.call_id, "tool")
             return types.ToolReturnPart(tool_name=name, content=part.text, tool_call_id=part.call_id)
         if isinstance(part, ToolCall):
             return types.ToolCallPart(tool_name=part.name, args=part.arguments, tool_call_id=part.id)
@@ -128,26 +139,28 @@ class _PydanticRun:
             return types.TextPart(content=part_text(part))
         return (types.SystemPromptPart if row.role == "system" else types.UserPromptPart)(content=part_text(part))
 
-    def piece(self, part: Any) -> Piece:
+    def piece(self, part: Any) -> RequestPiece:
         """What a part is sent as; a result that was rewritten is weighed anew."""
         known = self._pieces.get(id(part))
         if known is not None:
             return known[1]
         row = self._rows.get(getattr(part, "tool_call_id", ""))
-        found = self._feed.rewritten(row, str(part.content))[0] if row else self._added(part)
+        found = self._feed.rewrite_row(row, str(part.content))[0] if row else self._added(part)
         self._pieces[id(part)] = (part, found)
         return found
 
-    def _added(self, part: Any) -> Piece:
-        return Piece(str(part.content), self._feed.scale.text(str(part.content)))
+    def _added(self, part: Any) -> RequestPiece:
+        return RequestPiece(str(part.content), self._feed.token_weights.text(str(part.content)))
 
 
-def _pydantic(feed: Feed, _: Referee, *, make: Callable[[Any, Callable[[str], int]], Any]) -> Ask:
+def _pydantic(
+    feed: ReplayConversation, _: ResidencyChecker, *, make: Callable[[Any, Callable[[str], int]], Any]
+) -> RequestBuilder:
     memo: dict[str, int] = {}
 
     def count(text: str) -> int:
         if text not in memo:
-            memo[text] = feed.scale.text(text)
+            memo[text] = feed.token_weights.text(text)
         return memo[text]
 
     models, usage = import_module("pydantic_ai.models"), import_module("pydantic_ai.usage")
@@ -156,7 +169,7 @@ def _pydantic(feed: Feed, _: Referee, *, make: Callable[[Any, Callable[[str], in
     strategy = make(import_module("pydantic_ai_harness.compaction"), count)
     run, tokens = _PydanticRun(feed), 0
 
-    def ask(_: float | None) -> list[Piece]:
+    def ask(_: float | None) -> list[RequestPiece]:
         nonlocal tokens
         run.grow(tokens)
         here = context(deps=None, model=model, usage=usage.RunUsage(), messages=run.messages)
@@ -167,7 +180,7 @@ def _pydantic(feed: Feed, _: Referee, *, make: Callable[[Any, Callable[[str], in
             model_request_parameters=models.ModelRequestParameters(),
         )
         told = _result_of(strategy.before_model_request(here, asked))
-        sent = [*feed.tools, *(run.piece(part) for message in told.messages for part in message.parts)]
+        sent = [*feed.tool_pieces, *(run.piece(part) for message in told.messages for part in message.parts)]
         tokens = sum(piece.tokens for piece in sent)
         return sent
 
@@ -187,27 +200,29 @@ def _result_of(work: Coroutine[Any, Any, Any]) -> Any:
 # Microsoft Agent Framework
 
 
-def _framework(feed: Feed, _: Referee, *, make: Callable[[Any, Any], Any]) -> Ask:
+def _framework(feed: ReplayConversation, _: ResidencyChecker, *, make: Callable[[Any, Any], Any]) -> RequestBuilder:
     framework = import_module("agent_framework")
     weights: list[Told] = []
-    tokenizer = _Tokenizer(weights, feed.scale)
+    tokenizer = _Tokenizer(weights, feed.token_weights)
     strategy = make(framework, tokenizer)
     kept: list[Any] = []
-    written: dict[str, Piece] = {}
+    written: dict[str, RequestPiece] = {}
 
-    def pieces(message: Any) -> Iterable[Piece]:
+    def pieces(message: Any) -> Iterable[RequestPiece]:
         if message.message_id.isdigit():
             return feed.rows[int(message.message_id)].pieces
         if message.text not in written:
-            written[message.text] = Piece(message.text, feed.scale.overhead + feed.scale.text(message.text))
+            written[message.text] = RequestPiece(
+                message.text, feed.token_weights.overhead + feed.token_weights.text(message.text)
+            )
         return (written[message.text],)
 
-    def ask(_: float | None) -> list[Piece]:
+    def ask(_: float | None) -> list[RequestPiece]:
         for number, row in enumerate(feed.rows[len(weights) :], len(weights)):
             weights.append(Told(row.role, "", tokens=row.tokens))
-            kept.append(_framework_message(chat_row(row), number))
+            kept.append(_framework_message(to_chat_message(row), number))
         told = _result_of(framework.apply_compaction(kept, strategy=strategy, tokenizer=tokenizer))
-        return [*feed.tools, *chain.from_iterable(map(pieces, told))]
+        return [*feed.tool_pieces, *chain.from_iterable(map(pieces, told))]
 
     return ask
 
@@ -215,13 +230,13 @@ def _framework(feed: Feed, _: Referee, *, make: Callable[[Any, Any], Any]) -> As
 # OpenAI Agents
 
 
-def _trimmer(feed: Feed, _: Referee) -> Ask:
+def _trimmer(feed: ReplayConversation, _: ResidencyChecker) -> RequestBuilder:
     trim = import_module("agents.extensions.tool_output_trimmer").ToolOutputTrimmer()
     config = import_module("agents.run_config")
-    items: list[tuple[dict[str, Any], Row, Piece]] = []
+    items: list[tuple[dict[str, Any], ConversationRow, RequestPiece]] = []
     seen = 0
 
-    def ask(_: float | None) -> list[Piece]:
+    def ask(_: float | None) -> list[RequestPiece]:
         nonlocal seen
         for row in feed.rows[seen:]:
             items.extend((_item(row, part), row, piece) for part, piece in zip(row.parts, row.pieces, strict=True))
@@ -229,9 +244,9 @@ def _trimmer(feed: Feed, _: Referee) -> Ask:
         asked = config.ModelInputData(input=[item for item, _, _ in items], instructions=None)
         told = trim(config.CallModelData(model_data=asked, agent=None, context=None)).input
         return [
-            *feed.tools,
+            *feed.tool_pieces,
             *(
-                piece if new is item else feed.rewritten(row, new["output"])[0]
+                piece if new is item else feed.rewrite_row(row, new["output"])[0]
                 for new, (item, row, piece) in zip(told, items, strict=True)
             ),
         ]
@@ -239,7 +254,7 @@ def _trimmer(feed: Feed, _: Referee) -> Ask:
     return ask
 
 
-def _item(row: Row, part: Part) -> dict[str, Any]:
+def _item(row: ConversationRow, part: Part) -> dict[str, Any]:
     if isinstance(part, ToolResult):
         return {"type": "function_call_output", "call_id": part.call_id, "output": part.text}
     if isinstance(part, ToolCall):
@@ -252,26 +267,26 @@ def _item(row: Row, part: Part) -> dict[str, Any]:
 # headroom
 
 
-def _headroom(feed: Feed, _: Referee, *, frozen: bool) -> Ask:
+def _headroom(feed: ReplayConversation, _: ResidencyChecker, *, frozen: bool) -> RequestBuilder:
     """As its page shows it; `frozen` names the messages of the last request, which it then leaves as they were."""
     compress = import_module("headroom").compress
     original: list[dict[str, Any]] = []
     shown: list[dict[str, Any]] = []
 
-    def pieces(number: int, row: dict[str, Any]) -> tuple[Piece, ...]:
+    def pieces(number: int, row: dict[str, Any]) -> tuple[RequestPiece, ...]:
         if row["content"] == original[number]["content"]:
             return feed.rows[number].pieces
-        return feed.rewritten(feed.rows[number], row["content"])
+        return feed.rewrite_row(feed.rows[number], row["content"])
 
-    def ask(_: float | None) -> list[Piece]:
+    def ask(_: float | None) -> list[RequestPiece]:
         nonlocal shown
-        original.extend(chat_row(row) for row in feed.rows[len(original) :])
+        original.extend(to_chat_message(row) for row in feed.rows[len(original) :])
         known = len(shown) if frozen else 0
         asked = [dict(row) for row in (*shown[:known], *original[known:])]
         model = feed.recording.model
         told = compress(asked, model=model, kompress_model="disabled", frozen_message_count=known)
         shown = told.messages
-        return [*feed.tools, *chain.from_iterable(pieces(number, row) for number, row in enumerate(shown))]
+        return [*feed.tool_pieces, *chain.from_iterable(pieces(number, row) for number, row in enumerate(shown))]
 
     return ask
 
@@ -279,7 +294,7 @@ def _headroom(feed: Feed, _: Referee, *, frozen: bool) -> Ask:
 # Thresher, where thinking is bound to what stands before it
 
 
-def _bound(feed: Feed, _: Referee, *, rates: Rates, thinking: Any) -> Ask:
+def _bound(feed: ReplayConversation, _: ResidencyChecker, *, rates: Rates, thinking: Any) -> RequestBuilder:
     recording = feed.recording
     window = Window(
         budget=BOUND,
@@ -287,15 +302,15 @@ def _bound(feed: Feed, _: Referee, *, rates: Rates, thinking: Any) -> Ask:
         prices=Prices(rates.input, rates.read, rates.write, rates.ttl, rates.minimum),
         thinking=thinking,
         store=feed.store,
-        counter=recording.scale.counter.name,
-        format=recording.wire,
+        counter=recording.token_weights.counter.name,
+        format=recording.dialect,
         marks="leave",
     )
 
-    def ask(at: float | None) -> list[Piece]:
-        told = window.fit({**recording.body, recording.key: list(feed.wire)}, at=at)
-        messages = thresher.parse(told, recording.wire).messages
-        return [*feed.tools, *chain.from_iterable(map(feed.message, messages))]
+    def ask(at: float | None) -> list[RequestPiece]:
+        told = window.fit({**recording.body, recording.rows_field: list(feed.dialect_rows)}, at=at)
+        messages = thresher.parse(told, recording.dialect).messages
+        return [*feed.tool_pieces, *chain.from_iterable(map(feed.make_message_pieces, messages))]
 
     return ask
 
@@ -307,33 +322,33 @@ def _k(tokens: int) -> str:
     return f"{round(tokens / 1000)}k"
 
 
-def _named(name: str, way: Way) -> LoopPeer:
+def _named(name: str, way: Strategy) -> LoopPeer:
     return LoopPeer(structs.replace(way, name=name))
 
 
 def rules(budget: int) -> list[LoopPeer]:
     """Plain rules; the first is what all others are measured against."""
-    window = f"window {_k(budget)} to {_k(round(budget * LOW))}"
+    window = f"window {_k(budget)} to {_k(round(budget * LOW_WATER_SHARE))}"
     return [
-        _named(FULL, full()),
-        LoopPeer(Way("last 20 messages", partial(_last_messages, keep=20))),
-        LoopPeer(Way("last 40 messages", partial(_last_messages, keep=40))),
-        _named(window, newest(budget)),
-        _named("mask all but 10 results", swe_agent(30_000)),
-        _named("mask, in batches of 25", swe_agent(30_000, polling=25)),
-        _named("openhands mask, 100 events", openhands(150_000)),
-        _named("opencode prune", opencode(60_000)),
-        _named(f"cline {_k(budget)}", cline(budget)),
-        _named("clear_tool_uses 100k", clear_tool_uses(100_000)),
-        _named("clear_tool_uses 100k, 20k at least", clear_tool_uses(100_000, at_least=20_000)),
-        _named("clear_tool_uses 100k, sticky", clear_tool_uses_sticky(100_000)),
-        _named(f"clear_tool_uses {_k(budget)}, sticky", clear_tool_uses_sticky(budget, at_least=20_000)),
+        _named(FULL, full_history_strategy()),
+        LoopPeer(Strategy("last 20 messages", partial(_last_messages, keep=20))),
+        LoopPeer(Strategy("last 40 messages", partial(_last_messages, keep=40))),
+        _named(window, newest_batched_strategy(budget)),
+        _named("mask all but 10 results", swe_agent_strategy(30_000)),
+        _named("mask, in batches of 25", swe_agent_strategy(30_000, polling=25)),
+        _named("openhands mask, 100 events", openhands_strategy(150_000)),
+        _named("opencode prune", opencode_strategy(60_000)),
+        _named(f"cline {_k(budget)}", cline_strategy(budget)),
+        _named("clear_tool_uses 100k", clear_tool_uses_strategy(100_000)),
+        _named("clear_tool_uses 100k, 20k at least", clear_tool_uses_strategy(100_000, at_least=20_000)),
+        _named("clear_tool_uses 100k, sticky", clear_tool_uses_sticky_strategy(100_000)),
+        _named(f"clear_tool_uses {_k(budget)}, sticky", clear_tool_uses_sticky_strategy(budget, at_least=20_000)),
     ]
 
 
 def libraries(budget: int) -> list[LoopPeer]:
     """What others ship, at their defaults where those fit and at the budget."""
-    low = round(budget * LOW)
+    low = round(budget * LOW_WATER_SHARE)
     harness, framework = "pydantic-ai-harness", "agent-framework-core"
 
     def clear(ours: Any, count: Any, trigger: int = budget) -> Any:
@@ -359,43 +374,45 @@ def libraries(budget: int) -> list[LoopPeer]:
 
     return [
         *_langchain(budget),
-        LoopPeer(Way("pydantic-ai ClearToolResults", partial(_pydantic, make=clear)), harness),
-        LoopPeer(Way("pydantic-ai SlidingWindow", partial(_pydantic, make=slide)), harness),
-        LoopPeer(Way("pydantic-ai SlidingWindow 80 to 40", partial(_pydantic, make=slide_messages)), harness),
-        LoopPeer(Way("pydantic-ai TieredCompaction", partial(_pydantic, make=tiers)), harness),
-        LoopPeer(Way("agent-framework Truncation", partial(_framework, make=truncate)), framework),
-        LoopPeer(Way("agent-framework ContextWindow", partial(_framework, make=context)), framework),
-        LoopPeer(Way("openai-agents ToolOutputTrimmer", _trimmer), "openai-agents"),
-        LoopPeer(Way("headroom compress", partial(_headroom, frozen=False)), "headroom-ai"),
-        LoopPeer(Way("headroom compress, frozen prefix", partial(_headroom, frozen=True)), "headroom-ai"),
+        LoopPeer(Strategy("pydantic-ai ClearToolResults", partial(_pydantic, make=clear)), harness),
+        LoopPeer(Strategy("pydantic-ai SlidingWindow", partial(_pydantic, make=slide)), harness),
+        LoopPeer(Strategy("pydantic-ai SlidingWindow 80 to 40", partial(_pydantic, make=slide_messages)), harness),
+        LoopPeer(Strategy("pydantic-ai TieredCompaction", partial(_pydantic, make=tiers)), harness),
+        LoopPeer(Strategy("agent-framework Truncation", partial(_framework, make=truncate)), framework),
+        LoopPeer(Strategy("agent-framework ContextWindow", partial(_framework, make=context)), framework),
+        LoopPeer(Strategy("openai-agents ToolOutputTrimmer", _trimmer), "openai-agents"),
+        LoopPeer(Strategy("headroom compress", partial(_headroom, frozen=False)), "headroom-ai"),
+        LoopPeer(Strategy("headroom compress, frozen prefix", partial(_headroom, frozen=True)), "headroom-ai"),
     ]
 
 
 def _langchain(budget: int) -> list[LoopPeer]:
     """LangChain's two; made when they start, for without it they cannot be made."""
     ways = [
-        ("langchain ClearToolUsesEdit 100k", langchain_clear, 100_000),
-        (f"langchain ClearToolUsesEdit {_k(budget)}", langchain_clear, budget),
-        (f"langchain trim_messages {_k(budget)}", langchain_trim, budget),
+        ("langchain ClearToolUsesEdit 100k", langchain_clear_strategy, 100_000),
+        (f"langchain ClearToolUsesEdit {_k(budget)}", langchain_clear_strategy, budget),
+        (f"langchain trim_messages {_k(budget)}", langchain_trim_strategy, budget),
     ]
-    return [LoopPeer(Way(name, _made_late(make, at)), "langchain") for name, make, at in ways]
+    return [LoopPeer(Strategy(name, _made_late(make, at)), "langchain") for name, make, at in ways]
 
 
-def _made_late(make: Callable[[int], Way], budget: int) -> Callable[[Feed, Referee], Ask]:
+def _made_late(
+    make: Callable[[int], Strategy], budget: int
+) -> Callable[[ReplayConversation, ResidencyChecker], RequestBuilder]:
     return lambda feed, referee: make(budget).start(feed, referee)
 
 
 def windows(ages: Sequence[int], rates: Rates) -> list[LoopPeer]:
     """Thresher as it is by itself, and with what was read kept for so many calls."""
-    paces = [(OWN, Pace())] if ages else []
-    paces += [(f"{OWN} age {age}", Pace(age=age)) for age in ages]
-    return [LoopPeer(own_way("auto", WIDE, rates, name=name, pace=pace)) for name, pace in paces]
+    paces = [(OWN, Thresholds())] if ages else []
+    paces += [(f"{OWN} age {age}", Thresholds(age=age)) for age in ages]
+    return [LoopPeer(window_strategy("auto", WIDE, rates, name=name, pace=pace)) for name, pace in paces]
 
 
 def modes(rates: Rates) -> list[LoopPeer]:
     """Thresher as it is by itself, for a model whose thinking is bound to what stands before it, in each mode."""
     return [
-        LoopPeer(Way(f"{OWN}, {rule}", partial(_bound, rates=rates, thinking=rule)))
+        LoopPeer(Strategy(f"{OWN}, {rule}", partial(_bound, rates=rates, thinking=rule)))
         for rule in ("append_only", "strip_after_edit", "drop_block")
     ]
 

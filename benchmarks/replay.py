@@ -33,20 +33,40 @@ from conversations import DATA, recordings
 from msgspec import Struct, structs
 from replay_tables import Tables, markdown
 
-from thresher.budget import tokens
-from thresher.render.replay import Report, failure_text, report_chart, report_of, report_value
-from thresher.replay.bound import Floor
-from thresher.replay.references import DEFINITION
-from thresher.replay.run import Tally
-from thresher.replay.scores import FULL, ORACLE, WINDOW, Setting, Tallies, above_bound, total
-from thresher.replay.sweep import Facts, Failure, Results, sweep
-from thresher.replay.ways import BUDGETS, CONTROLS, PRICES, chosen, rates_named, takes_budget
+from thresher.budget import parse_token_count
+from thresher.render.replay import ReplayReport, build_replay_report, replay_failure_text
+from thresher.render.replay_export import replay_report_chart, replay_report_value
+from thresher.replay.references import REFERENCE_DEFINITION
+from thresher.replay.scores import (
+    FULL_HISTORY,
+    ORACLE_BASELINE,
+    WINDOW_BASELINE,
+    StrategySetting,
+    TotalsBySetting,
+    find_bound_violations,
+    sum_totals,
+)
+from thresher.replay.simulate import ReplayTotals
+from thresher.replay.strategies.registry import (
+    BASELINES,
+    BUDGETS,
+    PRICES,
+    rates_for_price_list,
+    select_strategies,
+    takes_budget,
+)
+from thresher.replay.strategies.upper_bound import MinimumCost
+from thresher.replay.sweep import run_sweep
+from thresher.replay.sweep_results import ReplayedSession, ReplayFailure, SweepResults
 from thresher.store import home
 
 KINDS = "claude_code,codex,opencode,pi,mini_swe"
 CHANCE = "random"
 SEEDS = (CHANCE, f"{CHANCE}-1", f"{CHANCE}-2")
-DRAWN = f"{FULL},auto,smart,{CHANCE},recency,{WINDOW},{ORACLE},clear-tool-uses,openhands,opencode,langchain-trim"
+DRAWN = (
+    f"{FULL_HISTORY},auto,smart,{CHANCE},recency,{WINDOW_BASELINE},"
+    f"{ORACLE_BASELINE},clear-tool-uses,openhands,opencode,langchain-trim"
+)
 """As many curves as an eye can tell apart."""
 
 
@@ -62,38 +82,40 @@ def files_of(data: Path, split: str, kinds: Sequence[str], limit: int | None) ->
     return [path for kind in kinds for path in [one for one in sized if one.parent.name == kind][:limit]]
 
 
-def measured(files: Sequence[Path], names: Sequence[str], budgets: Sequence[int], prices: str, jobs: int) -> Results:
+def measured(
+    files: Sequence[Path], names: Sequence[str], budgets: Sequence[int], prices: str, jobs: int
+) -> SweepResults:
     """All of them in all ways, and what goes beside the policies asked for: chance with more seeds."""
     more = [name for name in SEEDS if CHANCE in names and name not in names]
-    every = dict.fromkeys((FULL, *names, *more))
+    every = dict.fromkeys((FULL_HISTORY, *names, *more))
     ways = [(name, budget) for name in every for budget in (budgets if takes_budget(name) else (None,))]
 
     def progress(done: int, of: int) -> None:
         if sys.stderr.isatty() or done % 100 == 0 or done == of:
             print(f"\r{done}/{of} units", end="", file=sys.stderr, flush=True)
 
-    found = sweep(files, ways, rates_named(prices), jobs=jobs, progress=progress, resume=home() / "replay")
+    found = run_sweep(files, ways, rates_for_price_list(prices), jobs=jobs, progress=progress, resume=home() / "replay")
     print(file=sys.stderr)
     return found
 
 
-def averaged(tallies: Tallies) -> dict[Setting, dict[str, Tally]]:
+def averaged(tallies: TotalsBySetting) -> dict[StrategySetting, dict[str, ReplayTotals]]:
     """Chance as the mean of its seeds; sums of calls stay sums, for all that is told of them are shares."""
     found = {setting: dict(by) for setting, by in tallies.items() if setting.name not in SEEDS[1:]}
     for setting, by in found.items():
         if setting.name == CHANCE:
-            of = [one for seed in SEEDS if (one := tallies.get(Setting(seed, setting.budget))) is not None]
+            of = [one for seed in SEEDS if (one := tallies.get(StrategySetting(seed, setting.budget))) is not None]
             found[setting] = {key: _mean([one[key] for one in of]) for key in by if all(key in one for one in of)}
     return found
 
 
-def _mean(of: Sequence[Tally]) -> Tally:
+def _mean(of: Sequence[ReplayTotals]) -> ReplayTotals:
     """Costs are told against those of the full history, which is there once."""
-    added = total(of)
+    added = sum_totals(of)
     return structs.replace(added, cost=added.cost / len(of), refetch=added.refetch / len(of))
 
 
-def projects_of(data: Path, sessions: Mapping[str, Facts]) -> dict[str, list[str]]:
+def projects_of(data: Path, sessions: Mapping[str, ReplayedSession]) -> dict[str, list[str]]:
     """The sessions by the repository that they come from."""
     rows = map(json.loads, (data / "index.jsonl").read_text(encoding="utf-8").splitlines())
     repositories = {row["file"]: row["repo"] for row in rows}
@@ -104,10 +126,10 @@ def projects_of(data: Path, sessions: Mapping[str, Facts]) -> dict[str, list[str
     return found
 
 
-def report_on(results: Results, prices: str, only: Sequence[str] = ()) -> Report:
+def report_on(results: SweepResults, prices: str, only: Sequence[str] = ()) -> ReplayReport:
     """What is said of all policies, or of some."""
     taken = {setting: by for setting, by in averaged(results.tallies).items() if not only or setting.name in only}
-    return report_of(structs.replace(results, tallies=taken), prices)
+    return build_replay_report(structs.replace(results, tallies=taken), prices)
 
 
 # What is kept
@@ -119,7 +141,7 @@ class Measured(Struct, frozen=True):
     way: str
     budget: int | None
     session: str
-    tally: Tally
+    tally: ReplayTotals
 
 
 class Kept(Struct, frozen=True):
@@ -128,9 +150,9 @@ class Kept(Struct, frozen=True):
     prices: str
     files: int
     short: int
-    sessions: dict[str, Facts]
-    floors: dict[str, list[Floor]]
-    failures: list[Failure]
+    sessions: dict[str, ReplayedSession]
+    floors: dict[str, list[MinimumCost]]
+    failures: list[ReplayFailure]
     tallies: list[Measured]
     report: dict[str, Any] = {}
     """What `thresher replay --json` says of it."""
@@ -138,21 +160,21 @@ class Kept(Struct, frozen=True):
     """By which it was measured; older files do not say it."""
 
 
-def kept(results: Results, prices: str) -> Kept:
+def kept(results: SweepResults, prices: str) -> Kept:
     """Results as they are written."""
     rows = [Measured(*setting, key, tally) for setting, by in results.tallies.items() for key, tally in by.items()]
-    said = report_value(report_on(results, prices))
+    said = replay_report_value(report_on(results, prices))
     facts = results.sessions, results.floors, results.failures
-    return Kept(prices, results.files, results.short, *facts, rows, said, DEFINITION)
+    return Kept(prices, results.files, results.short, *facts, rows, said, REFERENCE_DEFINITION)
 
 
-def joined(files: Sequence[Kept]) -> Results:
+def joined(files: Sequence[Kept]) -> SweepResults:
     """The same sessions, measured in several runs; what a later one measured again counts."""
     if wrong := differences(files):
         raise ValueError(f"these files cannot be told together: {'; '.join(wrong)}")
     results = [results_of(one) for one in files]
-    known: dict[tuple[str, str], Failure] = {}
-    tallies: dict[Setting, dict[str, Tally]] = {}
+    known: dict[tuple[str, str], ReplayFailure] = {}
+    tallies: dict[StrategySetting, dict[str, ReplayTotals]] = {}
     for one in results:
         ways = {setting.name for setting in one.tallies}
         tallies = {setting: of for setting, of in tallies.items() if setting.name not in ways} | one.tallies
@@ -167,7 +189,7 @@ def differences(files: Sequence[Kept]) -> list[str]:
     prices = dict.fromkeys(one.prices for one in files)
     if len(prices) > 1:
         found.append(f"their prices are {', '.join(prices)}")
-    definitions = dict.fromkeys([DEFINITION, *(one.definition for one in files if one.definition)])
+    definitions = dict.fromkeys([REFERENCE_DEFINITION, *(one.definition for one in files if one.definition)])
     if len(definitions) > 1:
         found.append(f"the definitions are {', '.join(definitions)}, the first of them that of now")
     if any(one.sessions != files[0].sessions for one in files):
@@ -175,12 +197,12 @@ def differences(files: Sequence[Kept]) -> list[str]:
     return found
 
 
-def results_of(one: Kept) -> Results:
+def results_of(one: Kept) -> SweepResults:
     """And as they are read."""
-    tallies: dict[Setting, dict[str, Tally]] = {}
+    tallies: dict[StrategySetting, dict[str, ReplayTotals]] = {}
     for row in one.tallies:
-        tallies.setdefault(Setting(row.way, row.budget), {})[row.session] = row.tally
-    return Results(
+        tallies.setdefault(StrategySetting(row.way, row.budget), {})[row.session] = row.tally
+    return SweepResults(
         sessions=one.sessions,
         tallies=tallies,
         floors=one.floors,
@@ -193,11 +215,12 @@ def results_of(one: Kept) -> Results:
 # The command line
 
 
-def broken(results: Results) -> list[str]:
+def broken(results: SweepResults) -> list[str]:
     """Where a way serves more than can be."""
-    found = above_bound(results.tallies, results.floors, {*CONTROLS, *SEEDS})
+    found = find_bound_violations(results.tallies, results.floors, {*BASELINES, *SEEDS})
     return [
-        f"{one.setting.name} at {one.setting.budget} serves {one.served:.2%} of {one.session}; {one.most:.2%} can be"
+        f"{one.setting.name} at {one.setting.budget} serves {one.served:.2%} of {one.session}; "
+        f"{one.max_served:.2%} can be"
         for one in found
     ]
 
@@ -210,7 +233,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--limit", type=int, help="at most so many files of each, the smallest: to try it")
     parser.add_argument("--policies", default="all", help="policies and groups of them, with commas")
     parser.add_argument("--budgets", default=",".join(map(str, BUDGETS)), help="tokens, with commas")
-    parser.add_argument("--at", type=tokens, default=64_000, help="the budget of which tokens and service are told")
+    parser.add_argument(
+        "--at", type=parse_token_count, default=64_000, help="the budget of which tokens and service are told"
+    )
     parser.add_argument("--prices", choices=tuple(PRICES), default="anthropic")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument("--markdown", type=Path, help="write what is printed to this file, too")
@@ -221,18 +246,18 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _results(asked: argparse.Namespace) -> tuple[Results, str]:
+def _results(asked: argparse.Namespace) -> tuple[SweepResults, str]:
     if asked.again:
         found = [msgspec.json.decode(path.read_bytes(), type=Kept) for path in asked.again]
         try:
             return joined(found), found[0].prices
         except ValueError as error:
             sys.exit(str(error))
-    names, missing = chosen(asked.policies.split(","))
+    names, missing = select_strategies(asked.policies.split(","))
     if missing:
         print(f"not installed, left out: {', '.join(missing)}", file=sys.stderr)
     files = files_of(asked.data, asked.split, asked.kinds.split(","), asked.limit)
-    budgets = sorted({tokens(one) for one in asked.budgets.split(",")})
+    budgets = sorted({parse_token_count(one) for one in asked.budgets.split(",")})
     return measured(files, names, budgets, asked.prices, asked.jobs), asked.prices
 
 
@@ -243,7 +268,7 @@ def main() -> None:
     if asked.json:
         asked.json.write_bytes(msgspec.json.encode(kept(results, prices)))
     told = [failure for failure in results.failures if failure.kind != "format"]
-    for text in dict.fromkeys(map(failure_text, told)):
+    for text in dict.fromkeys(map(replay_failure_text, told)):
         print(text, file=sys.stderr)
     said = "\n".join(markdown(Tables(report_on(results, prices), asked.at, projects_of(asked.data, results.sessions))))
     print(said)
@@ -251,7 +276,7 @@ def main() -> None:
         asked.markdown.write_text(said + "\n", encoding="utf-8")
     if asked.plot:
         drawn = report_on(results, prices, only=asked.drawn.split(","))
-        asked.plot.write_text(report_chart(drawn), encoding="utf-8")
+        asked.plot.write_text(replay_report_chart(drawn), encoding="utf-8")
     if wrong := broken(results):
         sys.exit("above the bound, so the measure is wrong:\n" + "\n".join(wrong))
 

@@ -11,29 +11,36 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from thresher.render.replay import FEW, Report, as_percent, notes, said, thousands
-from thresher.render.words import plural
-from thresher.replay import DEFINITION
-from thresher.replay.run import Tally
-from thresher.replay.scores import (
-    FULL,
-    ORACLE,
-    SERVED,
-    WINDOW,
-    Figure,
-    Group,
-    Scores,
-    Setting,
-    Tallies,
-    crossing,
-    draws,
-    group,
-    middle,
+from thresher.render.replay import (
+    MIN_INTERVAL_SESSIONS,
+    ReplayReport,
+    format_estimate,
+    format_rounded_percent,
+    format_thousands,
+    replay_notes,
 )
-from thresher.replay.sweep import Results
+from thresher.render.text import plural
+from thresher.replay import REFERENCE_DEFINITION
+from thresher.replay.intervals import compute_interval
+from thresher.replay.scores import (
+    FULL_HISTORY,
+    ORACLE_BASELINE,
+    TARGET_SERVED_SHARE,
+    WINDOW_BASELINE,
+    IntervalEstimate,
+    ScoreCalculator,
+    SessionGroup,
+    StrategySetting,
+    TotalsBySetting,
+    draw_session_weights,
+    find_crossing,
+    score_group,
+)
+from thresher.replay.simulate import ReplayTotals
+from thresher.replay.sweep_results import SweepResults
 
 OURS = "auto"
-BESIDE = ("random", "recency", WINDOW, ORACLE)
+BESIDE = ("random", "recency", WINDOW_BASELINE, ORACLE_BASELINE)
 """What ours is compared with at equal tokens."""
 
 
@@ -51,7 +58,7 @@ class Beside(NamedTuple):
     """A policy beside ours: what it serves with the same tokens, and by how much ours serves more."""
 
     served: float
-    more: Figure
+    more: IntervalEstimate
 
 
 class Equal(NamedTuple):
@@ -65,12 +72,14 @@ class Equal(NamedTuple):
 class Curves:
     """Policies over the sessions that all of them could take, which may be drawn anew."""
 
-    def __init__(self, tallies: Tallies, sessions: Sequence[str], names: Sequence[str]) -> None:
+    def __init__(self, tallies: TotalsBySetting, sessions: Sequence[str], names: Sequence[str]) -> None:
         """The full history ends every curve but ours: with such a budget nobody drops anything."""
-        asked = {name: [by for setting, by in tallies.items() if setting.name == name] for name in (*names, FULL)}
+        asked = {
+            name: [by for setting, by in tallies.items() if setting.name == name] for name in (*names, FULL_HISTORY)
+        }
         self.sessions = [key for key in sessions if all(key in by for of in asked.values() for by in of)]
         rows = {name: [[by[key] for key in self.sessions] for by in of] for name, of in asked.items()}
-        self._rows = {name: of + (rows[FULL] if name != OURS else []) for name, of in rows.items()}
+        self._rows = {name: of + (rows[FULL_HISTORY] if name != OURS else []) for name, of in rows.items()}
 
     def points(self, name: str, weights: Sequence[int]) -> list[Point]:
         """A policy's curve, in the order of tokens, each session counted so often."""
@@ -91,11 +100,11 @@ class Curves:
         once = [1] * len(self.sessions)
         point, reached, beside = self._at(others, once)
         few = len(self.sessions) < 2
-        drawn = [] if few else [self._at(others, weights) for weights in draws(len(self.sessions))]
+        drawn = [] if few else [self._at(others, weights) for weights in draw_session_weights(len(self.sessions))]
         found = {}
         for name in others:
-            interval = middle([ours.served - there[name] for ours, _, there in drawn])
-            found[name] = Beside(beside[name], Figure(point.served - beside[name], interval))
+            interval = compute_interval([ours.served - there[name] for ours, _, there in drawn])
+            found[name] = Beside(beside[name], IntervalEstimate(point.served - beside[name], interval))
         return Equal(point, reached, found)
 
     def _at(self, others: Sequence[str], weights: Sequence[int]) -> tuple[Point, bool, dict[str, float]]:
@@ -107,11 +116,11 @@ class Curves:
 
 def reach(points: Sequence[Point]) -> Point | None:
     """Where a curve first serves enough, as `thresher.replay.scores` reads it."""
-    found = crossing([point.served for point in points])
+    found = find_crossing([point.served for point in points])
     if found is None or found.before == found.after:
         return None if found is None else points[found.before]
     one, other = points[found.before], points[found.after]
-    return Point(one.tokens + found.share * (other.tokens - one.tokens), SERVED)
+    return Point(one.tokens + found.share * (other.tokens - one.tokens), TARGET_SERVED_SHARE)
 
 
 def height(points: Sequence[Point], place: float) -> float:
@@ -131,17 +140,17 @@ def height(points: Sequence[Point], place: float) -> float:
 class Tables(NamedTuple):
     """All that tables are made of."""
 
-    report: Report
+    report: ReplayReport
     at: int
     projects: dict[str, list[str]]
 
     @property
-    def results(self) -> Results:
+    def results(self) -> SweepResults:
         """What was measured; chance is one."""
         return self.report.results
 
     @property
-    def tallies(self) -> Tallies:
+    def tallies(self) -> TotalsBySetting:
         """The same, by way and budget."""
         return self.results.tallies
 
@@ -149,12 +158,14 @@ class Tables(NamedTuple):
 def markdown(of: Tables) -> Iterator[str]:
     """The whole, line by line."""
     report = of.report
-    whole = report.whole
+    whole = report.overall
     yield (
         f"{plural(whole.sessions, 'session')} of {plural(len(of.projects), 'project')}; {plural(whole.calls, 'turn')}, "
-        f"{whole.bearing:,} of them with references, {whole.needles:,} in all. Definition {DEFINITION}, prices: "
-        f"{report.prices}. No way that keeps whole blocks can serve {as_percent(SERVED, 0)} with less than "
-        f"{thousands(report.bound or 0)} tokens a turn."
+        f"{whole.calls_with_references:,} of them with references, {whole.references:,} in all. Definition "
+        f"{REFERENCE_DEFINITION}, prices: "
+        f"{report.prices}. No way that keeps whole blocks can serve "
+        f"{format_rounded_percent(TARGET_SERVED_SHARE, 0)} with less than "
+        f"{format_thousands(report.bound or 0)} tokens a turn."
     )
     yield from _group_table("All sessions", whole, _quoted(of, list(of.results.sessions)), of.at)
     for one in report.formats:
@@ -163,10 +174,10 @@ def markdown(of: Tables) -> Iterator[str]:
         yield from _group_table(title, one, _quoted(of, keys), of.at)
     yield from _project_table(of)
     yield from _control_table(of)
-    yield from ("", *(f"{note[:1].upper()}{note[1:]}." for note in notes(report)))
+    yield from ("", *(f"{note[:1].upper()}{note[1:]}." for note in replay_notes(report)))
 
 
-def quotes_only(tallies: Tallies) -> dict[Setting, dict[str, Tally]]:
+def quotes_only(tallies: TotalsBySetting) -> dict[StrategySetting, dict[str, ReplayTotals]]:
     """As if only lines and long runs of words had been used."""
     return {
         setting: {key: structs.replace(one, bearing=one.quoting, served=one.quoted) for key, one in by.items()}
@@ -174,44 +185,65 @@ def quotes_only(tallies: Tallies) -> dict[Setting, dict[str, Tally]]:
     }
 
 
-def _quoted(of: Tables, sessions: Sequence[str]) -> dict[str, Figure]:
-    found = group("", quotes_only(of.tallies), sessions)
-    return {line.curve.name: line.curve.t95 for line in found.lines}
+def _quoted(of: Tables, sessions: Sequence[str]) -> dict[str, IntervalEstimate]:
+    found = score_group("", quotes_only(of.tallies), sessions)
+    return {line.curve.name: line.curve.t95 for line in found.results}
 
 
-def _group_table(title: str, one: Group, quoted: Mapping[str, Figure], at: int) -> Iterator[str]:
+def _group_table(title: str, one: SessionGroup, quoted: Mapping[str, IntervalEstimate], at: int) -> Iterator[str]:
     yield from ("", f"### {title}", "")
-    heads = ("T95", "C95", "lost", "gap closed", "T95 of quotes", f"at {thousands(at, 0)}: tokens", "served", "cost")
+    heads = (
+        "T95",
+        "C95",
+        "lost",
+        "gap closed",
+        "T95 of quotes",
+        f"at {format_thousands(at, 0)}: tokens",
+        "served",
+        "cost",
+    )
     yield from _head("policy", heads)
-    for curve, gap in ((line.curve, line.gap) for line in one.lines):
+    for curve, gap in ((line.curve, line.gap) for line in one.results):
         score = next((score for score in curve.scores if score.budget in (at, None)), None)
         cells = (
-            said(curve.t95, thousands),
-            said(curve.c95, _number),
-            "" if curve.lost95.value is None else as_percent(curve.lost95.value),
-            "" if gap is None or gap.value is None else said(gap, lambda value: as_percent(value, 0)),
-            said(structs.replace(quoted[curve.name], interval=None), thousands),
-            *(() if score is None else (thousands(score.tokens_per_turn), as_percent(score.served))),
+            format_estimate(curve.t95, format_thousands),
+            format_estimate(curve.c95, _number),
+            "" if curve.lost95.value is None else format_rounded_percent(curve.lost95.value),
+            ""
+            if gap is None or gap.value is None
+            else format_estimate(gap, lambda value: format_rounded_percent(value, 0)),
+            format_estimate(structs.replace(quoted[curve.name], interval=None), format_thousands),
+            *(() if score is None else (format_thousands(score.tokens_per_turn), format_rounded_percent(score.served))),
             *(() if score is None else (_number(score.cost_with_refetch),)),
         )
         yield _row(f"`{curve.name}`", *cells)
 
 
 def _project_table(of: Tables) -> Iterator[str]:
-    names = (OURS, WINDOW)
-    large = {project: keys for project, keys in of.projects.items() if len(keys) >= FEW}
+    names = (OURS, WINDOW_BASELINE)
+    large = {project: keys for project, keys in of.projects.items() if len(keys) >= MIN_INTERVAL_SESSIONS}
     if not large or not {*names} <= {setting.name for setting in of.tallies}:
         return
-    yield from ("", f"### `{OURS}` against `{WINDOW}`, project by project", "")
-    heads = ("sessions", "turns", f"T95 `{OURS}`", f"T95 `{WINDOW}`", "at tokens", "served", "the window", "more", "")
+    yield from ("", f"### `{OURS}` against `{WINDOW_BASELINE}`, project by project", "")
+    heads = (
+        "sessions",
+        "turns",
+        f"T95 `{OURS}`",
+        f"T95 `{WINDOW_BASELINE}`",
+        "at tokens",
+        "served",
+        "the window",
+        "more",
+        "",
+    )
     yield from _head("project", heads)
     for project, keys in sorted(large.items(), key=lambda item: -len(item[1])):
-        equal = Curves(of.tallies, keys, names).equal((WINDOW,))
+        equal = Curves(of.tallies, keys, names).equal((WINDOW_BASELINE,))
         if equal is not None:
-            scores = Scores(of.tallies, keys)
-            t95 = (said(scores.curve(name).t95, thousands) for name in names)
+            scores = ScoreCalculator(of.tallies, keys)
+            t95 = (format_estimate(scores.curve(name).t95, format_thousands) for name in names)
             calls = sum(of.results.sessions[key].calls for key in keys)
-            yield _row(project, f"{len(keys)}", f"{calls:,}", *t95, *_equal_cells(equal, WINDOW))
+            yield _row(project, f"{len(keys)}", f"{calls:,}", *t95, *_equal_cells(equal, WINDOW_BASELINE))
 
 
 def _control_table(of: Tables) -> Iterator[str]:
@@ -231,9 +263,17 @@ def _equal_cells(equal: Equal, name: str) -> tuple[str, ...]:
     served, more = equal.others[name]
     low, high = more.interval or (None, None)
     verdict = "**worse**" if high is not None and high < 0 else "better" if low is not None and low > 0 else "equal"
-    verdict = "knows the future" if name == ORACLE else verdict
-    own = as_percent(equal.ours.served) + ("" if equal.reached else f" ({as_percent(SERVED, 0)} not reached)")
-    return thousands(equal.ours.tokens), own, as_percent(served), said(more, _points), verdict
+    verdict = "knows the future" if name == ORACLE_BASELINE else verdict
+    own = format_rounded_percent(equal.ours.served) + (
+        "" if equal.reached else f" ({format_rounded_percent(TARGET_SERVED_SHARE, 0)} not reached)"
+    )
+    return (
+        format_thousands(equal.ours.tokens),
+        own,
+        format_rounded_percent(served),
+        format_estimate(more, _points),
+        verdict,
+    )
 
 
 def _head(first: str, rest: Sequence[str]) -> Iterator[str]:

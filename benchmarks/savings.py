@@ -26,14 +26,14 @@ from conversations import DATA, recordings
 
 import thresher
 from thresher import History, Session
-from thresher.budget import PRESETS, fitted
+from thresher.budget import PRESETS, fit_with_plan
 from thresher.edits import Drop, Edit, repair
 from thresher.edits.standin import is_pointer
 from thresher.errors import BudgetError, ThresherError
 from thresher.model import Message, Part, Place, Summary, Text, Thinking, ToolCall, ToolResult
 from thresher.model.marks import harness_spans
-from thresher.policies.subagents import Subagents
-from thresher.policies.xml_tools import xml_chains
+from thresher.policies.subagents import DropSubagents
+from thresher.policies.xml_tools import find_xml_chains
 from thresher.store import MemoryStore
 from thresher.tokens import Scale, scale_for
 
@@ -69,7 +69,7 @@ def newest_30(history: History) -> Iterator[Edit]:
         yield Drop(history.occurrence(chain.call), NEWEST_30, "older than the newest 30 results")
 
 
-POLICIES: dict[str, Any] = {**{name: name for name in NAMES}, NEWEST_30: newest_30, ONLY_SUBAGENTS: Subagents()}
+POLICIES: dict[str, Any] = {**{name: name for name in NAMES}, NEWEST_30: newest_30, ONLY_SUBAGENTS: DropSubagents()}
 
 
 # The conversations
@@ -98,7 +98,7 @@ def conversations(data: Path, split: str, unread: Counter[str]) -> Iterator[Conv
             continue
         for session in (inner for outer in sessions for inner in _everyone(outer)):
             for history in session.segments:
-                if any(True for message in history for _ in message.calls) or xml_chains(history):
+                if any(True for message in history for _ in message.calls) or find_xml_chains(history):
                     yield Conversation(format, f"{file}#{session.id}", history, tuple(_below(session, history)))
 
 
@@ -156,7 +156,7 @@ def outcomes(one: Conversation, left: dict[str, Counter[str]]) -> Iterator[Outco
     for name, policy in POLICIES.items():
         if name == ONLY_SUBAGENTS and not whole.spawns:
             continue
-        done = fitted(one.history, policy=policy, store=MemoryStore())
+        done = fit_with_plan(one.history, policy=policy, store=MemoryStore())
         left[name].update(by_kind(done.history, scale))
         sizes = (done.plan.tokens_before, done.plan.tokens_after, len(whole), len(done.history))
         counts = (len(whole.chains), len(whole.exchanges), len(whole.spawns))
@@ -281,7 +281,7 @@ def growing(largest: Conversation) -> list[dict[str, int]]:
         for policy, budget in GROWING.items():
             name = f"{policy} {budget // 1000}k" if budget else policy
             try:
-                row[name] = fitted(sent, policy=policy, budget=budget, store=MemoryStore()).plan.tokens_after
+                row[name] = fit_with_plan(sent, policy=policy, budget=budget, store=MemoryStore()).plan.tokens_after
             except BudgetError as error:
                 row[name] = error.smallest
         rows.append(row)

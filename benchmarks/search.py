@@ -30,24 +30,25 @@ from search_corpus import write_corpus
 from search_peers import DATA, LIMIT, PEERS, STOP_WORDS, Answered, ask_all, lodge, measured, score, unpack
 
 from thresher import read_all
-from thresher.memory import Memory, asking, making, ranking
-from thresher.memory.base import Store
-from thresher.memory.embedded import EmbeddedStore
-from thresher.memory.index import Found
-from thresher.memory.provenance import pieces
-from thresher.memory.query import parse_query
-from thresher.memory.values import Facts
+from thresher.memory import Memory
+from thresher.memory.archive.protocol import SessionStore
+from thresher.memory.index.tantivy_index import IndexHit
+from thresher.memory.ingest.provenance import attribute_texts
+from thresher.memory.local_store import LocalSessionStore
+from thresher.memory.records import ArchivedSession
+from thresher.memory.search import commit_attribution, query_compiler, rank
+from thresher.memory.search.query import parse_query
 
 Row = dict[str, Any]
 Ask = Callable[[str], list[str]]
 FOLDS = 8
 GRID: dict[tuple[ModuleType, str], tuple[Any, ...]] = {
-    (ranking, "BESIDE"): (0.15, 0.3),
-    (ranking, "TITLED"): (0.15, 0.3),
-    (ranking, "SHARES"): ((1.0,), (1.0, 1 / 2, 1 / 3)),
-    (ranking, "EDITED"): (1.0, 1.2, 1.4),
-    (making, "BEFORE"): (0.0, 0.3, 0.6, 0.9),
-    (making, "EDITS"): (0, 2),
+    (rank, "EXTRA_TEXT_WEIGHT"): (0.15, 0.3),
+    (rank, "TITLE_WEIGHT"): (0.15, 0.3),
+    (rank, "SHARES"): ((1.0,), (1.0, 1 / 2, 1 / 3)),
+    (rank, "EDIT_WEIGHT"): (1.0, 1.2, 1.4),
+    (commit_attribution, "EARLIER_SESSION_BONUS"): (0.0, 0.3, 0.6, 0.9),
+    (commit_attribution, "MIN_EDITS"): (0, 2),
 }
 """What is tried of the ranking's numbers."""
 
@@ -98,7 +99,7 @@ def baseline() -> Ask:
         texts = (
             piece.text
             for session in read_all(path)
-            for _, said in pieces(list(session.messages(branches=True)))
+            for _, said in attribute_texts(list(session.messages(branches=True)))
             for piece in said
             if piece.field in ("human", "agent", "thinking", "summary", "input")
         )
@@ -125,7 +126,11 @@ def quality(names: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         ask = remembered(Path(folder) / "own")
         told("**thresher**", asked(ask, queries))
-        making.MADE, making.BEFORE, making.AFTER = 0.0, 0.0, 1.0
+        (
+            commit_attribution.COMMIT_MAKER_BONUS,
+            commit_attribution.EARLIER_SESSION_BONUS,
+            commit_attribution.LATER_SESSION_WEIGHT,
+        ) = 0.0, 0.0, 1.0
         told("thresher, by words alone", asked(ask, queries))
         told("FTS5 baseline", asked(baseline(), queries))
         if names:
@@ -145,38 +150,43 @@ class Trial(NamedTuple):
     answers: list[Answered]
 
 
-class Kept(asking.Asked):
+class Kept(query_compiler.CompiledQuery):
     """A question whose answers are kept, so that many ways to rank them cost one search."""
 
     def __init__(self, words: str, memory: Memory, without: set[int]) -> None:
-        assert isinstance(memory.store, EmbeddedStore)
-        index = memory.store.index()
+        assert isinstance(memory.store, LocalSessionStore)
+        index = memory.store.open_index()
         assert index is not None
         super().__init__(parse_query(words), index, without=without)
-        self.kept = super().counts(), super().best(ranking.TEXTS), super().titles()
-        self.told = super().made(), super().logged(), super().edits(), super().made(barred=False)
+        self.kept = super().match_counts(), super().best_matches(rank.MAX_RANKED_TEXTS), super().title_matches()
+        self.told = (
+            super().commits_made(),
+            super().commits_seen(),
+            super().edit_counts(),
+            super().commits_made(barred=False),
+        )
 
-    def counts(self) -> dict[int, int]:
+    def match_counts(self) -> dict[int, int]:
         return self.kept[0]
 
-    def best(self, limit: int, sessions: Collection[int] | None = None) -> list[Found]:
-        return self.kept[1] if sessions is None else super().best(limit, sessions)
+    def best_matches(self, limit: int, sessions: Collection[int] | None = None) -> list[IndexHit]:
+        return self.kept[1] if sessions is None else super().best_matches(limit, sessions)
 
-    def titles(self) -> list[Found]:
+    def title_matches(self) -> list[IndexHit]:
         return self.kept[2]
 
-    def made(self, *, barred: bool = True) -> Collection[int]:
+    def commits_made(self, *, barred: bool = True) -> Collection[int]:
         return self.told[0] if barred else self.told[3]
 
-    def logged(self) -> dict[int, int]:
+    def commits_seen(self) -> dict[int, int]:
         return self.told[1]
 
-    def edits(self) -> dict[int, int]:
+    def edit_counts(self) -> dict[int, int]:
         return self.told[2]
 
 
 def trials(queries: Sequence[Row], memory: Memory) -> Iterator[Trial]:
-    facts = {one.key: one for one in memory.store.facts()}
+    facts = {one.key: one for one in memory.store.find_sessions()}
     subagents = {one.key for one in facts.values() if one.subagent}
     questions = [Kept(row["subject"], memory, subagents) for row in queries]
     for values in product(*GRID.values()):
@@ -187,16 +197,16 @@ def trials(queries: Sequence[Row], memory: Memory) -> Iterator[Trial]:
         yield Trial(told_setting, asked(ranks(questions, facts, memory.store), queries))
 
 
-def ranks(questions: Sequence[Kept], facts: Mapping[int, Facts], store: Store) -> Ask:
+def ranks(questions: Sequence[Kept], facts: Mapping[int, ArchivedSession], store: SessionStore) -> Ask:
     known = iter(questions)
 
     def ask(_words: str) -> list[str]:
         question = next(known)
-        matches = question.counts()
-        words_alone = ranking.scores(question, matches, question.best(ranking.TEXTS))
-        found = making.weighed(words_alone, question, store).worth
-        order = ranking.ordered([facts[key] for key in found], found, matches, question)
-        return [f"claude_code/{Path(one.facts.file).name}" for one in order[:LIMIT]]
+        matches = question.match_counts()
+        words_alone = rank.score_sessions(question, matches, question.best_matches(rank.MAX_RANKED_TEXTS))
+        found = commit_attribution.adjust_for_commits(words_alone, question, store).scores
+        order = rank.rank_sessions([facts[key] for key in found], found, matches, question)
+        return [f"claude_code/{Path(one.session.file).name}" for one in order[:LIMIT]]
 
     return ask
 

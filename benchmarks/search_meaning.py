@@ -18,9 +18,10 @@ from typing import Any
 from search import Kept, commits, told
 from search_peers import DATA, LIMIT, Answered
 
-from thresher.memory import Memory, ranking
-from thresher.memory.provenance import pieces
-from thresher.memory.values import Facts
+from thresher.memory import Memory
+from thresher.memory.ingest.provenance import attribute_texts
+from thresher.memory.records import ArchivedSession
+from thresher.memory.search import rank
 
 LONGEST = 800
 """Characters of a text that the model is given: it reads a hundred words or two."""
@@ -39,7 +40,7 @@ def encoded(texts: Sequence[str]) -> Any:
 def texts_of(memory: Memory, keys: Sequence[int]) -> Iterator[tuple[int, str]]:
     for key in keys:
         messages = [message for message in memory.store.messages(key) if not message.carried]
-        for _, said in pieces(messages):
+        for _, said in attribute_texts(messages):
             yield from ((key, piece.text) for piece in said if piece.field != "output" and not piece.reason)
 
 
@@ -57,10 +58,10 @@ def by_meaning(texts: Sequence[tuple[int, str]], questions: Sequence[str]) -> li
 
 
 def _weighted(some: Sequence[float]) -> float:
-    return sum(share * value for share, value in zip(ranking.SHARES, some, strict=False)) / sum(ranking.SHARES)
+    return sum(share * value for share, value in zip(rank.SHARES, some, strict=False)) / sum(rank.SHARES)
 
 
-def place_of(worth: Mapping[int, float], facts: Mapping[int, Facts], relevant: Sequence[str]) -> int:
+def place_of(worth: Mapping[int, float], facts: Mapping[int, ArchivedSession], relevant: Sequence[str]) -> int:
     """The place of the first session that is right; 0 where it is not among the first twenty."""
     order = sorted(worth, key=lambda key: -worth[key])[:LIMIT]
     files = [f"claude_code/{Path(facts[key].file).name}" for key in order]
@@ -72,10 +73,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as home:
         memory = Memory(home=home, sources=[DATA / "claude_code"], discover=False)
         memory.sync()
-        facts = {one.key: one for one in memory.store.facts()}
+        facts = {one.key: one for one in memory.store.find_sessions()}
         subagents = {one.key for one in facts.values() if one.subagent}
         questions = [Kept(row["subject"], memory, subagents) for row in rows]
-        words: list[Worth] = [ranking.scores(one, one.counts(), one.best(ranking.TEXTS)) for one in questions]
+        words: list[Worth] = [
+            rank.score_sessions(one, one.match_counts(), one.best_matches(rank.MAX_RANKED_TEXTS)) for one in questions
+        ]
         texts = [*texts_of(memory, [key for key in facts if key not in subagents])]
     meaning = by_meaning(texts, [row["subject"] for row in rows])
     orders = {"meaning alone": meaning}

@@ -30,7 +30,7 @@ from loops import COLD, DIALECTS, IDLE, MOVES, WARM, Beat, Talk, Watched, some_b
 
 from thresher.budget import PRESETS  # noqa: E402
 from thresher.store import MemoryStore, SqliteStore  # noqa: E402
-from thresher.window import Ledger, Pace, Window  # noqa: E402
+from thresher.window import Ledger, Thresholds, Window  # noqa: E402
 
 DIED = 9
 """What a process ends with that was made to die."""
@@ -50,7 +50,9 @@ class Outcome(NamedTuple):
 
 def settings(random: Random) -> dict[str, Any]:
     """A window that plans often."""
-    pace = Pace(age=random.randrange(1, 4), worth=random.choice((10, 200)), calls=5, patience=random.choice((0.0, 1.0)))
+    pace = Thresholds(
+        age=random.randrange(1, 4), worth=random.choice((10, 200)), calls=5, patience=random.choice((0.0, 1.0))
+    )
     policy = random.choice(("auto", "auto", *PRESETS, ("mask", "smart")))
     thinking = random.choice((None, None, "strip_after_edit", "append_only"))
     return {"policy": policy, "budget": random.choice((300, 1_000, 2_000, 4_000)), "pace": pace, "thinking": thinking}

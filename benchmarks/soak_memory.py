@@ -38,16 +38,17 @@ from search_corpus import write_corpus  # noqa: E402 - beside this file
 from tantivy import Query as IndexQuery  # noqa: E402
 
 from thresher.errors import OptionError, UnknownFormatError  # noqa: E402
-from thresher.formats import read_all  # noqa: E402
-from thresher.memory import Memory, ranking  # noqa: E402
-from thresher.memory.embedded import FOLDER, EmbeddedStore  # noqa: E402
-from thresher.memory.packing import laid_out, packed  # noqa: E402
-from thresher.memory.query import parse_query  # noqa: E402
-from thresher.memory.values import Facts  # noqa: E402
+from thresher.memory import Memory  # noqa: E402
+from thresher.memory.archive.block_codec import encode_messages, flatten_messages  # noqa: E402
+from thresher.memory.local_store import MEMORY_FOLDER, LocalSessionStore  # noqa: E402
+from thresher.memory.records import ArchivedSession  # noqa: E402
+from thresher.memory.search import rank  # noqa: E402
+from thresher.memory.search.query import parse_query  # noqa: E402
 from thresher.model import Message, Session  # noqa: E402
 from thresher.model.parts import part_text  # noqa: E402
 from thresher.samples import write_samples  # noqa: E402
 from thresher.store.errors import StoreError  # noqa: E402
+from thresher.transcripts import read_all  # noqa: E402
 
 LIFE = 40
 """Kills that one memory has to bear."""
@@ -58,12 +59,14 @@ LONG = 120.0
 CHILD = """
 import resource, sys
 from thresher.cli import forget, main, search, sync
-from thresher.memory import archive, embedded, memory, preparing
+from thresher.memory import local_store
+from thresher.memory.archive import sqlite
+from thresher.memory.ingest import extract
 pace = sys.argv.pop(1)
 if pace != "calm":
-    archive.BATCH_SECONDS, embedded.COMMIT_BYTES = 0.02, 400_000
+    sqlite.BATCH_SECONDS, local_store.COMMIT_BYTES = 0.02, 400_000
 if pace == "staffed":
-    preparing.MUCH_BYTES = preparing.FEW_FILES = 0
+    extract.MUCH_BYTES = extract.FEW_FILES = 0
 if limit := int(sys.argv.pop(1)):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 print("begun", flush=True)
@@ -74,7 +77,7 @@ also has workers."""
 SEARCHING = """
 import sys
 from pathlib import Path
-from thresher.memory import Memory
+from thresher.memory import Memory  # noqa: E402
 memory, number = Memory(home=sys.argv[1], sources=[sys.argv[2]], discover=False), 0
 while not Path(sys.argv[3]).exists():
     memory.search(sys.argv[4 + number % (len(sys.argv) - 4)], sync=number % 5 == 0)
@@ -101,7 +104,7 @@ def hold(what: str, is_so: object, told: object = "") -> None:
 
 
 def said(messages: Sequence[Message]) -> Said:
-    return tuple(blake2b(packed([message]), digest_size=8).digest() for message in messages)
+    return tuple(blake2b(encode_messages([message]), digest_size=8).digest() for message in messages)
 
 
 def in_file(path: Path) -> dict[Name, Said]:
@@ -110,26 +113,26 @@ def in_file(path: Path) -> dict[Name, Said]:
     found: dict[Name, Said] = {}
     while line:
         session: Session = line.pop()
-        found[session.id, session.file] = said(laid_out(session))
+        found[session.id, session.file] = said(flatten_messages(session))
         line += session.children
     return found
 
 
-def current(store: EmbeddedStore) -> list[Facts]:
+def current(store: LocalSessionStore) -> list[ArchivedSession]:
     """Sessions as their files say or last said, without what was set aside when a file changed."""
-    return store.archive.facts("ordinal >= 0")
+    return store.archive.find_sessions("ordinal >= 0")
 
 
 def remembered(home: Path) -> dict[Name, Said]:
-    store = EmbeddedStore(home / FOLDER)
+    store = LocalSessionStore(home / MEMORY_FOLDER)
     return {(one.id, one.file): said(store.messages(one.key)) for one in current(store)} if store.exists() else {}
 
 
 def ever_said(home: Path) -> dict[str, set[int]]:
     """All that is kept of each session, whichever version of it holds it."""
-    store = EmbeddedStore(home / FOLDER)
+    store = LocalSessionStore(home / MEMORY_FOLDER)
     found: dict[str, set[int]] = {}
-    for one in store.facts() if store.exists() else ():
+    for one in store.find_sessions() if store.exists() else ():
         parts = ((message.role, part_text(part)) for message in store.messages(one.key) for part in message.parts)
         found.setdefault(one.id, set()).update(map(hash, parts))
     return found
@@ -149,12 +152,12 @@ def check_whole(home: Path) -> None:
 
 def state_of(home: Path) -> dict[str, Any]:
     """All that must be the same in two memories of the same files."""
-    store = EmbeddedStore(home / FOLDER)
-    index = store.index()
+    store = LocalSessionStore(home / MEMORY_FOLDER)
+    index = store.open_index()
     hold("there is an index", index)
     assert index is not None
-    counts = index.counts(IndexQuery.all_query())
-    hold("the index has entries of known sessions only", counts.keys() <= {one.key for one in store.facts()})
+    counts = index.count_by_field(IndexQuery.all_query())
+    hold("the index has entries of known sessions only", counts.keys() <= {one.key for one in store.find_sessions()})
     return {
         f"{one.id} {one.file}": (
             said(store.messages(one.key)),
@@ -167,14 +170,14 @@ def state_of(home: Path) -> dict[str, Any]:
 
 def answers(home: Path, queries: Sequence[str], *, scores: bool) -> list[Any]:
     """Who answers, and how often; with scores, how well, where nothing that went is still counted."""
-    store = EmbeddedStore(home / FOLDER)
+    store = LocalSessionStore(home / MEMORY_FOLDER)
     names = {one.key: (one.id, one.file) for one in current(store)}
     found = []
     for query in queries:
-        asked = store.ask(parse_query(query), only=names)
+        asked = store.prepare_query(parse_query(query), only=names)
         assert asked is not None
-        matches, _ = asked.messages(asked.counts())
-        worth = ranking.scores(asked, matches, asked.best(ranking.TEXTS)) if scores else {}
+        matches, _ = asked.message_matches(asked.match_counts())
+        worth = rank.score_sessions(asked, matches, asked.best_matches(rank.MAX_RANKED_TEXTS)) if scores else {}
         told = [(*names[key], many, round(worth.get(key, 0.0), 3)) for key, many in matches.items()]
         found.append((query, sorted(told)))
     return found
@@ -182,9 +185,9 @@ def answers(home: Path, queries: Sequence[str], *, scores: bool) -> list[Any]:
 
 def without_versions(home: Path) -> None:
     """Let go of what was set aside: a fresh build knows nothing of it."""
-    store = EmbeddedStore(home / FOLDER)
-    with store.writing():
-        store.forget([one.key for one in store.archive.facts("ordinal < 0")], for_good=False)
+    store = LocalSessionStore(home / MEMORY_FOLDER)
+    with store.write_lease():
+        store.forget([one.key for one in store.archive.find_sessions("ordinal < 0")], for_good=False)
 
 
 def check_same(what: str, one: Any, other: Any) -> None:

@@ -27,13 +27,20 @@ import thresher as th
 from thresher.model import History, Message, Session, ToolResult
 from thresher.model.tools import Link
 from thresher.timeline import Timeline
-from thresher.timeline.actions import Copy, Delete, Edit, Move, Read, Write
-from thresher.timeline.showing import Shown, shown_by
+from thresher.timeline.actions import (
+    FileCopyAction,
+    FileDeleteAction,
+    FileEditAction,
+    FileMoveAction,
+    FileReadAction,
+    FileWriteAction,
+)
+from thresher.timeline.read_extents import SeenLines, parse_read_result
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 KINDS = ("claude_code", "codex", "pi", "opencode", "mini_swe")
 OUTCOMES = ("equal", "gap named", "told by the read", "neither")
-CHANGES = (Write, Edit, Delete, Move, Copy)
+CHANGES = (FileWriteAction, FileEditAction, FileDeleteAction, FileMoveAction, FileCopyAction)
 
 
 class Case(NamedTuple):
@@ -42,7 +49,7 @@ class Case(NamedTuple):
     path: str
     turn: int
     link: Link
-    shown: Shown
+    shown: SeenLines
 
 
 def main() -> None:
@@ -84,16 +91,16 @@ def cases(session: Session) -> Iterator[Case]:
 
     Where it is changed once more in the same turn, behind the read, the state after the turn is another one: left out.
     """
-    taken = Timeline(session).taken
+    taken = Timeline(session).applied_actions
     last = {(action.path, turn): at for at, (turn, action) in enumerate(taken) if isinstance(action, CHANGES)}
     own = {id(result) for message in session.messages() for result in message.results}
     changed: set[str] = set()
     for at, (turn, action) in enumerate(taken):
         if isinstance(action, CHANGES):
             changed.add(action.path)
-        if not isinstance(action, Read) or id(action.link.result) not in own:
+        if not isinstance(action, FileReadAction) or id(action.link.result) not in own:
             continue
-        shown = shown_by(action.link)
+        shown = parse_read_result(action.link)
         if shown is None:
             continue
         if action.path in changed and last.get((action.path, turn), -1) < at:
@@ -113,11 +120,11 @@ def judged(session: Session, case: Case) -> str:
     return "told by the read" if not known.exact else "neither"
 
 
-def shows(text: str, shown: Shown) -> bool:
+def shows(text: str, shown: SeenLines) -> bool:
     """Whether a text has the lines that were shown; how the last line ends is told by few tools."""
     lines = text.rstrip("\n").split("\n")
-    seen = shown.text.rstrip("\n").split("\n") if shown.ended else shown.text.removesuffix("\n").split("\n")
-    stop = None if shown.ended else shown.first - 1 + len(seen)
+    seen = shown.text.rstrip("\n").split("\n") if shown.reaches_end else shown.text.removesuffix("\n").split("\n")
+    stop = None if shown.reaches_end else shown.first - 1 + len(seen)
     found = lines[shown.first - 1 : stop]
     return found == seen or "\n".join(found).rstrip("\n") == "\n".join(seen).rstrip("\n")
 

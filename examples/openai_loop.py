@@ -11,7 +11,7 @@ from urllib.request import Request, urlopen
 from fake_model import PROJECT_TOOLS, QUESTION, FakeModel, make_project, run_tool, tool
 
 import thresher as th
-from thresher.window import Event
+from thresher.window import WindowEvent
 
 Json = dict[str, Any]
 TOOLS = [*PROJECT_TOOLS, tool("restore", "The text that a line `[thresher t1:… · …]` stands for.", "id")]
@@ -40,7 +40,7 @@ def answer(folder: Path, call: Json) -> Json:
     return {"role": "tool", "tool_call_id": call["id"], "content": text}
 
 
-def tell(event: Event) -> None:
+def tell(event: WindowEvent) -> None:
     print(f"{event.trigger}: {event.why}; now {event.tokens_after:,}")
 
 

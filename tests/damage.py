@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 from types import ModuleType
 
-from thresher.formats import Limits
+from thresher.transcripts import ReadLimits
 
 FUZZER = Path(__file__).parents[1] / "benchmarks" / "fuzz.py"
 MUTANTS = 150
@@ -27,7 +27,7 @@ fuzz = _loaded()
 def read_damaged(data: bytes, path: Path, random: Random, format: str | None = None) -> None:
     """Read many damaged copies of a file: as what they are taken for, and as the `format`, if one is insisted upon."""
     for mutation, damaged in islice(fuzz.mutants(fuzz.excerpt(data, random), random), MUTANTS):
-        limits = Limits(line=random.choice((100, 2000)), unpacked=5000) if random.random() < 0.1 else None
+        limits = ReadLimits(line=random.choice((100, 2000)), unpacked=5000) if random.random() < 0.1 else None
         if damaged.startswith(b"-- "):
             fuzz.database(damaged, path)
         else:

@@ -15,17 +15,18 @@ from hypothesis import strategies as st
 import oracle
 import strategies
 import working
-from thresher.budget import PRESETS, fit, fitted
+from thresher.budget import PRESETS, fit, fit_with_plan
+from thresher.dialects import emit
 from thresher.edits import Cut, Drop, Fold, apply, check, pins, repair
 from thresher.edits.standin import ids_in
 from thresher.errors import BudgetError, ReadError
-from thresher.formats import emit, format_names, read_all
 from thresher.model import History, Part, Place, Session, part_text
 from thresher.model.marks import human_text
 from thresher.model.parts import Thinking, ToolResult
 from thresher.policies import POLICIES, make_policy
 from thresher.store import MemoryStore, exact_id, text_of
 from thresher.tokens import default_scale
+from thresher.transcripts import format_names, read_all
 
 DIALECTS = (*format_names("wire"), None)
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -71,20 +72,20 @@ def judge(row: str, history: History, dialect: str | None, budget: int | None) -
     options: dict[str, Any] = {"policy": policy, "dialect": dialect, "scale": SCALE, "store": store}
     before = repair(history, dialect).history
     try:
-        done = fitted(before, budget=budget, **options)
+        done = fit_with_plan(before, budget=budget, **options)
     except BudgetError as error:
         smallest = error.smallest
         assert smallest > (budget or 0)
-        done = fitted(before, budget=smallest, **options)
+        done = fit_with_plan(before, budget=smallest, **options)
     legal(done.history, dialect)
     pinned(before, done.history, lifts=done.plan.unpinned > 0)
     grows_never(before, done)
     in_order(before, done.history)
     lost_never(before, done, store)
     never_silent(before, done)
-    again = fitted(done.history, budget=done.plan.budget, **options)
+    again = fit_with_plan(done.history, budget=done.plan.budget, **options)
     assert [message.parts for message in again.history] == [message.parts for message in done.history], "idempotent"
-    assert fitted(history, budget=done.plan.budget, **options).plan.edits == done.plan.edits, "deterministic"
+    assert fit_with_plan(history, budget=done.plan.budget, **options).plan.edits == done.plan.edits, "deterministic"
 
 
 RECORDED = ("claude_code", "codex", "opencode", "pi", "mini_swe", "openai_tools", "gemini_contents", "cline_roo")
@@ -182,7 +183,7 @@ def _placed(history: History) -> Sequence[tuple[Place, Part]]:
 
 @given(history=working.sessions)
 def test_signed_thinking_never_stands_behind_an_edit_for_models_that_bind_it(history: History) -> None:
-    done = fitted(history, policy="mask", thinking="strip_after_edit", budget="2M", store=MemoryStore())
+    done = fit_with_plan(history, policy="mask", thinking="strip_after_edit", budget="2M", store=MemoryStore())
     if not done.plan.edits:
         return
     first = min(history.places[edit.target] for edit in done.plan.edits)
@@ -193,7 +194,7 @@ def test_signed_thinking_never_stands_behind_an_edit_for_models_that_bind_it(his
 
 @given(history=working.sessions, policy=st.sampled_from(list(PRESETS)))
 def test_append_only_changes_nothing_in_front_of_signed_thinking(history: History, policy: str) -> None:
-    done = fitted(history, policy=policy, thinking="append_only", budget="2M", store=MemoryStore())
+    done = fit_with_plan(history, policy=policy, thinking="append_only", budget="2M", store=MemoryStore())
     signed = [place for place, part in _placed(history) if isinstance(part, Thinking) and part.signature]
     edited = [history.places[edit.target] for edit in done.plan.edits]
     assert not signed or all(place > signed[-1] for place in edited)
@@ -201,7 +202,7 @@ def test_append_only_changes_nothing_in_front_of_signed_thinking(history: Histor
 
 @given(history=working.sessions)
 def test_a_plan_applies_to_a_history_that_has_grown(history: History) -> None:
-    done = fitted(history, policy="smart", store=MemoryStore())
+    done = fit_with_plan(history, policy="smart", store=MemoryStore())
     grown = History((*repair(history).history.messages, *working.told([], system=False, summary=False, ends=True)))
     assert apply(grown, done.plan).messages[: len(done.history)] == done.history.messages
 

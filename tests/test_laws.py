@@ -28,10 +28,11 @@ from strategies import (
     pockets,
     scripts,
 )
+from thresher.dialects import emit, emit_with_losses, parse
 from thresher.errors import FormatError
-from thresher.formats import emission, emit, format_names, parse
 from thresher.model import History, Part, Pocket, Role, Text, ToolCall, ToolResult, content_id, part_text
 from thresher.model.parts import Image, Unknown
+from thresher.transcripts import format_names
 
 each_format = pytest.mark.parametrize("name", WIRE)
 anything = st.data()
@@ -80,7 +81,7 @@ def test_a_body_of_any_json_comes_out_as_it_went_in(name: str, data: st.DataObje
 @given(data=anything)
 def test_on_the_way_home_nothing_is_said_to_be_lost(name: str, data: st.DataObject) -> None:
     value = data.draw(WIRE[name] | ODD[name])
-    assert emission(parse(value, name), name).losses == ()
+    assert emit_with_losses(parse(value, name), name).losses == ()
 
 
 @each_format
@@ -249,7 +250,7 @@ def test_crossing_keeps_calls_results_and_their_pairing(name: str, data: st.Data
 def test_crossing_leaves_nothing_out_without_a_word(name: str, data: st.DataObject) -> None:
     before = parse(data.draw(WIRE[name]), name)
     for target in others(name):
-        crossed = emission(before, target)
+        crossed = emit_with_losses(before, target)
         gone = _kinds(before) - _kinds(parse(crossed.value, target))
         assert not gone or crossed.losses, (target, gone)
 

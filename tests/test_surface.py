@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import thresher as th
 from thresher.budget import PRESETS
 from thresher.policies import POLICIES, policy_class
 from thresher.samples import write_samples
+from thresher.transcripts.source import SourceFile
 
 ROOT = Path(__file__).parents[1]
 EDGES = {"rich", "click", "platformdirs", "backports", "asyncio"}
@@ -81,6 +83,41 @@ def test_the_python_examples_of_the_documents_run(
 def test_links_between_the_documents_lead_somewhere(document: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text(encoding="utf-8")):
         assert (document.parent / target).exists(), target
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("thresher.formats:Home", "thresher.transcripts:SessionFolder"),
+        ("thresher.formats:WireFormat", "thresher.dialects:Dialect"),
+        ("thresher.formats:emission", "thresher.dialects:emit_with_losses"),
+        ("thresher.summarise:ModelSummariser", "thresher.summarize:ModelSummarizer"),
+        ("thresher.window:Pace", "thresher.window:Thresholds"),
+        ("thresher.replay:own_way", "thresher.replay:window_strategy"),
+    ],
+)
+def test_an_old_name_works_and_warns(old: str, new: str) -> None:
+    (old_module, old_name), (new_module, new_name) = old.split(":"), new.split(":")
+    with pytest.warns(DeprecationWarning, match=new_name):
+        found = getattr(import_module(old_module), old_name)
+    assert found is getattr(import_module(new_module), new_name)
+
+
+def test_every_deprecated_name_leads_somewhere() -> None:
+    for module in map(import_module, ("thresher.formats", "thresher.summarise", "thresher.window", "thresher.replay")):
+        for name in vars(module)["__getattr__"].moved:
+            with pytest.warns(DeprecationWarning, match="is deprecated"):
+                getattr(module, name)
+
+
+def test_a_third_party_format_may_use_the_old_methods_of_a_source(tmp_path: Path) -> None:
+    (tmp_path / "some.txt").write_text("a line")
+    source = SourceFile(tmp_path / "some.txt")
+    with pytest.warns(DeprecationWarning, match="report_problem"):
+        source.problem("odd", "skipped", 1)  # type: ignore[attr-defined]
+    assert [one.line for one in source.problems] == [1]
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        source.nothing  # type: ignore[attr-defined] # noqa: B018
 
 
 def test_the_architecture_page_names_every_package() -> None:

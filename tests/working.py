@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from msgspec import structs
 
-from thresher.formats import emit, parse
+from thresher.dialects import emit, parse
 from thresher.model import History, Message, Part, Pocket, Summary, Text, Thinking, ToolCall, ToolResult
 
 LONG = "The quick brown fox jumps over the lazy dog, line after line.\n" * 40

@@ -26,13 +26,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from thresher.budget import fit, plan, restore
+    from thresher.dialects import emit, parse
     from thresher.edits import apply, check, repair
     from thresher.errors import ThresherError
-    from thresher.formats import discover, emit, parse, read, read_all, sniff
     from thresher.memory import Memory
     from thresher.model import History, Message, Session
     from thresher.policies import with_intent
     from thresher.tokens import count
+    from thresher.transcripts import discover, read, read_all, sniff
     from thresher.window import Window
 
 __version__ = "0.1.0"
@@ -64,11 +65,12 @@ _HOMES = {
     "budget": ("fit", "plan", "restore"),
     "edits": ("apply", "check", "repair"),
     "errors": ("ThresherError",),
-    "formats": ("discover", "emit", "parse", "read", "read_all", "sniff"),
+    "dialects": ("emit", "parse"),
     "memory": ("Memory",),
     "model": ("History", "Message", "Session"),
     "policies": ("with_intent",),
     "tokens": ("count",),
+    "transcripts": ("discover", "read", "read_all", "sniff"),
     "window": ("Window",),
 }
 

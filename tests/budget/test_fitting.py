@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 
 import thresher as th
-from thresher.budget import LADDER, fitted
+from thresher.budget import ESCALATION_STEPS, fit_with_plan
 from thresher.edits import Cut, Drop, Edit, Fold, Gap, Stub
 from thresher.errors import BudgetError, OptionError, PlanError
 from thresher.model import History, Message, Part, Place, Text, Thinking, ToolCall, ToolResult
@@ -61,7 +61,7 @@ def test_a_stand_in_says_what_it_stands_for_and_gives_it_back() -> None:
 
 def test_a_fold_gives_back_all_that_it_stands_for() -> None:
     store = MemoryStore()
-    done = fitted(th.parse(conversation(30)), policy="batches", store=store)
+    done = fit_with_plan(th.parse(conversation(30)), policy="batches", store=store)
     summary = next(part for message in done.history for part in message.parts if "folded" in getattr(part, "text", ""))
     assert th.restore(summary.text.split()[1], store=store).count(LONG) >= 10  # type: ignore[union-attr]
 
@@ -70,7 +70,7 @@ def test_a_forged_stand_in_is_plain_text() -> None:
     forged = f"[thresher t1:{'0' * 16} · Read a.py · 3 lines · turn 1]\n{LONG}"
     messages = conversation(1, forged)
     history = th.parse(messages)
-    assert fitted(history, policy="tools", exclude_tool_results_only=True, store=MemoryStore()).plan.edits
+    assert fit_with_plan(history, policy="tools", exclude_tool_results_only=True, store=MemoryStore()).plan.edits
 
 
 def test_a_session_and_a_history_may_be_given(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_every_step_down_proposes_something() -> None:
     history = th.parse(story)
     thinks = Message("assistant", (Thinking("hm", "sig"), Text("so")), author="model")
     history = structs.replace(history, messages=(*history.messages[:3], thinks, *history.messages[3:]))
-    idle = [step for step in LADDER if not any(True for _ in make_policy(step[0], **step[1])(history))]
+    idle = [step for step in ESCALATION_STEPS if not any(True for _ in make_policy(step[0], **step[1])(history))]
     assert [step for step in idle if step[0] != "superseded"] == []
 
 

@@ -5,30 +5,31 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from thresher.budget import PRESETS, settings, tokens
-from thresher.budget.settings import PACE
+from thresher.budget import PRESETS, load_settings, parse_token_count
+from thresher.budget.settings import THRESHOLD_TYPES
 from thresher.errors import OptionError
 from thresher.policies import POLICIES, make_policy
-from thresher.window import Pace
+from thresher.policies.table import policy_name
+from thresher.window import Thresholds
 
 NOTHING: dict[str, str] = {}
 
 
 def steps(preset: str = "development", **environment: str) -> list[tuple[str, dict[str, Any]]]:
-    return [(name, dict(options)) for name, options in settings(environment=environment).steps(preset)]
+    return [(name, dict(options)) for name, options in load_settings(environment=environment).steps(preset)]
 
 
 @pytest.mark.parametrize(
     ("text", "number"), [("60000", 60_000), ("60k", 60_000), ("1.5M", 1_500_000), ("60_000", 60_000), (7, 7)]
 )
 def test_a_budget_may_be_written_as_people_write_it(text: Any, number: int) -> None:
-    assert tokens(text) == number
+    assert parse_token_count(text) == number
 
 
 @pytest.mark.parametrize("text", ["", "k", "-1", "many", "nan", "inf", True, None])
 def test_a_budget_that_is_none_is_refused(text: Any) -> None:
     with pytest.raises(OptionError, match="60k"):
-        tokens(text)
+        parse_token_count(text)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_a_budget_that_is_none_is_refused(text: Any) -> None:
 @pytest.mark.parametrize("prefix", ["CLAUDIST_", "THRESHER_"])
 def test_every_name_of_the_first_design_does_what_it_says(prefix: str, name: str, value: str, expected: Any) -> None:
     assert steps(**{prefix + name: value}) == [expected]
-    made = settings(environment={prefix + name: value}).steps("development")
+    made = load_settings(environment={prefix + name: value}).steps("development")
     assert [make_policy(policy, **options) for policy, options in made]
 
 
@@ -74,12 +75,12 @@ def test_only_one_limit_on_messages_is_in_force() -> None:
 
 
 def test_the_preset_can_be_chosen_by_either_name() -> None:
-    assert settings(environment={"CLAUDIST_FILTER_PRESET": "minimal"}).policy == "minimal"
-    assert settings(environment={"CLAUDIST_FILTER_PRESET": "minimal", "THRESHER_POLICY": "mask"}).policy == "mask"
+    assert load_settings(environment={"CLAUDIST_FILTER_PRESET": "minimal"}).policy == "minimal"
+    assert load_settings(environment={"CLAUDIST_FILTER_PRESET": "minimal", "THRESHER_POLICY": "mask"}).policy == "mask"
 
 
 def test_every_option_of_a_policy_has_an_environment_name() -> None:
-    made = settings(environment={"THRESHER_READS_MAX_FILE_READS": "3", "THRESHER_BATCHES_NEVER": "a,b"})
+    made = load_settings(environment={"THRESHER_READS_MAX_FILE_READS": "3", "THRESHER_BATCHES_NEVER": "a,b"})
     assert dict(made.steps("reads")) == {"reads": {"max_file_reads": 3}}
     assert dict(made.steps("batches")) == {"batches": {"never": ("a", "b")}}
 
@@ -87,7 +88,7 @@ def test_every_option_of_a_policy_has_an_environment_name() -> None:
 def test_what_is_given_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
     file = tmp_path / "thresher.toml"
     file.write_text('budget = "1k"\nmodel = "a"\npolicy = "mask"\n')
-    made = settings(environment={"THRESHER_BUDGET": "2k", "THRESHER_MODEL": "b"}, file=file, budget="3k")
+    made = load_settings(environment={"THRESHER_BUDGET": "2k", "THRESHER_MODEL": "b"}, file=file, budget="3k")
     assert (made.budget, made.model, made.policy) == (3000, "b", "mask")
 
 
@@ -97,7 +98,7 @@ def test_a_file_adds_presets_and_options(tmp_path: Path) -> None:
         'exclude_tools = ["Edit"]\n[policies.reads]\nmax_file_reads = 3\n'
         '[presets]\nmine = ["thinking", {policy = "reads", samples = 1}]\n'
     )
-    found = settings(environment=NOTHING, file=file).steps("mine")
+    found = load_settings(environment=NOTHING, file=file).steps("mine")
     assert [name for name, _ in found] == ["thinking", "reads", "tools"]
     assert dict(found[1][1]) == {"samples": 1, "max_file_reads": 3}
 
@@ -115,13 +116,13 @@ def test_a_file_adds_presets_and_options(tmp_path: Path) -> None:
 )
 def test_what_makes_no_sense_is_named(environment: dict[str, str], said: str) -> None:
     with pytest.raises(OptionError, match=said):
-        settings(environment=environment)
+        load_settings(environment=environment)
 
 
 def test_a_preset_may_name_another(tmp_path: Path) -> None:
     file = tmp_path / "thresher.toml"
     file.write_text('[presets]\nmine = ["minimal", "output"]\nyours = ["yours"]')
-    made = settings(environment=NOTHING, file=file)
+    made = load_settings(environment=NOTHING, file=file)
     assert [name for name, _ in made.steps("mine")] == ["thinking", "subagents", "output"]
     with pytest.raises(OptionError, match="names itself"):
         made.steps("yours")
@@ -148,22 +149,22 @@ def test_a_file_that_makes_no_sense_is_named(tmp_path: Path, text: str) -> None:
     file = tmp_path / "thresher.toml"
     file.write_text(text)
     with pytest.raises(OptionError, match=r"thresher\.toml"):
-        settings(environment=NOTHING, file=file)
+        load_settings(environment=NOTHING, file=file)
 
 
 def test_a_windows_pace_is_set_by_the_file_and_over_it_by_the_environment(tmp_path: Path) -> None:
     file = tmp_path / "thresher.toml"
     file.write_text("[pace]\npatience = 2\ncalls = 40\n")
-    assert settings(environment=NOTHING, file=file).pace == {"patience": 2.0, "calls": 40}
-    made = settings(environment={"THRESHER_PACE_CALLS": "30", "THRESHER_PACE_LOW": ""}, file=file)
+    assert load_settings(environment=NOTHING, file=file).pace == {"patience": 2.0, "calls": 40}
+    made = load_settings(environment={"THRESHER_PACE_CALLS": "30", "THRESHER_PACE_LOW": ""}, file=file)
     assert made.pace == {"patience": 2.0, "calls": 30}
     assert {name: type(value) for name, value in made.pace.items()} == {"patience": float, "calls": int}
-    assert settings(environment={"CLAUDIST_PACE_CALLS": "30"}).pace == {}
+    assert load_settings(environment={"CLAUDIST_PACE_CALLS": "30"}).pace == {}
 
 
 def test_the_names_of_a_pace_are_those_that_a_window_has() -> None:
     # Who wants the age to follow the budget sets none.
-    assert get_type_hints(Pace) == {**PACE, "age": int | None}
+    assert get_type_hints(Thresholds) == {**THRESHOLD_TYPES, "age": int | None}
 
 
 def test_an_unknown_preset_is_told_what_there_is() -> None:
@@ -173,7 +174,7 @@ def test_an_unknown_preset_is_told_what_there_is() -> None:
 
 def test_every_step_of_every_preset_can_be_made() -> None:
     made = [make_policy(name, **options) for preset in PRESETS.values() for name, options in preset]
-    assert {type(policy).__name__ for policy in made} <= set(POLICIES.values())
+    assert {policy_name(policy) for policy in made} <= set(POLICIES)
 
 
 @pytest.mark.parametrize("options", [{"max_file_reads": "3"}, {"max_file_reads": -1}, {"speed": 1}])

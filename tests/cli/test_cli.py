@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from thresher.cli import VERBS, cli
+from thresher.cli import COMMAND_MODULES, cli
 from thresher.errors import ThresherError
 from thresher.samples import write_samples
 
@@ -48,7 +48,7 @@ def data(*arguments: str) -> Any:
     return json.loads(result.stdout)
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", COMMAND_MODULES)
 def test_every_command_has_help_with_an_example_and_a_docs_entry(verb: str) -> None:
     help_text = run(verb, "--help").output
     assert f"thresher {verb}" in help_text.split("Examples:")[1]

@@ -12,10 +12,10 @@ import thresher as th
 from fixture_files import FIXTURES, own_fixture, ready
 from recordings import indexed
 from thresher.cli import cli
-from thresher.formats.table import transcript_formats
-from thresher.replay.sweep import sweep
-from thresher.replay.ways import rates_named
-from thresher.serve.tools import Tools
+from thresher.replay.strategies.registry import rates_for_price_list
+from thresher.replay.sweep import run_sweep
+from thresher.serve.mcp_tools import McpTools
+from thresher.transcripts.table import transcript_formats
 
 EVERY = [one.name for one in transcript_formats()]
 TO_DO = [one.name for one in transcript_formats() if "edits" in one.holds]
@@ -100,7 +100,7 @@ def test_a_session_is_found_again(name: str, path: Path) -> None:
 def test_what_a_session_knew_is_handed_on(name: str, path: Path) -> None:
     session = th.read_all(path)[0]
     assert session.agent == name
-    tools = Tools(sources=[path], discover=False, project=session.project or "/", environment={})
+    tools = McpTools(sources=[path], discover=False, project=session.project or "/", environment={})
     context = tools.get_context(session=session.id)
     said = next(message.text for message in session.history if message.text.strip() and message.role != "system")
     assert said.split()[0] in context
@@ -108,7 +108,7 @@ def test_what_a_session_knew_is_handed_on(name: str, path: Path) -> None:
 
 @pytest.mark.parametrize("name", TO_DO)
 def test_a_session_is_sent_again(name: str, path: Path) -> None:
-    results = sweep([path], [("smart", 20_000)], rates_named("anthropic"), minimum=1)
+    results = run_sweep([path], [("smart", 20_000)], rates_for_price_list("anthropic"), minimum=1)
     assert results.failures == []
     assert {facts.agent for facts in results.sessions.values()} == {name}
 

@@ -11,9 +11,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from thresher.cli import cli, install
-from thresher.cli.install import replace, server_command
+from thresher.cli.install import find_mcp_server_command, write_config_change
 from thresher.errors import ThresherError
-from thresher.serve.clients import CLIENTS, NAME, ClientError, planned
+from thresher.serve.config_edits import SERVER_NAME
+from thresher.serve.mcp_clients import MCP_CLIENTS, McpClientError, plan_config_change
 
 OTHER = {"other": {"command": "npx"}}
 
@@ -61,7 +62,7 @@ def some_settings(file: str) -> None:
 
 
 @pytest.mark.parametrize("scope", [[], ["--project"]])
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", MCP_CLIENTS)
 def test_without_being_asked_it_only_shows(home: Path, client: str, scope: list[str]) -> None:
     result = run(client, *scope)
     assert result.exit_code == 0
@@ -70,7 +71,7 @@ def test_without_being_asked_it_only_shows(home: Path, client: str, scope: list[
     assert data(client, *scope) | {"check": ""} == {
         "client": client,
         "file": data(client, *scope)["file"],
-        "key": CLIENTS[client].key,
+        "key": MCP_CLIENTS[client].servers_key,
         "entry": data(client, *scope)["entry"],
         "check": "",
         "found": None,
@@ -83,14 +84,14 @@ def test_without_being_asked_it_only_shows(home: Path, client: str, scope: list[
 
 
 @pytest.mark.parametrize("scope", [[], ["--project"]])
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", MCP_CLIENTS)
 def test_it_writes_one_file_once_and_takes_the_entry_out_again(home: Path, client: str, scope: list[str]) -> None:
     file = data(client, *scope)["file"]
     some_settings(file)
     before = files(home)
     written = data(client, *scope, "--write")
     assert (written["changed"], written["backup"]) == (True, f"{file}.before-thresher")
-    assert said(file)[CLIENTS[client].key][NAME] == written["entry"]
+    assert said(file)[MCP_CLIENTS[client].servers_key][SERVER_NAME] == written["entry"]
     assert Path(written["backup"]).read_bytes() == next(iter(before.values()))
     once = files(home)
     assert len(once) == 2
@@ -103,11 +104,11 @@ def test_it_writes_one_file_once_and_takes_the_entry_out_again(home: Path, clien
     assert "is not there" in run(client, *scope, "--remove").stdout
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", MCP_CLIENTS)
 def test_a_missing_file_is_made_with_its_folder_for_the_user_alone(home: Path, client: str) -> None:
     result = run(client, "--write")
     assert "as it was before" not in result.stdout
-    assert CLIENTS[client].check in result.stdout
+    assert MCP_CLIENTS[client].check_command in result.stdout
     assert f"install {client} --remove" in result.stdout
     (name,) = files(home)
     if os.name == "posix":
@@ -118,7 +119,7 @@ def test_a_project_elsewhere_is_named(home: Path) -> None:
     folder = home / "other project"
     folder.mkdir()
     result = run("claude-code", "--project", str(folder), "--write")
-    assert said(folder / ".mcp.json")["mcpServers"][NAME]["type"] == "stdio"
+    assert said(folder / ".mcp.json")["mcpServers"][SERVER_NAME]["type"] == "stdio"
     assert "approve the server when asked" in result.stdout
     assert "this machine's" in result.stdout
     assert f"--project '{folder}' --remove" in result.stdout
@@ -134,7 +135,7 @@ def test_mode_and_link_stay(home: Path) -> None:
     link.symlink_to(real)
     assert data("cursor", "--write")["backup"] == str(real.resolve()) + ".before-thresher"
     assert link.is_symlink()
-    assert NAME in said(real)["mcpServers"]
+    assert SERVER_NAME in said(real)["mcpServers"]
     assert [file.stat().st_mode & 0o777 for file in sorted(real.parent.iterdir())] == [0o640, 0o640]
 
 
@@ -148,13 +149,13 @@ def test_older_copies_are_never_written_over(home: Path) -> None:
 
 def test_an_entry_with_other_values_is_shown_and_replaced(home: Path) -> None:
     (home / ".claude.json").write_text(
-        json.dumps({"mcpServers": {NAME: {"command": "/old"}} | OTHER}), encoding="utf-8"
+        json.dumps({"mcpServers": {SERVER_NAME: {"command": "/old"}} | OTHER}), encoding="utf-8"
     )
     shown = run("claude-code").stdout
     assert "with other values now" in shown
     assert "/old" in shown
     assert data("claude-code", "--write")["found"] == {"command": "/old"}
-    assert said(home / ".claude.json")["mcpServers"] == OTHER | {NAME: data("claude-code")["entry"]}
+    assert said(home / ".claude.json")["mcpServers"] == OTHER | {SERVER_NAME: data("claude-code")["entry"]}
 
 
 @pytest.mark.parametrize("options", [[], ["--write"], ["--remove"]])
@@ -191,10 +192,10 @@ def test_a_folder_that_may_not_be_written_is_a_sentence(home: Path) -> None:
 
 def test_a_file_that_changes_meanwhile_is_not_written_over(home: Path) -> None:
     file = home / "mcp.json"
-    change = planned(CLIENTS["cursor"], file, {"command": "x"})
+    change = plan_config_change(MCP_CLIENTS["cursor"], file, {"command": "x"})
     file.write_text('{"from": "Cursor"}', encoding="utf-8")
-    with pytest.raises(ClientError, match="by another program"):
-        replace(change)
+    with pytest.raises(McpClientError, match="by another program"):
+        write_config_change(change)
     assert files(home) == {"mcp.json": b'{"from": "Cursor"}'}
 
 
@@ -216,6 +217,6 @@ def test_the_server_is_this_program(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     own.touch(mode=0o755)
     monkeypatch.setattr(sys, "argv", [str(own)])
     monkeypatch.setenv("PATH", "")
-    assert server_command() == (str(own), "mcp")
+    assert find_mcp_server_command() == (str(own), "mcp")
     monkeypatch.setattr(sys, "argv", [str(Path(install.__file__).with_name("__main__.py"))])
-    assert server_command() == (sys.executable, "-m", "thresher.cli", "mcp")
+    assert find_mcp_server_command() == (sys.executable, "-m", "thresher.cli", "mcp")

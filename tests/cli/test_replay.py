@@ -10,14 +10,15 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner, Result
 
-from thresher.budget import tokens
+from thresher.budget import parse_token_count
 from thresher.cli import cli
 from thresher.cli import replay as replay_verb
-from thresher.cli.replay import BUDGETS as SAID
-from thresher.cli.replay import PRICES as CHOICES
+from thresher.cli.replay import DEFAULT_BUDGETS as SAID
+from thresher.cli.replay import PRICE_TABLES as CHOICES
 from thresher.errors import ConvertError, OptionError, ReadError, ThresherError
-from thresher.replay import bound, scores, sweep
-from thresher.replay.ways import BUDGETS, PRICES
+from thresher.replay import scores, sweep
+from thresher.replay.strategies import upper_bound
+from thresher.replay.strategies.registry import BUDGETS, PRICES
 
 FIGURES = {
     "name",
@@ -208,7 +209,7 @@ def test_a_picture_that_cannot_be_written_is_refused_before_any_work(
     place: str, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[object] = []
-    monkeypatch.setattr(sweep, "sweep", lambda *_, **__: begun.append(1))
+    monkeypatch.setattr(sweep, "run_sweep", lambda *_, **__: begun.append(1))
     result = run(str(runs), *FEW, "--plot", str(runs / place))
     assert isinstance(result.exception, OptionError)
     assert "there is no folder" in str(result.exception)
@@ -222,7 +223,7 @@ def test_a_picture_that_fails_takes_no_figures_with_it(
     def full_disk(*_: object) -> None:
         raise ConvertError("the disk is full")
 
-    monkeypatch.setattr(replay_verb, "write", full_disk)
+    monkeypatch.setattr(replay_verb, "write_output_file", full_disk)
     arguments = ("--json",) if as_json else ()
     result = run(str(runs), *FEW, "--policy", "recency", "--plot", str(tmp_path / "curves.svg"), *arguments)
     assert isinstance(result.exception, ConvertError)
@@ -234,7 +235,7 @@ def test_whoever_stops_it_is_told_that_it_goes_on(runs: Path, monkeypatch: pytes
     def stopped(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sweep, "sweep", stopped)
+    monkeypatch.setattr(sweep, "run_sweep", stopped)
     result = run(str(runs), *FEW)
     assert result.exit_code == 130
     assert result.stderr == "stopped; the same command goes on where it was\n"
@@ -258,8 +259,8 @@ def test_wrong_use_is_refused_before_any_work(arguments: tuple[str, ...], told: 
 def test_a_way_above_the_bound_fails_the_run(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(str(runs), *FEW, "--policy", "controls").exit_code == 0
 
-    def stingy(floors: list[bound.Floor], tokens: float) -> float:
-        return bound.most_served(floors, tokens) / 2
+    def stingy(floors: list[upper_bound.MinimumCost], tokens: float) -> float:
+        return upper_bound.most_served(floors, tokens) / 2
 
     monkeypatch.setattr(scores, "most_served", stingy)
     result = run(str(runs), *FEW, "--policy", "recency")
@@ -276,7 +277,7 @@ def test_price_lists_are_those_that_the_measure_has(runs: Path) -> None:
 
 
 def test_budgets_are_those_that_the_measure_has(runs: Path) -> None:
-    assert tuple(map(tokens, SAID.split(","))) == BUDGETS
+    assert tuple(map(parse_token_count, SAID.split(","))) == BUDGETS
     points = data(str(runs), "--policy", "recency", "--jobs", "1")["policies"][0]["points"]
     assert sorted(point["budget"] for point in points) == [*BUDGETS]
     assert f"Default: {SAID}." in "".join(run("--help").output.split()).replace("Default:", "Default: ")

@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from thresher.budget import settings
+from thresher.budget import load_settings
 from thresher.cli import cli
 from thresher.cli import tune as verb
 from thresher.cli.common import progress_bar
-from thresher.cli.tune import command
+from thresher.cli.tune import tune_command
 from thresher.errors import ConvertError, OptionError, ReadError, ThresherError
-from thresher.replay import tuning
-from thresher.replay.split import Half, Split
-from thresher.replay.sweep import Failure
-from thresher.replay.trials import Choice, Trial, first_choice
-from thresher.replay.tuning import SESSIONS, TRIALS, Difference, Tuned
+from thresher.replay.sweep_results import ReplayFailure
+from thresher.replay.tuning import search
+from thresher.replay.tuning.holdout import HoldoutHalf, HoldoutSplit
+from thresher.replay.tuning.search import MIN_REPORT_SESSIONS, TRIALS, MeasuredDifference, TuningResult
+from thresher.replay.tuning.trials import Trial, TuningSettings, make_default_settings
 from thresher.store import home
-from thresher.window import Pace
+from thresher.window import Thresholds
 
 
 def conversation(calls: int, seed: int) -> list[dict[str, Any]]:
@@ -64,33 +64,35 @@ FEW = ("--budget", "4k", "--jobs", "1")
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuning, "SPACE", {"low": (0.1, 0.5)})
+    monkeypatch.setattr(search, "SEARCH_SPACE", {"low": (0.1, 0.5)})
 
 
-def trial(split: Any, choice: Choice, paid: float, served: float = 0.97, sessions: int = SESSIONS) -> Trial:
+def trial(
+    split: Any, choice: TuningSettings, paid: float, served: float = 0.97, sessions: int = MIN_REPORT_SESSIONS
+) -> Trial:
     return Trial(
         key="k", split=split, settings=choice, served=served, tokens=1234.0, cost=paid, cost_with_refetch=paid,
         lost=0.0, sessions=sessions,
     )  # fmt: skip
 
 
-def made_up(monkeypatch: pytest.MonkeyPatch, *, cost: Difference, calls: int = 80, **others: Any) -> None:
+def made_up(monkeypatch: pytest.MonkeyPatch, *, cost: MeasuredDifference, calls: int = 80, **others: Any) -> None:
     """Let the search find this."""
 
-    start = first_choice()
-    best: Choice = {**start, "calls": calls, "budget": 60_000 if calls == 80 else start["budget"]}
-    half = Half(("a", "b"), 1, 40)
+    start = make_default_settings()
+    best: TuningSettings = {**start, "calls": calls, "budget": 60_000 if calls == 80 else start["budget"]}
+    half = HoldoutHalf(("a", "b"), 1, 40)
     given: dict[str, Any] = {
-        "target": 0.95, "split": Split("project", half, half), "defaults": trial("tune", start, 0.8),
+        "target": 0.95, "split": HoldoutSplit("project", half, half), "defaults": trial("tune", start, 0.8),
         "chosen": trial("tune", best, 0.7), "before": trial("report", start, 0.9), "after": trial("report", best, 0.8),
-        "cost": cost, "served": Difference(0.0, 0.0, 0.0), "trials": 9, "reused": 2, "log": "the-log.jsonl",
+        "cost": cost, "served": MeasuredDifference(0.0, 0.0, 0.0), "trials": 9, "reused": 2, "log": "the-log.jsonl",
         "failures": [],
     }  # fmt: skip
-    found = Tuned(**given | others)
-    monkeypatch.setattr(tuning, "tune", lambda *_, **__: found)
+    found = TuningResult(**given | others)
+    monkeypatch.setattr(search, "tune", lambda *_, **__: found)
 
 
-BETTER, PERHAPS = Difference(-0.1, -0.2, -0.05), Difference(-0.1, -0.3, 0.05)
+BETTER, PERHAPS = MeasuredDifference(-0.1, -0.2, -0.05), MeasuredDifference(-0.1, -0.3, 0.05)
 
 
 def run(*arguments: str) -> Result:
@@ -116,7 +118,7 @@ def test_settings_that_were_found_are_written_and_read_by_windows(runs: Path) ->
         "[pace] low = 0.1", "written to thresher.toml: windows", "`thresher fit` in that folder uses its budget, too",
     ):  # fmt: skip
         assert expected in told
-    assert (settings().budget, settings().pace) == (4_000, {"low": 0.1})
+    assert (load_settings().budget, load_settings().pace) == (4_000, {"low": 0.1})
     assert "# too few sessions to tell" in Path("thresher.toml").read_text()
     assert "1 configuration tried, 1 taken from the log" in words(run(str(runs), *FEW, "--trials", "1"))
 
@@ -128,8 +130,8 @@ def test_data_has_both_settings_on_both_sides(runs: Path, tmp_path: Path) -> Non
     assert result.exit_code == 0, result.stderr
     value = json.loads(result.stdout)
     assert (value["definition"], value["prices"], value["target"], value["trials"]) == ("v1", "openai", 0.95, 2)
-    assert value["defaults"]["settings"] == first_choice(4_000)
-    assert value["chosen"]["settings"].keys() == {"budget", *Pace.__struct_fields__}
+    assert value["defaults"]["settings"] == make_default_settings(4_000)
+    assert value["chosen"]["settings"].keys() == {"budget", *Thresholds.__struct_fields__}
     assert all(value[one].keys() == {"settings", "tune", "report"} for one in ("defaults", "chosen"))
     change = value["chosen"]["report"]["cost_with_refetch"] - value["defaults"]["report"]["cost_with_refetch"]
     assert value["difference"]["cost_with_refetch"]["value"] == pytest.approx(change)
@@ -153,7 +155,7 @@ def test_better_settings_are_written_without_being_forced(runs: Path, monkeypatc
 
 
 def test_of_few_sessions_it_is_not_told_whether_they_are_better(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made_up(monkeypatch, cost=BETTER, after=trial("report", {**first_choice(), "calls": 80}, 0.8, sessions=7))
+    made_up(monkeypatch, cost=BETTER, after=trial("report", {**make_default_settings(), "calls": 80}, 0.8, sessions=7))
     result = run(str(runs))
     assert (result.exit_code, Path("thresher.toml").exists()) == (0, False)
     assert "too few sessions to tell (7); --force writes them" in words(result)
@@ -161,8 +163,8 @@ def test_of_few_sessions_it_is_not_told_whether_they_are_better(runs: Path, monk
 
 def test_the_lines_to_paste_are_whole_in_a_narrow_terminal(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    half = Half(tuple(f"session-{n}" for n in range(1234)), 123, 1_234_567)
-    made_up(monkeypatch, cost=PERHAPS, split=Split("project", half, half))
+    half = HoldoutHalf(tuple(f"session-{n}" for n in range(1234)), 123, 1_234_567)
+    made_up(monkeypatch, cost=PERHAPS, split=HoldoutSplit("project", half, half))
     lines = run(str(runs), "--force").output.splitlines()
     start = next(n for n, line in enumerate(lines) if line.startswith("# `thresher tune`"))
     end = next(n for n, line in enumerate(lines) if line.startswith("written to"))
@@ -180,15 +182,15 @@ def test_settings_that_do_not_hold_are_shown_and_not_written(runs: Path, monkeyp
     assert "−0.100 (−0.300 to +0.050)" in words(result)
     assert not Path("thresher.toml").exists()
     assert run(str(runs), "--force").exit_code == 0
-    assert (settings().budget, settings().pace) == (60_000, {"calls": 80})
+    assert (load_settings().budget, load_settings().pace) == (60_000, {"calls": 80})
     assert "# not better" in Path("thresher.toml").read_text()
 
 
 def test_settings_that_are_cheaper_and_serve_too_little_are_not_written(
     runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    after = trial("report", {**first_choice(), "calls": 80}, 0.8, served=0.925)
-    made_up(monkeypatch, cost=BETTER, served=Difference(-0.05, -0.09, 0.02), after=after)
+    after = trial("report", {**make_default_settings(), "calls": 80}, 0.8, served=0.925)
+    made_up(monkeypatch, cost=BETTER, served=MeasuredDifference(-0.05, -0.09, 0.02), after=after)
     told = words(run(str(runs)))
     assert "serve too little, 92.5 %: keep the defaults" in told
     assert "elsewhere it serves 92.5 %, below 95 %" in told
@@ -196,7 +198,7 @@ def test_settings_that_are_cheaper_and_serve_too_little_are_not_written(
 
 
 def test_where_the_defaults_are_best_nothing_is_written_at_all(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made_up(monkeypatch, cost=Difference(0.0, 0.0, 0.0), calls=Pace().calls)
+    made_up(monkeypatch, cost=MeasuredDifference(0.0, 0.0, 0.0), calls=Thresholds().calls)
     result = run(str(runs), "--force")
     assert result.exit_code == 0
     assert "keep them" in result.output
@@ -229,7 +231,7 @@ def test_a_file_that_is_replaced_is_kept_and_so_is_what_was_kept_before(
         result = run(str(runs), "--force")
         assert result.exit_code == 0
         assert words(result).endswith(f"what was there before is now {name}")
-        assert (settings().policy, settings().pace, Path(name).read_text()) == (None, {"calls": 80}, text)
+        assert (load_settings().policy, load_settings().pace, Path(name).read_text()) == (None, {"calls": 80}, text)
     assert Path("thresher.toml.bak").read_text() == 'policy = "mask"\n'
 
 
@@ -252,7 +254,7 @@ def test_a_file_that_says_the_same_is_fine_as_it_is(
 def test_a_place_that_cannot_be_written_is_refused_before_the_search(
     runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tuning, "tune", lambda *_, **__: pytest.fail("searched"))
+    monkeypatch.setattr(search, "tune", lambda *_, **__: pytest.fail("searched"))
     result = run(str(runs), "--json", "-o", "none/mine.toml")
     assert isinstance(result.exception, OptionError)
     assert "`none` is no folder" in str(result.exception)
@@ -267,7 +269,7 @@ def test_what_was_found_is_printed_even_if_it_cannot_be_written(runs: Path, monk
         raise ConvertError("no space left")
 
     made_up(monkeypatch, cost=BETTER)
-    monkeypatch.setattr(verb, "write", full)
+    monkeypatch.setattr(verb, "write_output_file", full)
     data = run(str(runs), "--json")
     assert isinstance(data.exception, ConvertError)
     assert (json.loads(data.stdout)["better"], json.loads(data.stdout)["written"]) == (True, None)
@@ -290,9 +292,9 @@ def test_the_bar_says_what_is_done(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 
 
 def test_what_went_wrong_and_what_is_doubtful_is_told(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    half = Half(("a", "b"), 1, 40)
-    failures = [Failure("one.json", "auto", "session \x1b[31mx: ValueError: no")]
-    made_up(monkeypatch, cost=BETTER, split=Split("session", half, half), failures=failures, target=0.99)
+    half = HoldoutHalf(("a", "b"), 1, 40)
+    failures = [ReplayFailure("one.json", "auto", "session \x1b[31mx: ValueError: no")]
+    made_up(monkeypatch, cost=BETTER, split=HoldoutSplit("session", half, half), failures=failures, target=0.99)
     result = run(str(runs))
     assert result.exit_code == 1
     assert "auto could not take one.json" in result.stderr
@@ -317,7 +319,7 @@ def test_wrong_use_is_refused_before_any_work(runs: Path) -> None:
 
 
 def test_the_default_of_the_trials_is_that_of_the_search() -> None:
-    assert next(one.default for one in command.params if one.name == "trials") == TRIALS
+    assert next(one.default for one in tune_command.params if one.name == "trials") == TRIALS
 
 
 def test_help_loads_nothing_of_the_measure() -> None:

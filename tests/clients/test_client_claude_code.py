@@ -247,7 +247,7 @@ def test_while_others_read_no_sub_agent_gets_another_conversation(make_claude: C
         return ASK
 
     def read() -> None:
-        with Memory(home=claude.environment["THRESHER_HOME"]).store.writing():
+        with Memory(home=claude.environment["THRESHER_HOME"]).store.write_lease():
             is_reading.set()
             time.sleep(1)
 

@@ -19,8 +19,8 @@ from scripted_model import Asked, Call, ScriptedModel, Story, Turn
 
 import thresher as th
 from fixture_files import FIXTURES, ready
-from thresher.formats.database import opened
 from thresher.model import Thinking
+from thresher.transcripts.sqlite_source import open_read_only
 
 pytestmark = NEEDS_CLIENTS
 PROMPT = "How hot is the kiln? Write it down."
@@ -276,7 +276,7 @@ def _lines(done: Done) -> Iterator[str]:
 def _rows(done: Done) -> Iterator[str]:
     """The tables that are read, as the text that makes them."""
     yield "-- What opencode wrote for one prompt."
-    with opened(Path(done.session.file)) as connection, closing(sqlite3.connect(":memory:")) as quoting:
+    with open_read_only(Path(done.session.file)) as connection, closing(sqlite3.connect(":memory:")) as quoting:
         for table in ("session", "message", "part", "session_message"):
             yield f"CREATE TABLE {table} ({', '.join(_columns(connection, table))});"
             for row in connection.execute(f"SELECT * FROM {table}"):

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 import oracle
 from strategies import DIALECTS as WIRES
 from strategies import ODD, WIRE, Script, histories, scripts
+from thresher.dialects import emit, parse
 from thresher.edits.legality import DIALECTS, RULES, check, is_legal
 from thresher.edits.repair import FIXES, repair
 from thresher.errors import FormatError
-from thresher.formats import emit, parse
 from thresher.model import History, Image, Message, Part, Pocket, Text, Thinking, ToolCall, ToolResult
 
 HELLO = Message("user", (Text("hello"),))

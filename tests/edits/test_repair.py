@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 
 import oracle
 from strategies import ODD, WIRE, edited, histories
+from thresher.dialects import emit, parse
+from thresher.dialects.extras import is_opaque_message
 from thresher.edits.legality import DIALECTS, check
 from thresher.edits.repair import repair
 from thresher.edits.repair_content import EARLIER, NO_SIGNATURE
 from thresher.edits.repair_tools import INTERRUPTED, SECOND_RESULT, UNKNOWN_CALL
 from thresher.errors import ReadError
-from thresher.formats import emit, parse, read_all
-from thresher.formats.dialect import is_whole
 from thresher.model import History, Message, Part, Pocket, Text, Thinking, ToolCall, ToolResult, part_text
+from thresher.transcripts import read_all
 
 each_dialect = pytest.mark.parametrize("dialect", DIALECTS)
 anything = st.data()
@@ -53,8 +54,8 @@ def test_what_was_sent_is_legal_everywhere_after(dialect: str, data: st.DataObje
     before = parse(data.draw(WIRE[dialect] | ODD[dialect]), dialect)
     history = data.draw(edited(before))
     # Edits may put any piece in the place of a row that only its vendor understands; nobody can judge that.
-    wholes = {message.parts for message in before if is_whole(message, dialect)}
-    assume(all(message.parts in wholes for message in history if is_whole(message, dialect)))
+    wholes = {message.parts for message in before if is_opaque_message(message, dialect)}
+    assume(all(message.parts in wholes for message in history if is_opaque_message(message, dialect)))
     is_legal_everywhere(repair(history).history, *DIALECTS)
     for target in DIALECTS:
         is_legal_everywhere(repair(history, target).history, target)

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from thresher.memory.asking import Asked
-from thresher.memory.embedded import EmbeddedStore
-from thresher.memory.query import Query, Searched
-from thresher.memory.sync import sync
-from thresher.memory.values import Report
+from thresher.memory.ingest.sync import sync_sources
+from thresher.memory.local_store import LocalSessionStore
+from thresher.memory.records import SyncReport
+from thresher.memory.search.query import Query, SearchField
+from thresher.memory.search.query_compiler import CompiledQuery
 
 
 def name(number: int) -> str:
@@ -47,17 +47,17 @@ def talk(session: str, count: int, first: int = 0) -> bytes:
     return chat(session, (f"we speak of topic{number} at length here" for number in range(first, first + count)), first)
 
 
-def synced(store: EmbeddedStore, folder: Path) -> Report:
+def synced(store: LocalSessionStore, folder: Path) -> SyncReport:
     """The report of a sync with all files of a folder, without how long it took."""
     files = [(None, path) for path in sorted(folder.rglob("*")) if path.is_file()]
-    return sync(store, files)._replace(seconds=0)
+    return sync_sources(store, files)._replace(seconds=0)
 
 
-def places(store: EmbeddedStore, text: str, field: Searched | None = None) -> list[tuple[str, int]]:
+def places(store: LocalSessionStore, text: str, field: SearchField | None = None) -> list[tuple[str, int]]:
     """The id of the session and the place of each text that has any of the words, in a field or in what was said."""
-    index = store.index()
+    index = store.open_index()
     assert index is not None
-    fields: tuple[Searched, ...] = (field,) if field else ("human", "agent")
-    found = Asked(Query(words=text, fields=fields, everything=True), index).best(1000)
-    ids = {facts.key: facts.id for facts in store.facts()}
+    fields: tuple[SearchField, ...] = (field,) if field else ("human", "agent")
+    found = CompiledQuery(Query(words=text, fields=fields, everything=True), index).best_matches(1000)
+    ids = {facts.key: facts.id for facts in store.find_sessions()}
     return sorted({(ids[one.session], one.at) for one in found})

@@ -7,9 +7,9 @@ import pytest
 from echoes import SHOP, Talk
 
 from thresher.memory import Memory
-from thresher.memory.commits import MOST, Commits, subject, told_commits
-from thresher.memory.hits import Answer
-from thresher.memory.making import repository
+from thresher.memory.ingest.git_commits import MAX_COMMITS, CommitSubjects, extract_commit_subjects, normalize_subject
+from thresher.memory.results import SearchResults
+from thresher.memory.search.commit_attribution import find_repository_name
 
 SUBJECT = "round the half pennies up"
 LOG = f"4f2a91c {SUBJECT}\n81bd03e (origin/main) add a cart"
@@ -21,11 +21,11 @@ def remembered(tmp_path: Path, *talks: Talk) -> Memory:
     return Memory(home=tmp_path / "home", sources=[tmp_path / "sessions"], discover=False)
 
 
-def numbers(answer: Answer) -> list[int]:
+def numbers(answer: SearchResults) -> list[int]:
     return [int(session.id.replace("-", ""), 16) for session in answer.sessions]
 
 
-def dates(answer: Answer) -> list[str]:
+def dates(answer: SearchResults) -> list[str]:
     return [note for note in answer.notes if "seen first" in note]
 
 
@@ -47,38 +47,45 @@ def looked(number: int, day: int, log: str = LOG) -> Talk:
 @pytest.mark.parametrize(
     ("output", "found"),
     [
-        (LOG, Commits((), (SUBJECT, "add a cart"))),
-        (f"* 4f2a91c {SUBJECT}\n|\\  \n| * 81bd03e add a cart", Commits((), (SUBJECT, "add a cart"))),
-        (f"4f2a91c Round the  half pennies up (#12)\n9f2a91c {SUBJECT}", Commits((), (SUBJECT,))),
-        (f"[main 4f2a91c] {SUBJECT}\n 1 file changed", Commits((SUBJECT,), ())),
-        (f"[main (root-commit) 4f2a91c] {SUBJECT}", Commits((SUBJECT,), ())),
+        (LOG, CommitSubjects((), (SUBJECT, "add a cart"))),
+        (f"* 4f2a91c {SUBJECT}\n|\\  \n| * 81bd03e add a cart", CommitSubjects((), (SUBJECT, "add a cart"))),
+        (f"4f2a91c Round the  half pennies up (#12)\n9f2a91c {SUBJECT}", CommitSubjects((), (SUBJECT,))),
+        (f"[main 4f2a91c] {SUBJECT}\n 1 file changed", CommitSubjects((SUBJECT,), ())),
+        (f"[main (root-commit) 4f2a91c] {SUBJECT}", CommitSubjects((SUBJECT,), ())),
         (
             f"commit {'4f2a91c0' * 5} (HEAD -> main)\nAuthor: Sam <s@shop.test>\nDate:  2026-02-02\n\n    {SUBJECT}\n",
-            Commits((), (SUBJECT,)),
+            CommitSubjects((), (SUBJECT,)),
         ),
-        (f"4f2a91c (HEAD -> main, origin/main) {SUBJECT}", Commits((), (SUBJECT,))),
-        (f"4f2a91c (cart) {SUBJECT}", Commits((), (f"(cart) {SUBJECT}",))),
-        (f"1234567 {SUBJECT}\n81bd03e add a cart", Commits((), (SUBJECT, "add a cart"))),
-        ("1234567 total\n[INFO 1234567] server started", Commits()),
-        ("4f2a91c (#12)", Commits()),
-        ("[main 4f2a91c] 修复购物车", Commits(("修 复 购 物 车",), ())),
-        ("[main 4f2a91c] key ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8", Commits()),
-        ("the deadbeef 4f2a91c stands in a sentence", Commits()),
-        ("12345 too short\n[x] a list\nplain words", Commits()),
-        ("", Commits()),
+        (f"4f2a91c (HEAD -> main, origin/main) {SUBJECT}", CommitSubjects((), (SUBJECT,))),
+        (f"4f2a91c (cart) {SUBJECT}", CommitSubjects((), (f"(cart) {SUBJECT}",))),
+        (f"1234567 {SUBJECT}\n81bd03e add a cart", CommitSubjects((), (SUBJECT, "add a cart"))),
+        ("1234567 total\n[INFO 1234567] server started", CommitSubjects()),
+        ("4f2a91c (#12)", CommitSubjects()),
+        ("[main 4f2a91c] 修复购物车", CommitSubjects(("修 复 购 物 车",), ())),
+        ("[main 4f2a91c] key ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8", CommitSubjects()),
+        ("the deadbeef 4f2a91c stands in a sentence", CommitSubjects()),
+        ("12345 too short\n[x] a list\nplain words", CommitSubjects()),
+        ("", CommitSubjects()),
     ],
 )
-def test_lines_of_git_are_read(output: str, found: Commits) -> None:
-    assert told_commits(output) == found
+def test_lines_of_git_are_read(output: str, found: CommitSubjects) -> None:
+    assert extract_commit_subjects(output) == found
 
 
 def test_an_endless_log_is_read_so_far() -> None:
-    assert len(told_commits("\n".join(f"{number:07x} change {number}" for number in range(10 * MOST))).logged) == MOST
+    assert (
+        len(
+            extract_commit_subjects(
+                "\n".join(f"{number:07x} change {number}" for number in range(10 * MAX_COMMITS))
+            ).logged
+        )
+        == MAX_COMMITS
+    )
 
 
 def test_a_subject_is_compared_without_case_spaces_and_number() -> None:
-    assert subject("  Round the half\tpennies up (#341)") == SUBJECT
-    assert subject("fix (#12) for good") == "fix (#12) for good"
+    assert normalize_subject("  Round the half\tpennies up (#341)") == SUBJECT
+    assert normalize_subject("fix (#12) for good") == "fix (#12) for good"
 
 
 @pytest.mark.parametrize(
@@ -97,7 +104,7 @@ def test_a_subject_is_compared_without_case_spaces_and_number() -> None:
     ],
 )
 def test_worktrees_are_of_one_repository(project: str, name: str) -> None:
-    assert repository(project) == name
+    assert find_repository_name(project) == name
 
 
 # Who made it.

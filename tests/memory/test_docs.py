@@ -2,10 +2,18 @@
 
 import pytest
 
-from thresher.formats.transcript import TITLE, first_prompt
-from thresher.memory.docs import HEAD, TAIL, Doc, clean_title, docs_of, read_pieces, title_doc
-from thresher.memory.values import Facts
+from thresher.memory.index.documents import (
+    HEAD,
+    TAIL,
+    IndexDocument,
+    attribute_session,
+    build_documents,
+    build_title_document,
+    clean_title,
+)
+from thresher.memory.records import ArchivedSession
 from thresher.model import History, Message, Session, Text, ToolCall, ToolResult
+from thresher.transcripts.base import MAX_TITLE_CHARS, title_from_prompt
 
 BODY = "a1B2c3D4e5" * 3 + "f6G7h8"
 TOKEN = "ghp_" + BODY
@@ -18,11 +26,11 @@ def _user(text: str) -> Message:
 
 def _session(*messages: Message, title: str | None = None) -> Session:
     history = History(messages)
-    return Session("codex", "one", "/a", (history,), title=first_prompt([history]) if title is None else title)
+    return Session("codex", "one", "/a", (history,), title=title_from_prompt([history]) if title is None else title)
 
 
-def _docs(*messages: Message) -> list[Doc]:
-    return [*docs_of(messages, read_pieces(_session(*messages)), 0, made_by="")]
+def _docs(*messages: Message) -> list[IndexDocument]:
+    return [*build_documents(messages, attribute_session(_session(*messages)), 0, made_by="")]
 
 
 @pytest.mark.parametrize("before", range(HEAD - len(TOKEN), HEAD + 1, 5))
@@ -59,20 +67,20 @@ def test_every_file_of_a_patch_is_named() -> None:
         (f"paint the shed\n{RECALL}", "paint the shed"),
         (f"{RECALL.replace('March', 'March ' * 40)}\n\npaint the shed", "paint the shed"),
         (f"<system-reminder>\nhook: {RECALL}\n</system-reminder>\npaint the shed", "paint the shed"),
-        (f"{RECALL.removesuffix('</thresher-recall>')}\npaint it"[:TITLE], None),
+        (f"{RECALL.removesuffix('</thresher-recall>')}\npaint it"[:MAX_TITLE_CHARS], None),
         (RECALL, ""),
         (f"use {TOKEN} here", "use [redacted github-token] here"),
-        ("long " * 60, ("long " * 60)[:TITLE]),
+        ("long " * 60, ("long " * 60)[:MAX_TITLE_CHARS]),
     ],
 )
 def test_a_title_is_what_the_prompt_says_itself(prompt: str, title: str | None) -> None:
     assert clean_title(_session(_user(prompt))) == (prompt if title is None else title)
 
 
-@pytest.mark.parametrize("before", range(TITLE - len(TOKEN), TITLE, 3))
+@pytest.mark.parametrize("before", range(MAX_TITLE_CHARS - len(TOKEN), MAX_TITLE_CHARS, 3))
 def test_a_secret_that_a_title_cuts_does_not_stay(before: int) -> None:
     prompt = f"{'long ' * 30}"[: before - 1] + f" {TOKEN} and more"
-    session = _session(_user("something else first"), _user(prompt), title=prompt[:TITLE])
+    session = _session(_user("something else first"), _user(prompt), title=prompt[:MAX_TITLE_CHARS])
     for title in (session.title, session.title + "…", " ".join(session.title.split())):
         told = clean_title(_session(_user("something else first"), _user(prompt), title=title))
         assert "ghp" not in told
@@ -92,6 +100,6 @@ def test_a_secret_that_a_title_cuts_does_not_stay(before: int) -> None:
 )
 def test_a_title_of_the_agents_own(title: str, told: str) -> None:
     assert clean_title(_session(_user("Please, Paint the shed today."), title=title)) == told
-    doc = title_doc(Facts(key=7, id="one", agent="codex", file="/a", title=title, branch="main"))
+    doc = build_title_document(ArchivedSession(key=7, id="one", agent="codex", file="/a", title=title, branch="main"))
     assert "okapi" not in doc.texts[0]
     assert BODY[:6] not in doc.texts[0]

@@ -29,9 +29,9 @@ from echoes import (
 )
 
 from thresher.memory import Memory
-from thresher.memory.hits import Answer, SessionHit
-from thresher.memory.query import FIELDS, Query
-from thresher.render.memory import answer_lines, marked, recalled_lines
+from thresher.memory.results import SearchResults, SessionHit
+from thresher.memory.search.query import SEARCH_FIELDS, Query
+from thresher.render.memory import recall_lines, search_result_lines, wrap_lines_in_tags
 
 QUESTIONS = [(place, question) for place, topic in enumerate(TOPICS) for question in topic.questions]
 WHOLE = 100_000
@@ -53,7 +53,7 @@ def remembered(folder: Path) -> Memory:
     return Memory(home=folder / "home", sources=[folder / "sessions"], discover=False)
 
 
-def ids(answer: Answer) -> list[str]:
+def ids(answer: SearchResults) -> list[str]:
     return [session.id for session in answer.sessions]
 
 
@@ -82,11 +82,11 @@ def test_the_source_is_first_and_no_echo_is_among_the_first_five(memory: Memory,
 @pytest.mark.parametrize(("place", "question"), QUESTIONS[::3])
 def test_on_request_the_echoes_are_there(memory: Memory, place: int, question: str) -> None:
     answer = memory.search(
-        question, sync=False, sessions=60, messages=100, context=WHOLE, everything=True, fields=FIELDS
+        question, sync=False, sessions=60, messages=100, context=WHOLE, everything=True, fields=SEARCH_FIELDS
     )
     assert sum(quotes(session, TOPICS[place]) for session in answer.sessions) >= len(ECHOES) // 3
     assert answer.excluded == {}
-    every = memory.search(question, sync=False, fields=FIELDS)
+    every = memory.search(question, sync=False, fields=SEARCH_FIELDS)
     assert answer.found > every.found
 
 
@@ -160,8 +160,8 @@ def test_what_thresher_prints_is_known_again(tmp_path: Path, place: int, questio
     memory = remembered(tmp_path)
     answer = memory.search(question)
     recalled = memory.recall(answer.sessions[0].id, question)
-    printed = "\n".join(line.text for line in marked(answer_lines(answer), ids(answer)))
-    excerpts = "\n".join(line.text for line in marked(recalled_lines(recalled), [recalled.session.id]))
+    printed = "\n".join(line.text for line in wrap_lines_in_tags(search_result_lines(answer), ids(answer)))
+    excerpts = "\n".join(line.text for line in wrap_lines_in_tags(recall_lines(recalled), [recalled.session.id]))
     assert TOPICS[place].told[:40] in printed + excerpts
     for number, output in enumerate((printed, excerpts)):
         talk = Talk(1 + number).user("What do the others say?").runs("sh look.sh", f"2 files\n{output}\n3 files")

@@ -9,28 +9,28 @@ import pytest
 from chats import chat, name, places, synced, talk
 from tantivy import Query
 
-from thresher.memory import docs
-from thresher.memory.asking import Asked
-from thresher.memory.embedded import EmbeddedStore
-from thresher.memory.index import Index
-from thresher.memory.preparing import made_ready
-from thresher.memory.query import Query as Asking
-from thresher.memory.query import Searched
-from thresher.memory.values import REASONS, Known, Stat
-from thresher.memory.words import words
+from thresher.memory.index import documents
+from thresher.memory.index.tantivy_index import TantivyIndex
+from thresher.memory.index.tokenizer import tokenize_words
+from thresher.memory.ingest.extract import prepare_sessions
+from thresher.memory.local_store import LocalSessionStore
+from thresher.memory.records import EXCLUSION_REASONS, FileStat, SourceRecord
+from thresher.memory.search.query import Query as Asking
+from thresher.memory.search.query import SearchField
+from thresher.memory.search.query_compiler import CompiledQuery
 from thresher.model import History, Message, Session, Summary, Text, Thinking, ToolCall, ToolResult
 from thresher.store.errors import StoreError
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> EmbeddedStore:
-    return EmbeddedStore(tmp_path / "memory")
+def store(tmp_path: Path) -> LocalSessionStore:
+    return LocalSessionStore(tmp_path / "memory")
 
 
-def _recorded(store: EmbeddedStore, *messages: Message, **more: str) -> None:
+def _recorded(store: LocalSessionStore, *messages: Message, **more: str) -> None:
     session = Session("claude-code", "one", "/a", (History(messages),), **more)  # type: ignore[arg-type]
-    with store.writing():
-        store.record(Known("/a", Stat(1, 2, 3, 4), prefix=b"x"), [*made_ready([session], {})])
+    with store.write_lease():
+        store.record(SourceRecord("/a", FileStat(1, 2, 3, 4), prefix=b"x"), [*prepare_sessions([session], {})])
         store.refresh_index()
 
 
@@ -42,7 +42,7 @@ def _model(*parts: object) -> Message:
     return Message("assistant", parts, "model")  # type: ignore[arg-type]
 
 
-def _at(store: EmbeddedStore, text: str, field: Searched) -> list[int]:
+def _at(store: LocalSessionStore, text: str, field: SearchField) -> list[int]:
     return [at for _, at in places(store, text, field)]
 
 
@@ -61,10 +61,10 @@ def _at(store: EmbeddedStore, text: str, field: Searched) -> list[int]:
     ],
 )
 def test_words(text: str, told: list[str]) -> None:
-    assert words(text) == told
+    assert tokenize_words(text) == told
 
 
-def test_each_field_has_its_own_words(store: EmbeddedStore) -> None:
+def test_each_field_has_its_own_words(store: LocalSessionStore) -> None:
     arguments = json.dumps({"file_path": "/home/sam/shop/src/taxRate.py", "content": "alpha"})
     shell = json.dumps({"command": "pytest tests/unit -q", "description": "run the gamma tests"})
     result = ToolResult("c", (Text("output of beta " + "filler " * 2000 + " the omega end"),))
@@ -78,7 +78,7 @@ def test_each_field_has_its_own_words(store: EmbeddedStore) -> None:
         title="The kappa title",
         git_branch="fix/lambda-rate",
     )
-    told: dict[Searched, tuple[str, int]] = {
+    told: dict[SearchField, tuple[str, int]] = {
         "human": ("delta", 0),
         "thinking": ("epsilon", 1),
         "agent": ("zeta", 1),
@@ -94,68 +94,72 @@ def test_each_field_has_its_own_words(store: EmbeddedStore) -> None:
     assert _at(store, "tax rate", "input") == []
 
 
-def test_a_file_is_found_by_any_end_of_its_path(store: EmbeddedStore) -> None:
+def test_a_file_is_found_by_any_end_of_its_path(store: LocalSessionStore) -> None:
     _recorded(store, _model(ToolCall("c", "Read", '{"file_path": "/home/Sam/shop/tax.py"}'), Text("looking at it now")))
-    index = store.index()
+    index = store.open_index()
     assert index is not None
     for path in ("tax.py", "shop/tax.py", "home/sam/shop/tax.py"):
         assert len(index.search(Query.term_query(index.schema, "file", path), 9)) == 1
     assert index.search(Query.term_query(index.schema, "file", "ax.py"), 9) == []
-    assert docs.ends("./a\\B.py") == ["a/b.py", "b.py"]
+    assert documents.path_suffixes("./a\\B.py") == ["a/b.py", "b.py"]
 
 
 @pytest.mark.parametrize("digits", [40, 64])
-def test_a_digest_is_found_alone_and_in_a_phrase(store: EmbeddedStore, digits: int) -> None:
+def test_a_digest_is_found_alone_and_in_a_phrase(store: LocalSessionStore, digits: int) -> None:
     digest = "0a1b2c3d4e5f6789" * 4
     text = f"revert commit {digest[:digits]} on main"
     _recorded(store, _user(text), Message("tool", (ToolResult("c", (Text(text),)),), "tool"))
-    index = store.index()
+    index = store.open_index()
     assert index is not None
     assert _at(store, digest[:digits].upper(), "output") == [1]
     assert _at(store, digest[:digits], "human") == [0]
     phrase = Asking(phrases=(f"commit {digest[:digits]} on",), fields=("human",))
-    assert [one.at for one in Asked(phrase, index).best(9)] == [0]
+    assert [one.at for one in CompiledQuery(phrase, index).best_matches(9)] == [0]
 
 
-def test_a_question_is_answered_by_one_look_at_the_index(store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_is_answered_by_one_look_at_the_index(
+    store: LocalSessionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Between two looks another process may have written it anew, and a place in one is none in the other."""
     _recorded(store, _user("the first of some okapis"), _user("a second okapi, and a third"))
-    index = store.index()
+    index = store.open_index()
     assert index is not None
     searcher, looks, every = index.searcher, list[str](), Query.all_query()
 
-    def look(_self: Index) -> object:
+    def look(_self: TantivyIndex) -> object:
         looks.append("one")
         return searcher
 
-    monkeypatch.setattr(Index, "searcher", property(look))
+    monkeypatch.setattr(TantivyIndex, "searcher", property(look))
     assert len(index.search(every, 9)) == 3
-    assert len(index.messages(every, 9)[1]) == 3
+    assert len(index.search_messages(every, 9)[1]) == 3
     assert looks == ["one", "one"]
 
 
-def test_what_is_left_out_is_in_the_index_with_its_reason(store: EmbeddedStore) -> None:
+def test_what_is_left_out_is_in_the_index_with_its_reason(store: LocalSessionStore) -> None:
     _recorded(store, _user("ok"), _user("[Request interrupted by user]"), _user("why does the build fail today?"))
-    assert store.left_out() == {"": 1, "short": 1, "interruption": 1}
-    index = store.index()
+    assert store.excluded_counts() == {"": 1, "short": 1, "interruption": 1}
+    index = store.open_index()
     assert index is not None
-    reasons = {found.at: REASONS[found.reason] for found in index.search(Query.all_query(), 9) if found.at >= 0}
+    reasons = {
+        found.at: EXCLUSION_REASONS[found.reason] for found in index.search(Query.all_query(), 9) if found.at >= 0
+    }
     assert reasons == {0: "short", 1: "interruption", 2: ""}
 
 
-def test_what_a_compaction_repeats_is_there_once(store: EmbeddedStore) -> None:
+def test_what_a_compaction_repeats_is_there_once(store: LocalSessionStore) -> None:
     said = Message("user", (Text("the one question of today"),), id="m")
     again = Message("user", (Text("the one question of today"),), id="m", carried=True)
     session = Session("claude-code", "one", "/a", (History((said,)), History((again, _user("and then some more")))))
-    with store.writing():
-        store.record(Known("/a", Stat(1, 2, 3, 4)), [*made_ready([session], {})])
+    with store.write_lease():
+        store.record(SourceRecord("/a", FileStat(1, 2, 3, 4)), [*prepare_sessions([session], {})])
         store.refresh_index()
     assert _at(store, "question", "human") == [0]
     assert _at(store, "more", "human") == [2]
     assert len(store.messages(1)) == 3
 
 
-def test_secrets_are_not_in_the_index(store: EmbeddedStore) -> None:
+def test_secrets_are_not_in_the_index(store: LocalSessionStore) -> None:
     token = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
     _recorded(store, _user(f"the token is {token} for now"), title=f"use {token}")
     assert _at(store, "token", "human") == [0]
@@ -166,7 +170,7 @@ def test_secrets_are_not_in_the_index(store: EmbeddedStore) -> None:
     assert token in store.messages(1)[0].text
 
 
-def test_another_title_takes_the_place_of_the_old_one(store: EmbeddedStore) -> None:
+def test_another_title_takes_the_place_of_the_old_one(store: LocalSessionStore) -> None:
     _recorded(store, _user("what this is about"), title="first name")
     _recorded(store, _user("what this is about"), title="second name")
     assert _at(store, "first", "title") == []
@@ -174,7 +178,7 @@ def test_another_title_takes_the_place_of_the_old_one(store: EmbeddedStore) -> N
     assert _at(store, "name", "title") == [-1]
 
 
-def _a_few(store: EmbeddedStore, tmp_path: Path) -> Path:
+def _a_few(store: LocalSessionStore, tmp_path: Path) -> Path:
     folder = tmp_path / "files"
     folder.mkdir(exist_ok=True)
     for number in (1, 2):
@@ -207,50 +211,50 @@ def _foreign(index: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [_lost, _garbage, _no_segment, _torn_segment, _foreign])
-def test_an_index_that_is_no_good_is_made_again(store: EmbeddedStore, tmp_path: Path, harm: object) -> None:
+def test_an_index_that_is_no_good_is_made_again(store: LocalSessionStore, tmp_path: Path, harm: object) -> None:
     folder = _a_few(store, tmp_path)
     harm(store.folder / "index")  # type: ignore[operator]
-    again = EmbeddedStore(store.folder)
-    assert again.is_behind()
+    again = LocalSessionStore(store.folder)
+    assert again.is_index_behind()
     assert synced(again, folder).unchanged == 2
     assert places(again, "topic69") == [(name(1), 69), (name(2), 69)]
     assert places(again, "speak", "title") == [(name(1), -1), (name(2), -1)]
-    assert not again.is_behind()
+    assert not again.is_index_behind()
 
 
 def test_another_way_of_making_entries_makes_it_anew(
-    store: EmbeddedStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: LocalSessionStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = _a_few(store, tmp_path)
-    monkeypatch.setattr(docs, "VERSION", docs.VERSION + 1)
-    again = EmbeddedStore(store.folder)
-    assert again.index() is None
+    monkeypatch.setattr(documents, "DOCUMENT_VERSION", documents.DOCUMENT_VERSION + 1)
+    again = LocalSessionStore(store.folder)
+    assert again.open_index() is None
     synced(again, folder)
     assert places(again, "topic69") == [(name(1), 69), (name(2), 69)]
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_killed_between_truth_and_index(
-    store: EmbeddedStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+    store: LocalSessionStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     """The truth is kept and the index is not, or is and the truth does not know it: nothing is lost or there twice."""
     folder = _a_few(store, tmp_path)
     grown = folder / f"{name(1)}.jsonl"
     grown.write_bytes(grown.read_bytes() + talk(name(1), 10, 70))
-    commit = Index.commit
+    commit = TantivyIndex.commit
 
-    def killed(self: Index) -> None:
+    def killed(self: TantivyIndex) -> None:
         if moment == "after":
             commit(self)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Index, "commit", killed)
+    monkeypatch.setattr(TantivyIndex, "commit", killed)
     with pytest.raises(KeyboardInterrupt):
         synced(store, folder)
     monkeypatch.undo()
-    again = EmbeddedStore(store.folder)
-    assert again.facts(id=name(1))[0].messages == 80
-    assert again.is_behind()
+    again = LocalSessionStore(store.folder)
+    assert again.find_sessions(id=name(1))[0].messages == 80
+    assert again.is_index_behind()
     assert synced(again, folder).unchanged == 2
     for word, place in (("topic69", 69), ("topic3", 3)):
         assert places(again, word) == [(name(1), place), (name(2), place)]
@@ -258,7 +262,7 @@ def test_killed_between_truth_and_index(
 
 
 def test_a_disk_that_is_full_says_what_to_do(
-    store: EmbeddedStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: LocalSessionStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = _a_few(store, tmp_path)
     (folder / f"{name(3)}.jsonl").write_bytes(chat(name(3), ["one more session of topic69"]))
@@ -267,61 +271,63 @@ def test_a_disk_that_is_full_says_what_to_do(
         def __getattr__(self, _name: str) -> object:
             raise OSError(28, "No space left on device")
 
-    begin = Index.begin
+    begin = TantivyIndex.begin_writing
 
-    def begun(self: Index, *args: int) -> None:
+    def begun(self: TantivyIndex, *args: int) -> None:
         begin(self, *args)
         self._writer = Full()  # type: ignore[assignment]
 
-    monkeypatch.setattr(Index, "begin", begun)
+    monkeypatch.setattr(TantivyIndex, "begin_writing", begun)
     with pytest.raises(StoreError, match="free the disk"):
         synced(store, folder)
     monkeypatch.undo()
-    again = EmbeddedStore(store.folder)
+    again = LocalSessionStore(store.folder)
     assert synced(again, folder).messages == 1
     assert len(places(again, "topic69")) == 3
 
 
-def test_counts_by_session(store: EmbeddedStore, tmp_path: Path) -> None:
+def test_counts_by_session(store: LocalSessionStore, tmp_path: Path) -> None:
     _a_few(store, tmp_path)
-    index = store.index()
+    index = store.open_index()
     assert index is not None
-    assert Asked(Asking(words="length", fields=("human",)), index).counts() == {1: 35, 2: 35}
+    assert CompiledQuery(Asking(words="length", fields=("human",)), index).match_counts() == {1: 35, 2: 35}
 
 
-def test_each_session_s_own_best_come_after_the_best_of_all(store: EmbeddedStore, tmp_path: Path) -> None:
+def test_each_session_s_own_best_come_after_the_best_of_all(store: LocalSessionStore, tmp_path: Path) -> None:
     folder = tmp_path / "sessions"
     folder.mkdir()
     (folder / "loud.jsonl").write_bytes(chat(name(1), ["okapi okapi okapi"] * 9))
     (folder / "quiet.jsonl").write_bytes(chat(name(2), ["one okapi, among many other words of no matter"] * 9))
     synced(store, folder)
-    index = store.index()
+    index = store.open_index()
     assert index is not None
-    asked = Asked(Asking(words="okapi"), index)
-    keys = {facts.id: facts.key for facts in store.facts()}
+    asked = CompiledQuery(Asking(words="okapi"), index)
+    keys = {facts.id: facts.key for facts in store.find_sessions()}
     loud, quiet = keys[name(1)], keys[name(2)]
-    matches, texts = asked.messages([loud, quiet], best=5, each=3)
+    matches, texts = asked.message_matches([loud, quiet], best=5, each=3)
     assert matches == {loud: 9, quiet: 9}
     assert [one.session for one in texts] == [loud] * 5 + [quiet] * 3
-    assert texts == [*asked.best(5), *asked.best(3, [quiet])]
-    assert asked.messages([loud, quiet]) == (matches, [])
+    assert texts == [*asked.best_matches(5), *asked.best_matches(3, [quiet])]
+    assert asked.message_matches([loud, quiet]) == (matches, [])
 
 
 @pytest.mark.parametrize("words", ["okapi", "okapi giraffe", "x y okapi", "x y", "what is the okapi"])
-def test_texts_are_counted_that_only_neighbours_find(store: EmbeddedStore, words: str) -> None:
+def test_texts_are_counted_that_only_neighbours_find(store: LocalSessionStore, words: str) -> None:
     """A word of one letter counts beside another alone."""
     _recorded(store, _user("plot x y for me"), _user("an okapi giraffe"), _user("the giraffe is an okapi"))
-    index = store.index()
+    index = store.open_index()
     assert index is not None
-    asked = Asked(Asking(words=words), index)
-    assert asked.counts() == {1: len(asked.best(99))}
+    asked = CompiledQuery(Asking(words=words), index)
+    assert asked.match_counts() == {1: len(asked.best_matches(99))}
 
 
-def test_the_time_of_the_last_entry(store: EmbeddedStore) -> None:
+def test_the_time_of_the_last_entry(store: LocalSessionStore) -> None:
     times = [datetime(2026, 3, day, tzinfo=UTC) for day in (5, 9, 7)]
     _recorded(store, *(Message("user", (Text("the okapi at noon"),), time=time) for time in times))
-    index = store.index()
+    index = store.open_index()
     assert index is not None
-    assert index.times(Query.term_query(index.schema, "said", "okapi"), "max") == {1: int(times[1].timestamp())}
+    assert index.times_by_session(Query.term_query(index.schema, "said", "okapi"), "max") == {
+        1: int(times[1].timestamp())
+    }
     _recorded(store, _user("a giraffe, and nobody knows when"))
-    assert index.times(Query.term_query(index.schema, "said", "giraff"), "max") == {2: 0}
+    assert index.times_by_session(Query.term_query(index.schema, "said", "giraff"), "max") == {2: 0}

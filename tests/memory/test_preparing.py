@@ -13,23 +13,23 @@ import pytest
 from chats import chat, name, places, synced, talk
 from tantivy import Query
 
-from thresher.formats import read_all
-from thresher.memory import preparing
-from thresher.memory.base import Recorded
-from thresher.memory.embedded import EmbeddedStore
-from thresher.memory.gates import stat_of
-from thresher.memory.preparing import Job, Prepared, prepared, worker_count
-from thresher.memory.sync import by_age
-from thresher.memory.values import Known, Report
+from thresher.memory.archive.protocol import IngestCounts
+from thresher.memory.ingest import extract
+from thresher.memory.ingest.change_detection import read_file_stat
+from thresher.memory.ingest.extract import IngestJob, PreparedFile, prepare_file, worker_count
+from thresher.memory.ingest.sync import order_by_age
+from thresher.memory.local_store import LocalSessionStore
+from thresher.memory.records import SourceRecord, SyncReport
 from thresher.samples import write_samples
+from thresher.transcripts import read_all
 
 LONG_AGO = 1_700_000_000
 Force = Callable[[], list["subprocess.Popen[bytes]"]]
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> EmbeddedStore:
-    return EmbeddedStore(tmp_path / "memory")
+def store(tmp_path: Path) -> LocalSessionStore:
+    return LocalSessionStore(tmp_path / "memory")
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def force(monkeypatch: pytest.MonkeyPatch) -> Force:
             started.append(self)
 
     def forced() -> list["subprocess.Popen[bytes]"]:
-        monkeypatch.setattr("thresher.memory.sync.worker_count", lambda *_: 2)
+        monkeypatch.setattr("thresher.memory.ingest.sync.worker_count", lambda *_: 2)
         monkeypatch.setattr(subprocess, "Popen", Noted)
         return started
 
@@ -63,25 +63,27 @@ def _talks(folder: Path, count: int, length: int = 70) -> None:
         os.utime(file, (LONG_AGO + number, LONG_AGO + number))
 
 
-def _job(file: Path, store: EmbeddedStore | None = None) -> Job:
-    stat = stat_of(file)
+def _job(file: Path, store: LocalSessionStore | None = None) -> IngestJob:
+    stat = read_file_stat(file)
     assert stat is not None
     if store is None:
-        return Job(file, "", stat, None, parts=False)
-    return Job(file, "", stat, store.sources()[str(file)], parts=False, before=store.kept(str(file)))
+        return IngestJob(file, "", stat, None, only_parts_changed=False)
+    return IngestJob(
+        file, "", stat, store.sources()[str(file)], only_parts_changed=False, stored=store.stored_digests(str(file))
+    )
 
 
-def _contents(store: EmbeddedStore) -> tuple[object, ...]:
+def _contents(store: LocalSessionStore) -> tuple[object, ...]:
     """Every row of the truth but the name of the index, and every entry of the index."""
     tables = ("sources", "sessions", "blocks", "tombstones")
-    with store.archive.opened() as connection:
+    with store.archive.connect() as connection:
         rows = [connection.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall() for table in tables]
-    index = store.index()
+    index = store.open_index()
     assert index is not None
     return (rows, sorted(found[1:] for found in index.search(Query.all_query(), 100_000)))
 
 
-def _two_rounds(store: EmbeddedStore, folder: Path) -> list[Report]:
+def _two_rounds(store: LocalSessionStore, folder: Path) -> list[SyncReport]:
     """Samples of all formats, a sub-agent, foreign files, one that cannot be read, copies; then some of it grows."""
     shutil.rmtree(folder)
     write_samples(folder / "home")
@@ -97,12 +99,12 @@ def _two_rounds(store: EmbeddedStore, folder: Path) -> list[Report]:
     return [first, synced(store, folder)]
 
 
-def test_other_processes_change_nothing(store: EmbeddedStore, folder: Path, tmp_path: Path, force: Force) -> None:
+def test_other_processes_change_nothing(store: LocalSessionStore, folder: Path, tmp_path: Path, force: Force) -> None:
     alone = _two_rounds(store, folder)
     assert alone[0].new > 9
     assert alone[1].grown == 5
     workers = force()
-    other = EmbeddedStore(tmp_path / "other")
+    other = LocalSessionStore(tmp_path / "other")
     assert _two_rounds(other, folder) == alone
     assert len(workers) == 4
     mine, others = _contents(store), _contents(other)
@@ -117,32 +119,32 @@ def _without_inodes(tables: Any) -> Any:
 
 def test_what_comes_back_holds_no_messages(folder: Path) -> None:
     _talks(folder, 1)
-    found = prepared(_job(folder / f"{name(1)}.jsonl"))
-    assert found.change == "new"
-    assert [sorted(ready.docs) for ready in found.sessions] == [[0, 1]]
+    found = prepare_file(_job(folder / f"{name(1)}.jsonl"))
+    assert found.status == "new"
+    assert [sorted(ready.documents) for ready in found.sessions] == [[0, 1]]
     told = pickle.dumps(found)
     assert b"thresher.model" not in told
     assert pickle.loads(told) == found
 
 
-def test_of_a_file_that_grew_only_what_is_new_is_made_ready(store: EmbeddedStore, folder: Path) -> None:
+def test_of_a_file_that_grew_only_what_is_new_is_made_ready(store: LocalSessionStore, folder: Path) -> None:
     _talks(folder, 1, 140)
     synced(store, folder)
     file = folder / f"{name(1)}.jsonl"
     file.write_bytes(file.read_bytes() + talk(name(1), 1, 140))
-    (ready,) = prepared(_job(file, store)).sessions
-    assert sorted(ready.docs) == [2]
-    assert [block.messages for block in ready.entry.blocks] == [64, 64, 13]
+    (ready,) = prepare_file(_job(file, store)).sessions
+    assert sorted(ready.documents) == [2]
+    assert [block.messages for block in ready.encoded.blocks] == [64, 64, 13]
     file.write_bytes(talk(name(1), 70) + chat(name(1), ["we took another way from here"], 70))
-    (ready,) = prepared(_job(file, store)).sessions
-    assert sorted(ready.docs) == [1]
+    (ready,) = prepare_file(_job(file, store)).sessions
+    assert sorted(ready.documents) == [1]
 
 
-def test_what_was_thought_to_be_kept_is_taken_from_the_truth(store: EmbeddedStore, folder: Path) -> None:
+def test_what_was_thought_to_be_kept_is_taken_from_the_truth(store: LocalSessionStore, folder: Path) -> None:
     _talks(folder, 1)
-    found = prepared(_job(folder / f"{name(1)}.jsonl"))
-    with store.writing():
-        store.record(found.known, [ready._replace(docs={1: ready.docs[1]}) for ready in found.sessions])
+    found = prepare_file(_job(folder / f"{name(1)}.jsonl"))
+    with store.write_lease():
+        store.record(found.source, [ready._replace(documents={1: ready.documents[1]}) for ready in found.sessions])
         store.refresh_index()
     for number in (3, 69):
         assert places(store, f"topic{number}") == [(name(1), number)]
@@ -151,51 +153,51 @@ def test_what_was_thought_to_be_kept_is_taken_from_the_truth(store: EmbeddedStor
 def _killed_at(word: str) -> str:
     return (
         "import os, sys; sys.path[:] = sys.argv[1:]\n"
-        "from thresher.memory import preparing\n"
-        "inner = preparing.prepared\n"
-        f"preparing.prepared = lambda job: os._exit(9) if {word!r} in str(job.path) else inner(job)\n"
-        "preparing.serve()\n"
+        "from thresher.memory.ingest import extract\n"
+        "inner = extract.prepare_file\n"
+        f"extract.prepare_file = lambda job: os._exit(9) if {word!r} in str(job.path) else inner(job)\n"
+        "extract.run_ingest_worker()\n"
     )
 
 
 @pytest.mark.parametrize("code", [_killed_at(name(3)), "raise SystemExit(1)"])
 def test_a_worker_that_dies_costs_nothing(
-    store: EmbeddedStore, folder: Path, force: Force, monkeypatch: pytest.MonkeyPatch, code: str
+    store: LocalSessionStore, folder: Path, force: Force, monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:
     _talks(folder, 8)
     force()
-    monkeypatch.setattr(preparing, "START", code)
-    assert synced(store, folder) == Report(new=8, messages=560)
+    monkeypatch.setattr(extract, "WORKER_SCRIPT", code)
+    assert synced(store, folder) == SyncReport(new=8, messages=560)
     assert len(places(store, "topic42")) == 8
 
 
 def test_a_large_file_that_a_worker_died_of_is_not_tried_again(
-    store: EmbeddedStore, folder: Path, force: Force, monkeypatch: pytest.MonkeyPatch
+    store: LocalSessionStore, folder: Path, force: Force, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _talks(folder, 4)
     force()
-    monkeypatch.setattr(preparing, "START", _killed_at(name(3)))
-    monkeypatch.setattr(preparing, "AHEAD_BYTES", 1000)
+    monkeypatch.setattr(extract, "WORKER_SCRIPT", _killed_at(name(3)))
+    monkeypatch.setattr(extract, "AHEAD_BYTES", 1000)
     report = synced(store, folder)
     assert report.new == 3
     (problem,) = report.failed
     assert problem.startswith(str(folder / name(3)))
     assert "perhaps for want of memory" in problem
     assert store.sources()[str(folder / f"{name(3)}.jsonl")].state == "failed"
-    assert synced(store, folder) == Report(unchanged=4)
+    assert synced(store, folder) == SyncReport(unchanged=4)
 
 
 def test_no_process_can_be_started(
-    store: EmbeddedStore, folder: Path, force: Force, monkeypatch: pytest.MonkeyPatch
+    store: LocalSessionStore, folder: Path, force: Force, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _talks(folder, 4)
     force()
     monkeypatch.setattr(sys, "executable", str(folder / "nothing"))
-    assert synced(store, folder) == Report(new=4, messages=280)
+    assert synced(store, folder) == SyncReport(new=4, messages=280)
 
 
 def test_want_of_memory_is_told_and_the_rest_goes_on(
-    store: EmbeddedStore, folder: Path, monkeypatch: pytest.MonkeyPatch
+    store: LocalSessionStore, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _talks(folder, 2)
 
@@ -204,7 +206,7 @@ def test_want_of_memory_is_told_and_the_rest_goes_on(
             raise MemoryError
         return read_all(path, **options)
 
-    monkeypatch.setattr(preparing, "read_all", read)
+    monkeypatch.setattr(extract, "read_all", read)
     report = synced(store, folder)
     assert report.new == 1
     assert "not enough memory" in report.failed[0]
@@ -214,55 +216,55 @@ def test_a_file_that_went_in_between_is_no_failure(folder: Path) -> None:
     _talks(folder, 1)
     job = _job(folder / f"{name(1)}.jsonl")
     job.path.unlink()
-    assert prepared(job).change == "vanished"
+    assert prepare_file(job).status == "vanished"
 
 
 def test_an_interruption_ends_all_workers_and_keeps_what_was_recorded(
-    store: EmbeddedStore, folder: Path, force: Force, monkeypatch: pytest.MonkeyPatch
+    store: LocalSessionStore, folder: Path, force: Force, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _talks(folder, 12)
     workers = force()
-    monkeypatch.setattr("thresher.memory.archive.BATCH_SECONDS", 0.0)
-    record = EmbeddedStore.record
+    monkeypatch.setattr("thresher.memory.archive.sqlite.BATCH_SECONDS", 0.0)
+    record = LocalSessionStore.record
 
-    def interrupted(self: EmbeddedStore, known: Known, *rest: Any, **more: Any) -> Recorded:
+    def interrupted(self: LocalSessionStore, known: SourceRecord, *rest: Any, **more: Any) -> IngestCounts:
         if name(8) in known.path:
             raise KeyboardInterrupt
         return record(self, known, *rest, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(EmbeddedStore, "record", interrupted)
+        patch.setattr(LocalSessionStore, "record", interrupted)
         with pytest.raises(KeyboardInterrupt):
             synced(store, folder)
     assert len(workers) == 2
     assert all(process.poll() is not None for process in workers)
-    again = EmbeddedStore(store.folder)
-    assert {facts.id for facts in again.facts()} == {name(number) for number in (9, 10, 11, 12)}
-    assert synced(again, folder) == Report(new=8, unchanged=4, messages=560)
+    again = LocalSessionStore(store.folder)
+    assert {facts.id for facts in again.find_sessions()} == {name(number) for number in (9, 10, 11, 12)}
+    assert synced(again, folder) == SyncReport(new=8, unchanged=4, messages=560)
     assert len(places(again, "topic42")) == 12
 
 
-def test_the_users_own_program_is_not_run_again(store: EmbeddedStore, folder: Path, tmp_path: Path) -> None:
+def test_the_users_own_program_is_not_run_again(store: LocalSessionStore, folder: Path, tmp_path: Path) -> None:
     _talks(folder, 4)
     script = tmp_path / "script.py"
     script.write_text(
         "import sys\n"
         "from pathlib import Path\n"
-        "from thresher.memory import embedded, sync\n"
+        "from thresher.memory import local_store\nfrom thresher.memory.ingest import sync\n"
         "print('once')\n"
         "sync.worker_count = lambda *_: 2\n"
         "files = [(None, path) for path in Path(sys.argv[2]).iterdir()]\n"
-        "print(sync.sync(embedded.EmbeddedStore(sys.argv[1]), files).new)\n"
+        "print(sync.sync_sources(local_store.LocalSessionStore(sys.argv[1]), files).new)\n"
     )
     command = [sys.executable, str(script), str(store.folder), str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("once\n4\n", "")
 
 
-def test_the_newest_are_read_first(store: EmbeddedStore, folder: Path) -> None:
+def test_the_newest_are_read_first(store: LocalSessionStore, folder: Path) -> None:
     _talks(folder, 4)
     synced(store, folder)
-    assert [facts.id for facts in store.facts()] == [name(number) for number in (4, 3, 2, 1)]
+    assert [facts.id for facts in store.find_sessions()] == [name(number) for number in (4, 3, 2, 1)]
 
 
 def test_what_lies_in_a_folder_of_a_files_name_is_read_after_it(folder: Path) -> None:
@@ -270,7 +272,7 @@ def test_what_lies_in_a_folder_of_a_files_name_is_read_after_it(folder: Path) ->
     inside = folder / name(1) / "subagents" / "agent-1.jsonl"
     inside.parent.mkdir(parents=True)
     inside.touch()
-    found = by_age([_job(path) for path in (inside, *folder.glob("*.jsonl"))])
+    found = order_by_age([_job(path) for path in (inside, *folder.glob("*.jsonl"))])
     assert [job.path.stem for job in found] == [name(2), name(1), "agent-1"]
 
 
@@ -286,17 +288,17 @@ def test_workers_are_for_much_work(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_not_all_files_are_given_out_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _talks(folder, 9)
-    monkeypatch.setattr(preparing, "AHEAD_BYTES", 60_000)
-    begun: list[Job] = []
+    monkeypatch.setattr(extract, "AHEAD_BYTES", 60_000)
+    begun: list[IngestJob] = []
 
     def jobs() -> Any:
         for path in sorted(folder.iterdir()):
             begun.append(_job(path))
             yield begun[-1]
 
-    every = preparing.each_prepared(jobs(), 2)
+    every = extract.prepare_files(jobs(), 2)
     job, found = next(every)
-    assert isinstance(found, Prepared)
+    assert isinstance(found, PreparedFile)
     assert job is begun[0]
     assert sum(one.stat.size for one in begun[:-1]) <= 60_000
     assert [one for one, _ in every] == begun[1:]

@@ -8,8 +8,21 @@ import pytest
 
 import thresher as th
 from thresher.errors import ThresherError
-from thresher.memory.provenance import Field, Piece, Reason, made_by_recall, pieces, without_data
-from thresher.memory.recalls import asks_memory, is_memory_tool, recall_command, recall_of, recall_spans
+from thresher.memory.ingest.embedded_data import strip_embedded_data
+from thresher.memory.ingest.memory_tools import (
+    classify_recall,
+    classify_recall_command,
+    find_recall_spans,
+    is_memory_prompt,
+    is_memory_tool,
+)
+from thresher.memory.ingest.provenance import (
+    AttributedText,
+    ExclusionReason,
+    TextField,
+    attribute_texts,
+    detect_memory_tool,
+)
 from thresher.model import Author, History, Image, Message, Session, Summary, Text, Thinking, ToolCall, ToolResult
 from thresher.model.marks import RECALLED
 from thresher.model.parts import Part
@@ -35,18 +48,18 @@ def result(text: str, call_id: str = "1") -> Message:
     return Message("tool", (ToolResult(call_id, (Text(text),)),), "tool")
 
 
-def read(*messages: Message) -> list[list[Piece]]:
-    found = list(pieces(messages))
+def read(*messages: Message) -> list[list[AttributedText]]:
+    found = list(attribute_texts(messages))
     assert [index for index, _ in found] == list(range(len(messages)))
     return [said for _, said in found]
 
 
-def only(message: Message) -> list[Piece]:
+def only(message: Message) -> list[AttributedText]:
     [said] = read(message)
     return said
 
 
-def searched(said: Sequence[Piece]) -> str:
+def searched(said: Sequence[AttributedText]) -> str:
     return "".join(piece.text for piece in said if not piece.reason)
 
 
@@ -63,15 +76,15 @@ def test_each_part_has_its_field() -> None:
         Message("user", (Summary("The field was renamed."), Image("image/png", "AAAA")), "harness"),
     )
     assert said == [
-        [Piece("human", "You are a careful engineer.", "system")],
-        [Piece("human", "Rename the field, please.")],
+        [AttributedText("human", "You are a careful engineer.", "system")],
+        [AttributedText("human", "Rename the field, please.")],
         [
-            Piece("thinking", "It is in a.py only."),
-            Piece("agent", "Renaming it now."),
-            Piece("input", "a.py\nx = 1\ny = 2"),
+            AttributedText("thinking", "It is in a.py only."),
+            AttributedText("agent", "Renaming it now."),
+            AttributedText("input", "a.py\nx = 1\ny = 2"),
         ],
-        [Piece("output", "The file was changed.")],
-        [Piece("summary", "The field was renamed.")],
+        [AttributedText("output", "The file was changed.")],
+        [AttributedText("summary", "The field was renamed.")],
     ]
 
 
@@ -90,7 +103,7 @@ def test_each_part_has_its_field() -> None:
     ],
 )
 def test_a_call_says_its_values(arguments: str, text: str) -> None:
-    assert only(model(ToolCall("1", "Write", arguments))) == [Piece("input", text)]
+    assert only(model(ToolCall("1", "Write", arguments))) == [AttributedText("input", text)]
 
 
 def test_a_call_without_words_has_no_piece() -> None:
@@ -102,12 +115,12 @@ def test_a_sub_agent_is_prompted_by_a_model() -> None:
 
 
 def test_what_a_user_ran_in_the_shell_is_output() -> None:
-    assert only(human("$ make\nall is built", author="tool")) == [Piece("output", "$ make\nall is built")]
+    assert only(human("$ make\nall is built", author="tool")) == [AttributedText("output", "$ make\nall is built")]
 
 
 def test_the_summary_after_a_compaction_is_a_summary() -> None:
     text = "This session is being continued from a previous conversation that ran out of context. We fixed the login."
-    assert only(human(text, author="harness")) == [Piece("summary", text)]
+    assert only(human(text, author="harness")) == [AttributedText("summary", text)]
 
 
 # Noise.
@@ -142,8 +155,8 @@ def test_the_summary_after_a_compaction_is_a_summary() -> None:
 @pytest.mark.parametrize("role", ["user", "assistant"])
 def test_honest_words_stay_byte_for_byte(text: str, role: str) -> None:
     message = human(text) if role == "user" else model(text)
-    field: Field = "human" if role == "user" else "agent"
-    assert only(message) == [Piece(field, text)]
+    field: TextField = "human" if role == "user" else "agent"
+    assert only(message) == [AttributedText(field, text)]
 
 
 @pytest.mark.parametrize(
@@ -178,7 +191,7 @@ def test_honest_words_stay_byte_for_byte(text: str, role: str) -> None:
         ("[1/5] abc1234 • Dec 28\nThis session discussed JWT.\n\nAnd more of it.", "recall"),
     ],
 )
-def test_noise_is_left_out_and_says_why(text: str, reason: Reason) -> None:
+def test_noise_is_left_out_and_says_why(text: str, reason: ExclusionReason) -> None:
     said = only(human(text))
     assert {piece.reason for piece in said} == {reason}
     assert "".join(piece.text for piece in said) == text
@@ -193,8 +206,8 @@ def test_noise_is_left_out_and_says_why(text: str, reason: Reason) -> None:
         ("No response requested.", "harness"),
     ],
 )
-def test_what_the_harness_says_for_the_model_is_left_out(text: str, reason: Reason) -> None:
-    assert only(model(text, author="harness")) == [Piece("agent", text, reason)]
+def test_what_the_harness_says_for_the_model_is_left_out(text: str, reason: ExclusionReason) -> None:
+    assert only(model(text, author="harness")) == [AttributedText("agent", text, reason)]
 
 
 def test_what_a_format_knows_to_be_the_harness_is_left_out() -> None:
@@ -204,9 +217,9 @@ def test_what_a_format_knows_to_be_the_harness_is_left_out() -> None:
 def test_a_prompt_keeps_its_words_among_the_harness() -> None:
     said = only(human("<ide_selection>x = 1</ide_selection>\nWhy is this one?\n<system-reminder>a</system-reminder>"))
     assert said == [
-        Piece("human", "\nWhy is this one?\n"),
-        Piece("human", "<ide_selection>x = 1</ide_selection>", "editor"),
-        Piece("human", "<system-reminder>a</system-reminder>", "harness"),
+        AttributedText("human", "\nWhy is this one?\n"),
+        AttributedText("human", "<ide_selection>x = 1</ide_selection>", "editor"),
+        AttributedText("human", "<system-reminder>a</system-reminder>", "harness"),
     ]
 
 
@@ -218,18 +231,18 @@ def test_a_message_is_short_as_a_whole() -> None:
 def test_calls_that_a_model_prints_leave_and_its_words_stay() -> None:
     printed = '<function_calls>\n<invoke name="Bash">\nls\n</invoke>\n</function_calls>'
     said = only(model(f"I will look.\n{printed}\nThat was it."))
-    assert said == [Piece("agent", "I will look.\n\nThat was it."), Piece("agent", printed, "syntax")]
+    assert said == [AttributedText("agent", "I will look.\n\nThat was it."), AttributedText("agent", printed, "syntax")]
 
 
 def test_calls_shown_as_code_stay() -> None:
     text = 'It is written so:\n```xml\n<function_calls>\n<invoke name="Bash"/>\n</function_calls>\n```'
-    assert only(model(text)) == [Piece("agent", text)]
+    assert only(model(text)) == [AttributedText("agent", text)]
 
 
 def test_reminders_after_an_output_leave() -> None:
     reminder = "<system-reminder>\nThe file changed.\n</system-reminder>"
     said = read(model(bash("cat a")), result(f"x = 1\n{reminder}\n{reminder}\n"))[1]
-    assert said[0] == Piece("output", "x = 1\n")
+    assert said[0] == AttributedText("output", "x = 1\n")
     assert {piece.reason for piece in said[1:]} == {"harness"}
     quoted = "'<system-reminder>x</system-reminder>'\n"
     assert searched(read(model(bash("cat a")), result(quoted))[1]) == quoted
@@ -254,14 +267,14 @@ RUN = "iVBORw0KGgo" * 30
     ],
 )
 def test_data_is_in_no_piece(text: str, left: str) -> None:
-    assert without_data(text) == left
+    assert strip_embedded_data(text) == left
     assert searched(only(human(f"some words {text}"))) == f"some words {left}"
 
 
 @pytest.mark.parametrize("shift", range(0, 200, 7))
 def test_a_run_is_found_wherever_it_begins(shift: int) -> None:
     text = "some words " * 20
-    assert without_data(f"{text[:shift]} {RUN[:200]} {text}") == f"{text[:shift]}  {text}"
+    assert strip_embedded_data(f"{text[:shift]} {RUN[:200]} {text}") == f"{text[:shift]}  {text}"
 
 
 # Memory tools.
@@ -325,7 +338,7 @@ def test_tools_that_do_not(name: str) -> None:
     ],
 )
 def test_calls_that_ask_a_memory(call: ToolCall) -> None:
-    assert recall_of(call) == "alone"
+    assert classify_recall(call) == "alone"
 
 
 @pytest.mark.parametrize(
@@ -338,7 +351,7 @@ def test_calls_that_ask_a_memory(call: ToolCall) -> None:
     ],
 )
 def test_calls_that_do_not(call: ToolCall) -> None:
-    assert recall_of(call) == ""
+    assert classify_recall(call) == ""
 
 
 @pytest.mark.parametrize(
@@ -378,7 +391,7 @@ def test_calls_that_do_not(call: ToolCall) -> None:
     ],
 )
 def test_commands_that_ask_a_memory(command: str, kind: str) -> None:
-    assert recall_command(command) == kind
+    assert classify_recall_command(command) == kind
 
 
 @pytest.mark.parametrize(
@@ -409,7 +422,7 @@ def test_commands_that_ask_a_memory(command: str, kind: str) -> None:
     ],
 )
 def test_commands_that_do_not(command: str) -> None:
-    assert recall_command(command) == ""
+    assert classify_recall_command(command) == ""
 
 
 def test_a_recall_and_its_result_leave_and_the_work_around_them_stays() -> None:
@@ -446,7 +459,7 @@ def test_the_prompt_that_made_the_model_look_is_an_echo() -> None:
         [False],
         [False],
     ]
-    assert said[1][1] == Piece("input", "jwt refresh", "recall")
+    assert said[1][1] == AttributedText("input", "jwt refresh", "recall")
 
 
 def test_work_made_beside_a_recall_does_not_end_the_echo() -> None:
@@ -460,10 +473,10 @@ def test_work_made_beside_a_recall_does_not_end_the_echo() -> None:
 
 def test_a_slash_command_that_searches_is_a_recall() -> None:
     for text in ("/recall jwt refresh", "<command-name>/episodic-memory:search-conversations</command-name>"):
-        assert asks_memory(text)
+        assert is_memory_prompt(text)
         said = read(human(text), model("We rotated the token."))
-        assert said[0] == [Piece("human", text, "recall")]
-        assert said[1] == [Piece("agent", "We rotated the token.", derived=True)]
+        assert said[0] == [AttributedText("human", text, "recall")]
+        assert said[1] == [AttributedText("agent", "We rotated the token.", derived=True)]
 
 
 def test_a_command_to_look_does_not_colour_the_prompt_before() -> None:
@@ -474,13 +487,13 @@ def test_a_command_to_look_does_not_colour_the_prompt_before() -> None:
 
 def test_a_result_without_its_call_is_known_by_its_name() -> None:
     message = Message("tool", (ToolResult("9", (Text("old words"),), name="mcp__deja__deja"),), "tool")
-    assert only(message) == [Piece("output", "old words", "recall")]
+    assert only(message) == [AttributedText("output", "old words", "recall")]
 
 
 def test_among_other_commands_only_the_marked_block_leaves() -> None:
     output = f"3 passed\n{RECALL}\ndone\n"
     said = read(model(bash("make test && thresher search jwt")), result(output))[1]
-    assert said == [Piece("output", "3 passed\n\ndone\n"), Piece("output", RECALL, "recall")]
+    assert said == [AttributedText("output", "3 passed\n\ndone\n"), AttributedText("output", RECALL, "recall")]
     assert {piece.reason for piece in read(model(bash("make && fr jwt")), result("3 passed"))[1]} == {"recall"}
 
 
@@ -503,9 +516,9 @@ BEFORE, AFTER = "Work before stays.\n", "\nWork after stays.  \n"
 )
 def test_a_marked_block_leaves_any_text(block: str) -> None:
     text = f"{BEFORE}{block}{AFTER}"
-    expected: dict[Field, list[Piece]] = {}
+    expected: dict[TextField, list[AttributedText]] = {}
     for field in ("human", "agent", "output", "thinking"):
-        expected[field] = [Piece(field, BEFORE + AFTER), Piece(field, block, "recall")]
+        expected[field] = [AttributedText(field, BEFORE + AFTER), AttributedText(field, block, "recall")]
     assert only(human(text)) == expected["human"]
     assert only(model(text)) == expected["agent"]
     assert only(model(Thinking(text))) == expected["thinking"]
@@ -568,7 +581,7 @@ def test_our_own_json_leaves_as_a_whole(told: str) -> None:
 def test_json_that_only_speaks_of_our_mark_stays() -> None:
     for text in ('What does {"mark": "<thresher-recall>"} mean here?', '{"mark": "<b>", "end": "</thresher-recall>"}'):
         assert searched(only(human(text))) == text
-        assert recall_spans(text.replace("thresher-recall", "thresher-x"), printed=True) == []
+        assert find_recall_spans(text.replace("thresher-recall", "thresher-x"), printed=True) == []
 
 
 @pytest.mark.parametrize(
@@ -583,14 +596,17 @@ def test_json_that_only_speaks_of_our_mark_stays() -> None:
 )
 def test_hits_with_headers_leave_a_printed_text(block: str) -> None:
     said = read(model(bash("sh look.sh")), result(f"Work before.\n{block}\n\nWork after."))[1]
-    assert said == [Piece("output", "Work before.\n\n\nWork after."), Piece("output", block, "recall")]
+    assert said == [
+        AttributedText("output", "Work before.\n\n\nWork after."),
+        AttributedText("output", block, "recall"),
+    ]
 
 
 @pytest.mark.parametrize("name", [name for group in RECALLED for name in group.split()])
 @pytest.mark.parametrize(("opening", "closing"), [("<", ">"), ("&lt;", "&gt;"), ("\\u003c", "\\u003e")])
 def test_every_element_is_found(name: str, opening: str, closing: str) -> None:
     block = f"{opening}{name}{closing}old words{opening}/{name}{closing}"
-    assert recall_spans(f"Before.\n{block}\nAfter.", printed=True) == [(8, 8 + len(block))]
+    assert find_recall_spans(f"Before.\n{block}\nAfter.", printed=True) == [(8, 8 + len(block))]
 
 
 # Sessions of memory tools.
@@ -623,7 +639,7 @@ def session(*messages: Message, project: str = "/repo", file: str = "a.jsonl") -
     ],
 )
 def test_sessions_that_a_memory_tool_made(made: Session, tool: str) -> None:
-    assert made_by_recall(made) == tool
+    assert detect_memory_tool(made) == tool
 
 
 # Hostile and real texts.
@@ -665,9 +681,9 @@ def test_sessions_that_a_memory_tool_made(made: Session, tool: str) -> None:
 )
 def test_hostile_text_ends(piece: str) -> None:
     text = piece * (200_000 // len(piece))
-    recall_spans(text, printed=True)
-    recall_command(f"thresher {text}")
-    recall_command(f"{text} thresher")
+    find_recall_spans(text, printed=True)
+    classify_recall_command(f"thresher {text}")
+    classify_recall_command(f"{text} thresher")
     read(human(text), model(text, Thinking(text), bash(f"fr\n{text}")), result(text), model(f"API Error: {text}"))
 
 
@@ -680,7 +696,7 @@ def test_real_sessions_are_read_whole(shared_data: Path) -> None:
             continue
         assert isinstance(found, Session)
         messages = list(found.messages())
-        said = list(pieces(messages))
+        said = list(attribute_texts(messages))
         assert [index for index, _ in said] == list(range(len(messages)))
         assert all(piece.text.strip() for _, all_of in said for piece in all_of)
-        assert made_by_recall(found) == ""
+        assert detect_memory_tool(found) == ""

@@ -4,7 +4,7 @@ import pytest
 from msgspec import structs
 
 from thresher.errors import OptionError
-from thresher.memory.query import Query, moment, parse_query, telling
+from thresher.memory.search.query import Query, content_words, parse_date_or_age, parse_query
 
 NOW = datetime(2026, 3, 15, 12, 0, tzinfo=UTC)
 
@@ -32,8 +32,8 @@ def test_a_pasted_page_is_cut() -> None:
 
 
 def test_words_that_are_everywhere_count_only_alone() -> None:
-    assert telling(["how", "did", "we", "fix", "the", "jwt", "fix"]) == ["fix", "jwt"]
-    assert telling(["who", "are", "you"]) == ["who", "are", "you"]
+    assert content_words(["how", "did", "we", "fix", "the", "jwt", "fix"]) == ["fix", "jwt"]
+    assert content_words(["who", "are", "you"]) == ["who", "are", "you"]
 
 
 @pytest.mark.parametrize(
@@ -52,9 +52,9 @@ def test_words_that_are_everywhere_count_only_alone() -> None:
     ],
 )
 def test_moments(text: str, end: bool, wanted: datetime) -> None:
-    assert moment(text, NOW, end=end) == wanted
+    assert parse_date_or_age(text, NOW, end=end) == wanted
 
 
 def test_what_is_no_date_says_what_is() -> None:
     with pytest.raises(OptionError, match="2026-03-01, 7d"):
-        moment("last tuesday", NOW)
+        parse_date_or_age("last tuesday", NOW)

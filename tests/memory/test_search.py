@@ -14,8 +14,8 @@ from echoes import SHOP, TOPICS, Rollout, Talk, source
 import thresher as th
 from thresher.errors import OptionError
 from thresher.memory import Memory
-from thresher.memory.hits import Answer
-from thresher.memory.query import FIELDS, Query, moment
+from thresher.memory.results import SearchResults
+from thresher.memory.search.query import SEARCH_FIELDS, Query, parse_date_or_age
 from thresher.model import History, Message, Text
 from thresher.store.errors import AmbiguousIdError, NotStoredError
 
@@ -42,15 +42,15 @@ def said(folder: Path, *sessions: str | tuple[str, ...], **facts: Any) -> Memory
     return remembered(folder)
 
 
-def ids(answer: Answer) -> list[str]:
+def ids(answer: SearchResults) -> list[str]:
     return [session.id for session in answer.sessions]
 
 
-def numbers(answer: Answer) -> list[int]:
+def numbers(answer: SearchResults) -> list[int]:
     return [int(one.replace("-", ""), 16) for one in ids(answer)]
 
 
-def texts(answer: Answer) -> list[str]:
+def texts(answer: SearchResults) -> list[str]:
     return [hit.text for session in answer.sessions for hit in session.hits]
 
 
@@ -189,8 +189,8 @@ def test_a_pattern_leaves_out_what_a_search_does(folder: Path) -> None:
     talk = Talk(1).user("Look it up.").does("mcp__thresher__search", "E1042 again", query="E1042")
     talk.write(folder)
     memory = remembered(folder)
-    assert ids(memory.search("", regex="E1042", fields=FIELDS)) == []
-    assert ids(memory.search("", regex="E1042", fields=FIELDS, everything=True)) == [name(1)]
+    assert ids(memory.search("", regex="E1042", fields=SEARCH_FIELDS)) == []
+    assert ids(memory.search("", regex="E1042", fields=SEARCH_FIELDS, everything=True)) == [name(1)]
 
 
 # Where it stands.
@@ -223,7 +223,9 @@ def _fields(folder: Path) -> Memory:
 def test_each_field_by_itself(folder: Path, word: str, field: str) -> None:
     memory = _fields(folder)
     assert ids(memory.search(word, fields=field)) == [name(1)]
-    others = [one for one in FIELDS if one != field and (one, field) not in {("input", "commands"), ("title", "human")}]
+    others = [
+        one for one in SEARCH_FIELDS if one != field and (one, field) not in {("input", "commands"), ("title", "human")}
+    ]
     assert ids(memory.search(word, fields=[one for one in others if one != "title"])) == []
 
 
@@ -422,7 +424,7 @@ HOSTILE = [
 @pytest.mark.parametrize("query", HOSTILE, ids=range(len(HOSTILE)))
 def test_every_query_has_an_answer(folder: Path, query: str) -> None:
     memory = said(folder, "The parcel is lilac.")
-    for options in ({}, {"fields": FIELDS, "everything": True}):
+    for options in ({}, {"fields": SEARCH_FIELDS, "everything": True}):
         with suppress(OptionError):  # where nothing is left of it to ask for
             assert memory.search(query, **options).found in (0, 1)  # type: ignore[arg-type]
     for name_of in ("require", "exclude", "project", "branch", "file", "current"):
@@ -493,8 +495,8 @@ def test_dates_are_days_of_the_place_they_are_in(monkeypatch: pytest.MonkeyPatch
     time.tzset()
     try:
         winter = datetime(2026, 11, 16, 12, tzinfo=UTC).astimezone()
-        assert moment("2026-07-01", winter) == datetime(2026, 6, 30, 22, tzinfo=UTC)
-        assert moment("2026-12-01", winter) == datetime(2026, 11, 30, 23, tzinfo=UTC)
+        assert parse_date_or_age("2026-07-01", winter) == datetime(2026, 6, 30, 22, tzinfo=UTC)
+        assert parse_date_or_age("2026-12-01", winter) == datetime(2026, 11, 30, 23, tzinfo=UTC)
     finally:
         monkeypatch.undo()
         time.tzset()

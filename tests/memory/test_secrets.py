@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thresher import read_all
-from thresher.memory.secrets import names_secret, redact, redacted
+from thresher.memory.ingest.redaction import is_secret_name, redact, redact_and_count
 
 MIXED = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8s9T0u1V2w3X4y5Z6" * 8
 HEX = "0a1b2c3d4e5f60718293a4b5c6d7e8f9" * 8
@@ -78,7 +78,7 @@ TOKENS = [
 @pytest.mark.parametrize(("kind", "token"), TOKENS)
 def test_a_providers_token_goes_by_its_shape(kind: str, token: str, around: tuple[str, str]) -> None:
     before, after = around
-    assert redacted(before + token + after) == (f"{before}[redacted {kind}]{after}", 1)
+    assert redact_and_count(before + token + after) == (f"{before}[redacted {kind}]{after}", 1)
 
 
 VALUE = "q7" + "Zp3kX9" + "vL2mT8wB"
@@ -111,7 +111,7 @@ VALUE = "q7" + "Zp3kX9" + "vL2mT8wB"
     ],
 )
 def test_a_random_value_goes_where_its_name_says_what_it_is(before: str, kind: str, after: str) -> None:
-    assert redacted(before + VALUE + after) == (f"{before}[redacted {kind}]{after}", 1)
+    assert redact_and_count(before + VALUE + after) == (f"{before}[redacted {kind}]{after}", 1)
 
 
 def test_basic_credentials_go_and_the_word_stays() -> None:
@@ -170,14 +170,14 @@ def test_keys_in_hexadecimal_go_by_their_name() -> None:
     ],
 )
 def test_what_is_no_secret_stays_the_same_object(text: str) -> None:
-    result, count = redacted(text)
+    result, count = redact_and_count(text)
     assert (result, count) == (text, 0)
     assert result is text
 
 
 def test_only_the_secret_goes() -> None:
     text = f"git clone https://me:{VALUE}@host/a.git && export A={'ghp_' + MIXED[:36]} # 2 of them\n"
-    assert redacted(text) == (
+    assert redact_and_count(text) == (
         "git clone https://me:[redacted password]@host/a.git && export A=[redacted github-token] # 2 of them\n",
         2,
     )
@@ -249,8 +249,8 @@ PIECES = st.sampled_from(
 
 @given(st.lists(PIECES | st.text(max_size=8), max_size=12).map("".join))
 def test_a_second_time_changes_nothing(text: str) -> None:
-    once, _ = redacted(text)
-    again, count = redacted(once)
+    once, _ = redact_and_count(text)
+    again, count = redact_and_count(once)
     assert again is once
     assert count == 0
 
@@ -267,7 +267,7 @@ def test_recordings_lose_next_to_nothing(shared_data: Path) -> None:
     for path in sorted((shared_data / "claude_code").glob("c*-00[12].jsonl*"))[:12]:
         for text in _texts([message.parts for session in read_all(path) for message in session.history]):
             read += len(text)
-            if redacted(text)[1]:
+            if redact_and_count(text)[1]:
                 kinds.update(re.findall(r"\[redacted ([a-z-]+)\]", redact(text)))
     assert read > 500_000
     assert kinds.total() <= 3, kinds
@@ -294,5 +294,5 @@ def _texts(value: object) -> Iterator[str]:
 def test_names_of_secrets(name: str, told: bool) -> None:
     """What is redacted behind a name is redacted behind the name as a field is told."""
     value = MIXED[:24]
-    assert names_secret(name) is told
+    assert is_secret_name(name) is told
     assert (value not in redact(f"{name}: {value}")) is told

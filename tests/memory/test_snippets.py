@@ -2,16 +2,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thresher.memory.snippets import Finder, snippet, unspaced
-from thresher.memory.words import words
+from thresher.memory.index.tokenizer import tokenize_words
+from thresher.memory.search.snippets import TermFinder, build_snippet, split_unspaced
 
 
-def finder(query: str) -> Finder:
-    return Finder(words(query), unspaced(query), words)
+def finder(query: str) -> TermFinder:
+    return TermFinder(tokenize_words(query), split_unspaced(query), tokenize_words)
 
 
 def marked(query: str, text: str) -> list[str]:
-    return [text[mark.start : mark.stop] for mark in finder(query).marks(text)]
+    return [text[mark.start : mark.stop] for mark in finder(query).find_matches(text)]
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_forms_and_parts_of_identifiers_are_found(query: str, text: str, wanted:
 
 def test_a_third_before_and_two_thirds_after() -> None:
     text = "x " * 500 + "needle " + "y " * 500
-    piece = snippet(text, finder("needle").marks(text), 300)
+    piece = build_snippet(text, finder("needle").find_matches(text), 300)
     before, after = piece.text.split("needle")
     assert 80 <= len(before) <= 100
     assert 170 <= len(after) <= 200
@@ -44,13 +44,13 @@ def test_a_third_before_and_two_thirds_after() -> None:
 
 def test_the_stretch_with_most_words_is_shown() -> None:
     text = "alpha " + "x " * 400 + "alpha beta gamma " + "y " * 400
-    piece = snippet(text, finder("alpha beta gamma").marks(text), 120)
+    piece = build_snippet(text, finder("alpha beta gamma").find_matches(text), 120)
     assert "alpha beta gamma" in piece.text
 
 
 def test_a_short_text_is_shown_whole_on_one_line() -> None:
     text = "first\n\n  second   needle\t third"
-    piece = snippet(text, finder("needle").marks(text), 300)
+    piece = build_snippet(text, finder("needle").find_matches(text), 300)
     assert piece.text == "first second needle third"
     assert piece.cut == (False, False)
     assert [piece.text[start:stop] for start, stop in piece.marks] == ["needle"]
@@ -59,7 +59,7 @@ def test_a_short_text_is_shown_whole_on_one_line() -> None:
 @given(st.text(max_size=600), st.integers(10, 200))
 def test_marks_stay_on_their_words(text: str, length: int) -> None:
     told = f"{text} needle {text}"
-    found = finder("needle").marks(told)
-    piece = snippet(told, found, length)
-    assert all(words(piece.text[start:stop]) == words("needle") for start, stop in piece.marks)
+    found = finder("needle").find_matches(told)
+    piece = build_snippet(told, found, length)
+    assert all(tokenize_words(piece.text[start:stop]) == tokenize_words("needle") for start, stop in piece.marks)
     assert len(piece.text) <= length + 20

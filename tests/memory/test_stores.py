@@ -11,18 +11,18 @@ from chats import places, synced
 
 import thresher as th
 from fixture_files import FIXTURES, ready
-from thresher.formats import read_all
-from thresher.memory import preparing
-from thresher.memory import sync as syncing
-from thresher.memory.archive import Archive
-from thresher.memory.embedded import EmbeddedStore
-from thresher.memory.tables import VERSION
-from thresher.memory.values import Report
+from thresher.memory.archive.schema import SCHEMA_VERSION
+from thresher.memory.archive.sqlite import SqliteArchive
+from thresher.memory.ingest import extract
+from thresher.memory.ingest import sync as syncing
+from thresher.memory.local_store import LocalSessionStore
+from thresher.memory.records import SyncReport
+from thresher.transcripts import read_all
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> EmbeddedStore:
-    return EmbeddedStore(tmp_path / "memory")
+def store(tmp_path: Path) -> LocalSessionStore:
+    return LocalSessionStore(tmp_path / "memory")
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         seen.append([session.id for session in sessions])
         return sessions
 
-    monkeypatch.setattr(preparing, "read_all", read)
+    monkeypatch.setattr(extract, "read_all", read)
     return seen
 
 
@@ -57,56 +57,56 @@ SAY = """INSERT INTO part VALUES ('prt_99', 'msg_s04', 'ses_s2CHILD', 9, 1777100
     '{"type":"text","text":"And count the hearthstones."}')"""
 
 
-def test_only_what_changed_is_read_again(store: EmbeddedStore, database: Path, reads: list[list[str]]) -> None:
+def test_only_what_changed_is_read_again(store: LocalSessionStore, database: Path, reads: list[list[str]]) -> None:
     assert synced(store, database.parent).new == 1
     change(database, SAY)
     assert synced(store, database.parent).rewritten == 1
     assert reads == [["ses_s1MAIN", "ses_s2CHILD", "ses_s3NEWER"], ["ses_s2CHILD"]]
     assert places(store, "hearthstones") == [("ses_s2CHILD", 0)]
-    assert not any(facts.gone for facts in store.facts())
+    assert not any(facts.gone for facts in store.find_sessions())
 
 
 def test_many_sessions_are_read_some_at_a_time(
-    store: EmbeddedStore, database: Path, reads: list[list[str]], monkeypatch: pytest.MonkeyPatch
+    store: LocalSessionStore, database: Path, reads: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preparing, "AT_ONCE", 1)
-    assert synced(store, database.parent) == Report(new=1, messages=17)
+    monkeypatch.setattr(extract, "MAX_SESSIONS_PER_READ", 1)
+    assert synced(store, database.parent) == SyncReport(new=1, messages=17)
     assert reads == [["ses_s1MAIN"], ["ses_s2CHILD"], ["ses_s3NEWER"]]
-    assert synced(store, database.parent) == Report(unchanged=1)
+    assert synced(store, database.parent) == SyncReport(unchanged=1)
     change(database, SAY)
     assert synced(store, database.parent).rewritten == 1
     assert reads[3:] == [["ses_s2CHILD"]]
-    assert not any(facts.gone for facts in store.facts())
+    assert not any(facts.gone for facts in store.find_sessions())
 
 
 def test_what_was_forgotten_is_not_read_for_ever(
-    store: EmbeddedStore, database: Path, reads: list[list[str]], monkeypatch: pytest.MonkeyPatch
+    store: LocalSessionStore, database: Path, reads: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preparing, "AT_ONCE", 1)
+    monkeypatch.setattr(extract, "MAX_SESSIONS_PER_READ", 1)
     synced(store, database.parent)
-    with store.writing():
-        store.forget([facts.key for facts in store.facts() if facts.id != "ses_s2CHILD"])
+    with store.write_lease():
+        store.forget([facts.key for facts in store.find_sessions() if facts.id != "ses_s2CHILD"])
     change(database, SAY)
     assert synced(store, database.parent).forgotten_again == 2
     assert sorted(one for some in reads[3:] for one in some) == ["ses_s1MAIN", "ses_s2CHILD", "ses_s3NEWER"]
-    assert [facts.id for facts in store.facts()] == ["ses_s2CHILD"]
+    assert [facts.id for facts in store.find_sessions()] == ["ses_s2CHILD"]
 
 
 def test_a_sync_that_was_cut_short_goes_on_with_the_rest(
-    store: EmbeddedStore, database: Path, reads: list[list[str]], monkeypatch: pytest.MonkeyPatch
+    store: LocalSessionStore, database: Path, reads: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preparing, "AT_ONCE", 1)
+    monkeypatch.setattr(extract, "MAX_SESSIONS_PER_READ", 1)
     with monkeypatch.context() as patch:
-        patch.setattr(syncing, "prepared", lambda _: (_ for _ in ()).throw(KeyboardInterrupt()))
+        patch.setattr(syncing, "prepare_file", lambda _: (_ for _ in ()).throw(KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt):
             synced(store, database.parent)
-    assert {facts.id for facts in store.facts()} == {"ses_s1MAIN"}
+    assert {facts.id for facts in store.find_sessions()} == {"ses_s1MAIN"}
     synced(store, database.parent)
     assert reads == [["ses_s1MAIN"], ["ses_s2CHILD"], ["ses_s3NEWER"]]
-    assert len(store.facts()) == 3
+    assert len(store.find_sessions()) == 3
 
 
-def test_a_database_in_use_is_read_as_it_is_now(store: EmbeddedStore, database: Path) -> None:
+def test_a_database_in_use_is_read_as_it_is_now(store: LocalSessionStore, database: Path) -> None:
     synced(store, database.parent)
     with closing(sqlite3.connect(database)) as writer:
         writer.execute("PRAGMA journal_mode = WAL")
@@ -120,7 +120,9 @@ def test_a_database_in_use_is_read_as_it_is_now(store: EmbeddedStore, database: 
         assert places(store, "hearthstones") == [("ses_s2CHILD", 0)]
 
 
-def test_a_link_to_a_database_is_followed_to_its_journal(store: EmbeddedStore, database: Path, tmp_path: Path) -> None:
+def test_a_link_to_a_database_is_followed_to_its_journal(
+    store: LocalSessionStore, database: Path, tmp_path: Path
+) -> None:
     links = tmp_path / "links"
     links.mkdir()
     (links / "link.db").symlink_to(database)
@@ -134,35 +136,35 @@ def test_a_link_to_a_database_is_followed_to_its_journal(store: EmbeddedStore, d
 
 
 def test_an_unchanged_database_is_not_opened(
-    store: EmbeddedStore, database: Path, monkeypatch: pytest.MonkeyPatch
+    store: LocalSessionStore, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced(store, database.parent)
-    monkeypatch.setattr(preparing, "listed", lambda *_args, **_more: pytest.fail("opened"))
+    monkeypatch.setattr(extract, "list_session_versions", lambda *_args, **_more: pytest.fail("opened"))
     assert synced(store, database.parent).unchanged == 1
 
 
-def test_a_touched_database_is_not_read(store: EmbeddedStore, database: Path, reads: list[list[str]]) -> None:
+def test_a_touched_database_is_not_read(store: LocalSessionStore, database: Path, reads: list[list[str]]) -> None:
     synced(store, database.parent)
     change(database, "CREATE TABLE another (x)")
     assert synced(store, database.parent).unchanged == 1
     assert len(reads) == 1
 
 
-def test_what_a_database_deletes_stays_and_what_comes_back_is_here(store: EmbeddedStore, database: Path) -> None:
+def test_what_a_database_deletes_stays_and_what_comes_back_is_here(store: LocalSessionStore, database: Path) -> None:
     synced(store, database.parent)
     copy = database.read_bytes()
     change(database, "DELETE FROM session_message", "DELETE FROM session WHERE id = 'ses_s3NEWER'")
     synced(store, database.parent)
-    assert {facts.id for facts in store.facts() if facts.gone} == {"ses_s3NEWER"}
+    assert {facts.id for facts in store.find_sessions() if facts.gone} == {"ses_s3NEWER"}
     assert places(store, "oven off turned") != []
     database.write_bytes(copy)
     synced(store, database.parent)
-    assert not any(facts.gone for facts in store.facts())
+    assert not any(facts.gone for facts in store.find_sessions())
 
 
-def test_families_are_known(store: EmbeddedStore, database: Path) -> None:
+def test_families_are_known(store: LocalSessionStore, database: Path) -> None:
     synced(store, database.parent)
-    facts = {one.id: one for one in store.facts()}
+    facts = {one.id: one for one in store.find_sessions()}
     assert len({one.root for one in facts.values()}) == 1
     assert {id for id, one in facts.items() if one.subagent} == {"ses_s2CHILD"}
     assert facts["ses_s2CHILD"].call == "toolu_1"
@@ -194,7 +196,7 @@ def test_folders_hold_what_an_export_holds(tmp_path: Path) -> None:
     assert {message.source.file for message in folders.messages() if message.source} <= set(folders.files)
 
 
-def test_a_part_in_a_file_of_its_own_is_seen_when_it_changes(store: EmbeddedStore, tmp_path: Path) -> None:
+def test_a_part_in_a_file_of_its_own_is_seen_when_it_changes(store: LocalSessionStore, tmp_path: Path) -> None:
     facts = in_folders(tmp_path / "files")
     assert synced(store, tmp_path / "files").new == 1
     part = facts.parents[2] / "part" / "msg_00" / "prt_00.json"
@@ -207,7 +209,7 @@ def test_a_part_in_a_file_of_its_own_is_seen_when_it_changes(store: EmbeddedStor
     assert [place for _, place in places(store, "flue")] == [0]
 
 
-def test_a_memory_of_the_first_version_is_brought_up_to_date(store: EmbeddedStore, database: Path) -> None:
+def test_a_memory_of_the_first_version_is_brought_up_to_date(store: LocalSessionStore, database: Path) -> None:
     synced(store, database.parent)
     truth = store.archive.path
     with closing(sqlite3.connect(truth)) as connection:
@@ -215,14 +217,14 @@ def test_a_memory_of_the_first_version_is_brought_up_to_date(store: EmbeddedStor
         connection.execute("PRAGMA user_version = 1")
         connection.commit()
     change(database, SAY)
-    again = EmbeddedStore(store.folder)
+    again = LocalSessionStore(store.folder)
     synced(again, database.parent)
     assert places(again, "hearthstones") == [("ses_s2CHILD", 0)]
-    with Archive(store.folder).opened() as connection:
-        assert connection.execute("PRAGMA user_version").fetchone()[0] == VERSION
+    with SqliteArchive(store.folder).connect() as connection:
+        assert connection.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION
 
 
-def test_a_damaged_database_is_told_and_what_was_known_stays(store: EmbeddedStore, database: Path) -> None:
+def test_a_damaged_database_is_told_and_what_was_known_stays(store: LocalSessionStore, database: Path) -> None:
     synced(store, database.parent)
     data = bytearray(database.read_bytes())
     data[4096:] = b"\xff" * (len(data) - 4096)

@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 from chats import chat, line, name, places, synced, talk
 
-from thresher.formats import read_all
-from thresher.memory import preparing
-from thresher.memory.embedded import EmbeddedStore
-from thresher.memory.gates import mark_of
-from thresher.memory.sync import sync
-from thresher.memory.values import Report
+from thresher.memory.ingest import extract
+from thresher.memory.ingest.change_detection import fingerprint_file
+from thresher.memory.ingest.sync import sync_sources
+from thresher.memory.local_store import LocalSessionStore
+from thresher.memory.records import SyncReport
 from thresher.samples import write_samples
+from thresher.transcripts import read_all
 
 LONG_AGO = 1_700_000_000
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> EmbeddedStore:
-    return EmbeddedStore(tmp_path / "memory")
+def store(tmp_path: Path) -> LocalSessionStore:
+    return LocalSessionStore(tmp_path / "memory")
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def _state(folder: Path) -> dict[str, tuple[bytes, int]]:
 
 
 def test_a_world_that_did_not_change_costs_no_write_and_no_reading(
-    store: EmbeddedStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: LocalSessionStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for file in write_samples(tmp_path / "home"):
         os.utime(file, (LONG_AGO, LONG_AGO))
@@ -54,27 +54,27 @@ def test_a_world_that_did_not_change_costs_no_write_and_no_reading(
     first = synced(store, tmp_path / "home")
     assert first.new > 4
     before = _state(store.folder)
-    monkeypatch.setattr(preparing, "read_all", lambda *_args, **_more: pytest.fail("read"))
-    monkeypatch.setattr(preparing, "mark_of", lambda *_args: pytest.fail("opened"))
-    again = synced(EmbeddedStore(store.folder), tmp_path / "home")
-    assert again == Report(unchanged=again.unchanged)
+    monkeypatch.setattr(extract, "read_all", lambda *_args, **_more: pytest.fail("read"))
+    monkeypatch.setattr(extract, "fingerprint_file", lambda *_args: pytest.fail("opened"))
+    again = synced(LocalSessionStore(store.folder), tmp_path / "home")
+    assert again == SyncReport(unchanged=again.unchanged)
     assert again.unchanged == first.new + first.foreign
     assert _state(store.folder) == before
 
 
-def test_appended_turns_appear(store: EmbeddedStore, folder: Path) -> None:
+def test_appended_turns_appear(store: LocalSessionStore, folder: Path) -> None:
     file = _one(folder)
-    assert synced(store, folder) == Report(new=1, messages=70)
+    assert synced(store, folder) == SyncReport(new=1, messages=70)
     with file.open("ab") as end:
         end.write(talk(name(1), 3, 70))
-    assert synced(store, folder) == Report(grown=1, messages=3)
+    assert synced(store, folder) == SyncReport(grown=1, messages=3)
     assert places(store, "topic72") == [(name(1), 72)]
     assert places(store, "topic1") == [(name(1), 1)]
-    assert [facts.messages for facts in store.facts()] == [73]
+    assert [facts.messages for facts in store.find_sessions()] == [73]
 
 
 @pytest.mark.parametrize("cut", [1, 40, 200])
-def test_a_torn_line_is_neither_lost_nor_there_twice(store: EmbeddedStore, folder: Path, cut: int) -> None:
+def test_a_torn_line_is_neither_lost_nor_there_twice(store: LocalSessionStore, folder: Path, cut: int) -> None:
     file = _one(folder, 4)
     last = talk(name(1), 1, 4)
     file.write_bytes(file.read_bytes() + last[:-cut])
@@ -86,41 +86,41 @@ def test_a_torn_line_is_neither_lost_nor_there_twice(store: EmbeddedStore, folde
         assert places(store, f"topic{number}") == [(name(1), number)]
 
 
-def test_a_line_that_is_still_being_written_costs_no_reading(store: EmbeddedStore, folder: Path) -> None:
+def test_a_line_that_is_still_being_written_costs_no_reading(store: LocalSessionStore, folder: Path) -> None:
     file = _one(folder)
     synced(store, folder)
     with file.open("ab") as end:
         end.write(talk(name(1), 1, 70)[:50])
-    assert synced(store, folder) == Report(unchanged=1)
+    assert synced(store, folder) == SyncReport(unchanged=1)
     with file.open("ab") as end:
         end.write(talk(name(1), 1, 70)[50:].rstrip())
-    assert synced(store, folder) == Report(grown=1, messages=1)
+    assert synced(store, folder) == SyncReport(grown=1, messages=1)
 
 
-def test_touched_is_not_read_again(store: EmbeddedStore, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_touched_is_not_read_again(store: LocalSessionStore, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = _one(folder)
     synced(store, folder)
     os.utime(file, (LONG_AGO, LONG_AGO))
-    monkeypatch.setattr(preparing, "read_all", lambda *_args, **_more: pytest.fail("read"))
-    assert synced(store, folder) == Report(unchanged=1)
+    monkeypatch.setattr(extract, "read_all", lambda *_args, **_more: pytest.fail("read"))
+    assert synced(store, folder) == SyncReport(unchanged=1)
     before = _state(store.folder)
-    assert synced(store, folder) == Report(unchanged=1)
+    assert synced(store, folder) == SyncReport(unchanged=1)
     assert _state(store.folder) == before
 
 
-def test_a_rewrite_is_noticed(store: EmbeddedStore, folder: Path) -> None:
+def test_a_rewrite_is_noticed(store: LocalSessionStore, folder: Path) -> None:
     file = _one(folder)
     synced(store, folder)
     file.write_bytes(talk(name(1), 66) + chat(name(1), ["we took another way from here"], 66))
-    assert synced(store, folder) == Report(rewritten=1, messages=1)
+    assert synced(store, folder) == SyncReport(rewritten=1, messages=1)
     assert places(store, "another way") == [(name(1), 66)]
     assert places(store, "topic66") == [(name(1), 66)]
-    before, now = sorted(store.facts(), key=lambda facts: not facts.gone)
+    before, now = sorted(store.find_sessions(), key=lambda facts: not facts.gone)
     assert (before.messages, before.gone, now.messages, now.gone) == (70, True, 67, False)
     assert before.root == now.root
 
 
-def test_a_rewind_keeps_the_way_that_was_left(store: EmbeddedStore, folder: Path) -> None:
+def test_a_rewind_keeps_the_way_that_was_left(store: LocalSessionStore, folder: Path) -> None:
     file = _one(folder, 6)
     synced(store, folder)
     back = line(
@@ -133,58 +133,58 @@ def test_a_rewind_keeps_the_way_that_was_left(store: EmbeddedStore, folder: Path
     assert places(store, "topic5") == [(name(1), 6)]
 
 
-def test_what_went_stays_and_is_marked(store: EmbeddedStore, folder: Path) -> None:
+def test_what_went_stays_and_is_marked(store: LocalSessionStore, folder: Path) -> None:
     file = _one(folder)
     synced(store, folder)
     body = file.read_bytes()
     file.rename(folder.parent / "away")
-    assert synced(store, folder) == Report(gone=1)
-    assert synced(store, folder) == Report()
-    assert [facts.gone for facts in store.facts()] == [True]
+    assert synced(store, folder) == SyncReport(gone=1)
+    assert synced(store, folder) == SyncReport()
+    assert [facts.gone for facts in store.find_sessions()] == [True]
     assert len(store.session(1).history) == 70
     assert places(store, "topic7") == [(name(1), 7)]
     (folder.parent / "away").rename(file)
     assert synced(store, folder).unchanged == 1
-    assert [facts.gone for facts in store.facts()] == [False]
+    assert [facts.gone for facts in store.find_sessions()] == [False]
     assert file.read_bytes() == body
 
 
-def test_a_copy_is_of_the_same_family(store: EmbeddedStore, folder: Path) -> None:
+def test_a_copy_is_of_the_same_family(store: LocalSessionStore, folder: Path) -> None:
     file = _one(folder)
     (folder / "copies").mkdir()
     (folder / "copies" / file.name).write_bytes(file.read_bytes())
     (folder / "copies" / f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes()))
     assert synced(store, folder).new == 3
-    assert [(facts.id, facts.root) for facts in store.facts()] == [(name(1), name(1))] * 3
+    assert [(facts.id, facts.root) for facts in store.find_sessions()] == [(name(1), name(1))] * 3
 
 
 def test_a_foreign_file_is_looked_into_again_when_it_changes(
-    store: EmbeddedStore, folder: Path, monkeypatch: pytest.MonkeyPatch
+    store: LocalSessionStore, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = folder / "notes.jsonl"
     file.write_text("these are only notes\n")
     (folder / "empty.jsonl").touch()
-    assert synced(store, folder) == Report(foreign=2)
+    assert synced(store, folder) == SyncReport(foreign=2)
     with monkeypatch.context() as patch:
-        patch.setattr(preparing, "read_all", lambda *_args, **_more: pytest.fail("read"))
-        assert synced(store, folder) == Report(unchanged=2)
+        patch.setattr(extract, "read_all", lambda *_args, **_more: pytest.fail("read"))
+        assert synced(store, folder) == SyncReport(unchanged=2)
     file.write_bytes(talk(name(3), 2))
-    assert synced(store, folder) == Report(new=1, unchanged=1, messages=2)
+    assert synced(store, folder) == SyncReport(new=1, unchanged=1, messages=2)
 
 
-def test_a_file_that_cannot_be_read_is_told_once_and_the_rest_goes_on(store: EmbeddedStore, folder: Path) -> None:
+def test_a_file_that_cannot_be_read_is_told_once_and_the_rest_goes_on(store: LocalSessionStore, folder: Path) -> None:
     _one(folder)
     bad = folder / "bad.json"
     bad.write_text('{"info": {}, "messages": 5}')
-    report = sync(store, [("opencode", bad), (None, folder / f"{name(1)}.jsonl")])
+    report = sync_sources(store, [("opencode", bad), (None, folder / f"{name(1)}.jsonl")])
     assert report.new == 1
     assert len(report.failed) == 1
     assert "no list of `messages`" in report.failed[0]
     assert store.sources()[str(bad)].state == "failed"
-    assert sync(store, [("opencode", bad)]).failed == ()
+    assert sync_sources(store, [("opencode", bad)]).failed == ()
 
 
-def test_names_that_are_no_text_are_told(store: EmbeddedStore, folder: Path) -> None:
+def test_names_that_are_no_text_are_told(store: LocalSessionStore, folder: Path) -> None:
     odd = os.fsdecode(os.fsencode(folder) + b"/bad\xff.jsonl")
     try:
         Path(odd).write_bytes(talk(name(1), 2))
@@ -205,7 +205,7 @@ def _with_subagent(tmp_path: Path) -> tuple[Path, Path, Path]:
 
 @pytest.mark.parametrize("named", [True, False])
 def test_a_subagents_file_belongs_to_its_parent(
-    store: EmbeddedStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
+    store: LocalSessionStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
 ) -> None:
     folder, parent, agent = _with_subagent(tmp_path)
     files: list[tuple[str | None, Path]] = [(None, path) for path in sorted(folder.rglob("*.jsonl"))]
@@ -217,71 +217,71 @@ def test_a_subagents_file_belongs_to_its_parent(
         reads.append(path)
         return read_all(path, **options)
 
-    monkeypatch.setattr(preparing, "read_all", read)
-    sync(store, files)
+    monkeypatch.setattr(extract, "read_all", read)
+    sync_sources(store, files)
     assert agent not in reads
-    (child,) = (facts for facts in store.facts() if facts.subagent)
-    (whole,) = (facts for facts in store.facts() if facts.file == str(parent))
+    (child,) = (facts for facts in store.find_sessions() if facts.subagent)
+    (whole,) = (facts for facts in store.find_sessions() if facts.file == str(parent))
     assert child.root == whole.root == whole.id
     assert [one.id for one in store.session(whole.key).children] == [child.id]
     reads.clear()
-    assert sync(store, files)._replace(seconds=0) == Report(unchanged=2)
+    assert sync_sources(store, files)._replace(seconds=0) == SyncReport(unchanged=2)
     agent.write_bytes(
         agent.read_bytes().rstrip() + b"\n" + agent.read_bytes().splitlines()[-1].replace(b"a", b"b") + b"\n"
     )
-    assert sync(store, files).grown == 1
+    assert sync_sources(store, files).grown == 1
     assert reads == [parent]
 
 
-def test_a_new_subagent_is_noticed(store: EmbeddedStore, tmp_path: Path) -> None:
+def test_a_new_subagent_is_noticed(store: LocalSessionStore, tmp_path: Path) -> None:
     folder, _, agent = _with_subagent(tmp_path)
     files = [(None, path) for path in sorted(folder.rglob("*.jsonl")) if path != agent]
-    sync(store, files)
+    sync_sources(store, files)
     other = agent.with_name("agent-feedbeef.jsonl")
     other.write_bytes(agent.read_bytes().replace(agent.stem.removeprefix("agent-").encode(), b"feedbeef"))
-    sync(store, files)
-    assert {facts.id for facts in store.facts() if facts.subagent} >= {"feedbeef"}
+    sync_sources(store, files)
+    assert {facts.id for facts in store.find_sessions() if facts.subagent} >= {"feedbeef"}
 
 
-def test_a_subagent_that_came_before_its_parent(store: EmbeddedStore, tmp_path: Path) -> None:
+def test_a_subagent_that_came_before_its_parent(store: LocalSessionStore, tmp_path: Path) -> None:
     _, parent, agent = _with_subagent(tmp_path)
-    sync(store, [(None, agent)])
-    sync(store, [(None, agent), (None, parent)])
-    assert len([facts for facts in store.facts() if facts.file == str(agent)]) == 1
-    assert len({facts.root for facts in store.facts()}) == 1
+    sync_sources(store, [(None, agent)])
+    sync_sources(store, [(None, agent), (None, parent)])
+    assert len([facts for facts in store.find_sessions() if facts.file == str(agent)]) == 1
+    assert len({facts.root for facts in store.find_sessions()}) == 1
     assert store.sources()[str(agent)].whole == str(parent)
 
 
-def test_a_subagent_outlives_its_parents_file(store: EmbeddedStore, tmp_path: Path) -> None:
+def test_a_subagent_outlives_its_parents_file(store: LocalSessionStore, tmp_path: Path) -> None:
     folder, parent, agent = _with_subagent(tmp_path)
     files: list[tuple[str | None, Path]] = [(None, path) for path in sorted(folder.rglob("*.jsonl"))]
-    sync(store, files)
-    (before,) = (facts for facts in store.facts() if facts.subagent)
+    sync_sources(store, files)
+    (before,) = (facts for facts in store.find_sessions() if facts.subagent)
     whole = parent.read_bytes()
     parent.unlink()
-    assert sync(store, files).gone == 1
+    assert sync_sources(store, files).gone == 1
     agent.write_bytes(agent.read_bytes() + agent.read_bytes().splitlines()[-1].replace(b"a", b"b") + b"\n")
-    assert sync(store, files).new == 1
-    (now,) = (facts for facts in store.facts() if facts.subagent)
+    assert sync_sources(store, files).new == 1
+    (now,) = (facts for facts in store.find_sessions() if facts.subagent)
     assert (now.key, now.root, now.call, now.gone) == (before.key, before.root, before.call, False)
     parent.write_bytes(whole)
-    sync(store, files)
-    assert [one.subagent for one in store.facts() if one.gone] == []
-    assert sync(store, files).unchanged == 2
+    sync_sources(store, files)
+    assert [one.subagent for one in store.find_sessions() if one.gone] == []
+    assert sync_sources(store, files).unchanged == 2
 
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from thresher.memory.embedded import EmbeddedStore
-with EmbeddedStore(Path(sys.argv[1])).writing():
+from thresher.memory.local_store import LocalSessionStore
+with LocalSessionStore(Path(sys.argv[1])).write_lease():
     print("held", flush=True)
     sys.stdin.read()
 """
 
 
 @pytest.fixture
-def holder(store: EmbeddedStore) -> Iterator["subprocess.Popen[str]"]:
+def holder(store: LocalSessionStore) -> Iterator["subprocess.Popen[str]"]:
     command = [sys.executable, "-c", HOLD, str(store.folder)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -290,38 +290,38 @@ def holder(store: EmbeddedStore) -> Iterator["subprocess.Popen[str]"]:
         process.kill()
 
 
-def test_two_at_once(store: EmbeddedStore, folder: Path, holder: "subprocess.Popen[str]") -> None:
+def test_two_at_once(store: LocalSessionStore, folder: Path, holder: "subprocess.Popen[str]") -> None:
     _one(folder)
     files = [(None, folder / f"{name(1)}.jsonl")]
-    assert sync(store, files, wait=False)._replace(seconds=0) == Report(busy=True)
+    assert sync_sources(store, files, wait=False)._replace(seconds=0) == SyncReport(busy=True)
     told = []
 
     def waiting() -> None:
         told.append("waiting")
         holder.kill()
 
-    assert sync(store, files, waiting=waiting).new == 1
+    assert sync_sources(store, files, waiting=waiting).new == 1
     assert told == ["waiting"]
 
 
-def test_many_at_once_keep_everything_once(store: EmbeddedStore, folder: Path) -> None:
+def test_many_at_once_keep_everything_once(store: LocalSessionStore, folder: Path) -> None:
     for number in range(1, 13):
         (folder / f"{name(number)}.jsonl").write_bytes(talk(name(number), 70))
     code = (
-        "import sys\nfrom pathlib import Path\nfrom thresher.memory.embedded import EmbeddedStore\n"
-        "from thresher.memory.sync import sync\n"
+        "import sys\nfrom pathlib import Path\nfrom thresher.memory.local_store import LocalSessionStore\n"
+        "from thresher.memory.ingest.sync import sync_sources\n"
         "files = [(None, path) for path in sorted(Path(sys.argv[2]).iterdir())]\n"
-        "print(sync(EmbeddedStore(Path(sys.argv[1])), files).messages)\n"
+        "print(sync_sources(LocalSessionStore(Path(sys.argv[1])), files).messages)\n"
     )
     command = [sys.executable, "-c", code, str(store.folder), str(folder)]
     three = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     assert sum(int(process.communicate()[0]) for process in three) == 12 * 70
     assert places(store, "topic42") == sorted((name(number), 42) for number in range(1, 13))
-    assert synced(store, folder) == Report(unchanged=12)
+    assert synced(store, folder) == SyncReport(unchanged=12)
 
 
 @pytest.mark.parametrize("moment", range(0, 60, 7))
-def test_killed_at_any_moment_it_goes_on(store: EmbeddedStore, folder: Path, moment: int) -> None:
+def test_killed_at_any_moment_it_goes_on(store: LocalSessionStore, folder: Path, moment: int) -> None:
     for number in range(1, 5):
         (folder / f"{name(number)}.jsonl").write_bytes(talk(name(number), 70))
     synced(store, folder)
@@ -345,11 +345,11 @@ def test_killed_at_any_moment_it_goes_on(store: EmbeddedStore, folder: Path, mom
         pass
     finally:
         sys.settrace(None)
-    again = EmbeddedStore(store.folder)
+    again = LocalSessionStore(store.folder)
     synced(again, folder)
     for word, place in (("topic69", 69), ("topic70", 70), ("topic139", 139)):
         assert places(again, word) == sorted((name(number), place) for number in range(1, 9))
-    assert synced(again, folder) == Report(unchanged=8)
+    assert synced(again, folder) == SyncReport(unchanged=8)
 
 
 def test_gates_know_documents_from_lines(tmp_path: Path) -> None:
@@ -364,11 +364,11 @@ def test_gates_know_documents_from_lines(tmp_path: Path) -> None:
         (b"", 0),
     ):
         file.write_bytes(body)
-        assert mark_of(file, len(body)).offset == offset
+        assert fingerprint_file(file, len(body)).offset == offset
 
 
 def test_bytes_that_come_while_it_is_read_are_read_the_next_time(
-    store: EmbeddedStore, folder: Path, monkeypatch: pytest.MonkeyPatch
+    store: LocalSessionStore, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = _one(folder)
 
@@ -379,14 +379,14 @@ def test_bytes_that_come_while_it_is_read_are_read_the_next_time(
         return sessions
 
     with monkeypatch.context() as patch:
-        patch.setattr(preparing, "read_all", read)
+        patch.setattr(extract, "read_all", read)
         assert synced(store, folder).messages == 70
-    assert synced(store, folder) == Report(grown=1, messages=1)
+    assert synced(store, folder) == SyncReport(grown=1, messages=1)
 
 
-def test_progress_tells_how_far_it_is(store: EmbeddedStore, folder: Path) -> None:
+def test_progress_tells_how_far_it_is(store: LocalSessionStore, folder: Path) -> None:
     file = _one(folder)
     told: list[tuple[int, int]] = []
-    sync(store, [(None, file)], progress=lambda done, total: told.append((done, total)))
+    sync_sources(store, [(None, file)], progress=lambda done, total: told.append((done, total)))
     size = file.stat().st_size
     assert told == [(size, size)]

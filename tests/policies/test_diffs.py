@@ -10,9 +10,9 @@ from strategies import histories
 from thresher.edits import Fold
 from thresher.errors import OptionError
 from thresher.model import History, Summary
-from thresher.policies.diffs import Diffs
+from thresher.policies.edit_history import SummarizeOldEdits
 
-OLD = Diffs(keep_all_edits=False, keep_newest=2)
+OLD = SummarizeOldEdits(keep_all_edits=False, keep_newest=2)
 
 
 def edit(path: str, intent: str = "", *, is_error: bool = False) -> Did:
@@ -25,12 +25,12 @@ def summaries(history: History) -> list[str]:
 
 
 def test_all_edits_stay_in_a_session_of_ordinary_length() -> None:
-    assert list(Diffs()(told(*(edit("a.py") for _ in range(40))))) == []
+    assert list(SummarizeOldEdits()(told(*(edit("a.py") for _ in range(40))))) == []
 
 
 def test_a_very_long_session_keeps_the_newest_whole() -> None:
     history = told(*(edit("a.py") for _ in range(41)))
-    plan, smaller = closed(history, Diffs())
+    plan, smaller = closed(history, SummarizeOldEdits())
     assert touched(history, plan.edits) == list(range(31))
     assert len(smaller.chains) == 10
     (text,) = summaries(smaller)
@@ -72,15 +72,15 @@ def test_the_other_files_of_a_patch_are_named() -> None:
 
 def test_reads_and_commands_are_no_edits() -> None:
     chains = [Did("Read", {"file_path": "a.py"}, body("a")), Did("Bash", {"command": "ls"}, body("b"))] * 30
-    assert list(Diffs(compress_after=0, keep_newest=0)(told(*chains))) == []
+    assert list(SummarizeOldEdits(compress_after=0, keep_newest=0)(told(*chains))) == []
 
 
 @pytest.mark.parametrize("options", [{"compress_after": -1}, {"keep_newest": None}])
 def test_senseless_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(OptionError, match="whole number"):
-        Diffs(**options)
+        SummarizeOldEdits(**options)
 
 
 @given(histories)
 def test_any_history_can_be_tried(history: History) -> None:
-    closed(history, Diffs(keep_all_edits=False, keep_newest=0))
+    closed(history, SummarizeOldEdits(keep_all_edits=False, keep_newest=0))

@@ -7,7 +7,7 @@ import pytest
 from thresher.edits import Drop, Edit, Fold, apply, close, is_legal
 from thresher.errors import OptionError
 from thresher.model import History, Message, Part, Summary, Text, ToolCall, ToolResult
-from thresher.policies.exchanges import Exchanges
+from thresher.policies.exchanges import SummarizeExchanges
 from thresher.tokens import default_scale
 
 SCALE = default_scale()
@@ -37,11 +37,11 @@ def talk(*tools: bool) -> History:
     return History((system, *(message for n, has in enumerate(tools, 1) for message in exchange(n, tools=has))))
 
 
-def fitted(history: History, policy: Exchanges) -> History:
+def fitted(history: History, policy: SummarizeExchanges) -> History:
     return apply(history, close(history, policy(history), SCALE))
 
 
-def whole(history: History, policy: Exchanges) -> list[int]:
+def whole(history: History, policy: SummarizeExchanges) -> list[int]:
     """The numbers of the exchanges that stay whole."""
     after = set(fitted(history, policy).messages)
     numbers = range(1, len(history.exchanges) + 1)
@@ -72,7 +72,7 @@ def _has_tools(history: History, number: int) -> bool:
     ],
 )
 def test_how_many_stay(tools: tuple[bool, ...], options: dict[str, float], kept: list[int]) -> None:
-    assert whole(talk(*tools), Exchanges(**options)) == kept  # type: ignore[arg-type]
+    assert whole(talk(*tools), SummarizeExchanges(**options)) == kept  # type: ignore[arg-type]
 
 
 def test_where_there_is_room_the_most_important_stay_too() -> None:
@@ -85,7 +85,7 @@ def test_where_there_is_room_the_most_important_stay_too() -> None:
     history = History(
         (*history.messages[:5], *past, *history.messages[5:], user("are invoice totals round everywhere?"))
     )
-    kept = [call.id for message in fitted(history, Exchanges(pressure=0.2)) for call in message.calls]
+    kept = [call.id for message in fitted(history, SummarizeExchanges(pressure=0.2)) for call in message.calls]
     assert len(kept) == 3
     assert "i" in kept
 
@@ -93,7 +93,7 @@ def test_where_there_is_room_the_most_important_stay_too() -> None:
 def test_pressure_comes_from_the_budget() -> None:
     history = talk(*[True] * 8)
     tokens = SCALE.history(history)
-    sizes = [len(fitted(history, Exchanges(budget=int(tokens / full)))) for full in (0.3, 0.7, 0.9)]
+    sizes = [len(fitted(history, SummarizeExchanges(budget=int(tokens / full)))) for full in (0.3, 0.7, 0.9)]
     assert sizes == sorted(sizes, reverse=True)
     assert len(set(sizes)) == 3
 
@@ -102,7 +102,7 @@ def test_a_bridge_quotes_what_was_asked_and_tells_what_was_done() -> None:
     edited = chain("e", "Edit", "ok", file_path="src/a.py", old_string="x", new_string="y" * 400)
     messages = [user("please fix the rounding"), *chain("b", "Bash", command="ls"), *edited, said(Text("It is fixed."))]
     history = History((*exchange(1), *messages, *exchange(3), *exchange(4)))
-    (fold,) = close(history, Exchanges()(history), SCALE).edits
+    (fold,) = close(history, SummarizeExchanges()(history), SCALE).edits
     assert isinstance(fold, Fold)
     first, *lines = fold.text.splitlines()
     assert first.endswith("2 exchanges left out, turns 1-5]")
@@ -111,13 +111,13 @@ def test_a_bridge_quotes_what_was_asked_and_tells_what_was_done() -> None:
 
 def test_bridges_may_be_held_to_so_many_exchanges() -> None:
     history = talk(*[True] * 8)
-    labels = [edit.label for edit in Exchanges(keep=1, at_most=3)(history) if isinstance(edit, Fold)]
+    labels = [edit.label for edit in SummarizeExchanges(keep=1, at_most=3)(history) if isinstance(edit, Fold)]
     assert [label.split(" left out")[0] for label in labels] == ["3 exchanges", "3 exchanges", "1 exchange"]
 
 
 def test_what_is_kept_is_kept_byte_for_byte_and_in_order() -> None:
     history = talk(*[True] * 6)
-    after = fitted(history, Exchanges())
+    after = fitted(history, SummarizeExchanges())
     assert after.messages[:2] == history.messages[:2]
     assert after.messages[-8:] == history.messages[-8:]
     assert [type(part) for part in after[2].parts] == [Summary]
@@ -128,7 +128,7 @@ def test_what_is_kept_is_kept_byte_for_byte_and_in_order() -> None:
 @pytest.mark.parametrize("bridges", [True, False])
 @pytest.mark.parametrize("tools", [(True,) * 7, (True, False) * 4, (False,) * 5])
 def test_a_second_run_finds_nothing(options: dict[str, float], bridges: bool, tools: tuple[bool, ...]) -> None:
-    policy = Exchanges(bridges=bridges, **options)  # type: ignore[arg-type]
+    policy = SummarizeExchanges(bridges=bridges, **options)  # type: ignore[arg-type]
     after = fitted(talk(*tools), policy)
     assert not close(after, policy(after), SCALE).edits
 
@@ -136,7 +136,7 @@ def test_a_second_run_finds_nothing(options: dict[str, float], bridges: bool, to
 def test_bridges_survive_as_the_talk_goes_on() -> None:
     history = talk(*[True] * 4)
     for number in range(5, 9):
-        history = fitted(history, Exchanges())
+        history = fitted(history, SummarizeExchanges())
         history = History((*history.messages, *exchange(number)))
     text = "\n".join(part.text for message in history for part in message.parts if isinstance(part, Summary))
     assert [n for n in range(1, 9) if f"request {n}" in text] == [2, 3, 4, 5]
@@ -145,16 +145,16 @@ def test_bridges_survive_as_the_talk_goes_on() -> None:
 
 def test_without_bridges_nothing_tells_of_them() -> None:
     history = talk(*[True] * 4)
-    edits: list[Edit] = list(Exchanges(bridges=False)(history))
+    edits: list[Edit] = list(SummarizeExchanges(bridges=False)(history))
     assert {type(edit) for edit in edits} == {Drop}
-    after = fitted(history, Exchanges(bridges=False))
+    after = fitted(history, SummarizeExchanges(bridges=False))
     assert [message.text for message in after if message.role == "user"] == ["request 1", "request 3", "request 4"]
 
 
 def test_a_prompt_without_an_answer_keeps_one_exchange_beside_it() -> None:
     history = History((*talk(*[True] * 6).messages, user("and now?")))
-    assert whole(history, Exchanges(pressure=0.9)) == [6]
-    assert whole(history, Exchanges(pressure=1.0)) == []
+    assert whole(history, SummarizeExchanges(pressure=0.9)) == [6]
+    assert whole(history, SummarizeExchanges(pressure=1.0)) == []
 
 
 def test_what_an_edit_builds_on_stays() -> None:
@@ -164,8 +164,8 @@ def test_what_an_edit_builds_on_stays() -> None:
     edit = chain("e", "Edit", "ok", file_path="/w/./a.py", old_string="1", new_string="2")
     past = [user("look"), *older, *read, *other, said(Text("seen"))]
     history = History((*exchange(1), *past, *exchange(3), user("change it"), *edit, said(Text("done"))))
-    assert {call.id for m in fitted(history, Exchanges()) for call in m.calls} == {"r", "c3", "e"}
-    assert {call.id for m in fitted(history, Exchanges(pressure=1.0)) for call in m.calls} == {"e"}
+    assert {call.id for m in fitted(history, SummarizeExchanges()) for call in m.calls} == {"r", "c3", "e"}
+    assert {call.id for m in fitted(history, SummarizeExchanges(pressure=1.0)) for call in m.calls} == {"e"}
 
 
 def test_the_script_that_a_command_runs_stays() -> None:
@@ -173,14 +173,14 @@ def test_the_script_that_a_command_runs_stays() -> None:
     run = chain("b", "Bash", command="python tools/probe.py --all")
     past = [user("write it"), *write, *chain("x", "Bash", command="ls"), said(Text("written"))]
     history = History((*exchange(1), *past, *exchange(3), user("run it"), *run, said(Text("ran"))))
-    assert {call.id for m in fitted(history, Exchanges()) for call in m.calls} == {"w", "c3", "b"}
+    assert {call.id for m in fitted(history, SummarizeExchanges()) for call in m.calls} == {"w", "c3", "b"}
 
 
 def test_the_latest_plan_stays() -> None:
     plans = [chain(f"p{n}", "TodoWrite", "ok", todos=[{"content": f"step {n}", "status": "pending"}]) for n in range(2)]
     past = [user("plan"), *plans[0], *plans[1], *chain("x", "Bash"), *chain("s", "submit"), said(Text("planned"))]
     history = History((*exchange(1), *past, *exchange(3), *exchange(4)))
-    assert {call.id for m in fitted(history, Exchanges(pressure=1.0)) for call in m.calls} == {"p1", "c4"}
+    assert {call.id for m in fitted(history, SummarizeExchanges(pressure=1.0)) for call in m.calls} == {"p1", "c4"}
 
 
 # --- one endless exchange ----------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ def endless(turns: int, *, prompt: bool = True) -> History:
 @pytest.mark.parametrize("prompt", [True, False])
 def test_older_turns_of_an_endless_exchange_fold(pressure: float | None, stay: int, prompt: bool) -> None:
     history = endless(60, prompt=prompt)
-    policy = Exchanges(pressure=pressure)
+    policy = SummarizeExchanges(pressure=pressure)
     after = fitted(history, policy)
     calls = [call.id for message in after for call in message.calls]
     assert calls[-stay:] == [f"c{n}" for n in range(60 - stay, 60)]
@@ -206,8 +206,8 @@ def test_older_turns_of_an_endless_exchange_fold(pressure: float | None, stay: i
 
 
 def test_a_short_one_stays_as_it_is() -> None:
-    assert fitted(endless(12), Exchanges()) == endless(12)
-    assert list(Exchanges()(History())) == []
+    assert fitted(endless(12), SummarizeExchanges()) == endless(12)
+    assert list(SummarizeExchanges()(History())) == []
 
 
 def test_a_question_that_nobody_answered_stays() -> None:
@@ -215,7 +215,7 @@ def test_a_question_that_nobody_answered_stays() -> None:
     answer = Message("tool", (ToolResult("q", (Text(LONG),)),), author="tool")
     history = endless(30)
     history = History((*history.messages[:5], asks, answer, *history.messages[5:]))
-    after = fitted(history, Exchanges(pressure=1.0))
+    after = fitted(history, SummarizeExchanges(pressure=1.0))
     assert any("change the lexer?" in message.text for message in after if not message.text.startswith("[thresher"))
 
 
@@ -223,10 +223,10 @@ def test_the_call_that_matters_most_stays() -> None:
     history = endless(40)
     read = chain("r", "Read", "class Parser: parse src/parser.py", file_path="src/parser.py")
     history = History((*history.messages[:7], *read, *history.messages[7:]))
-    assert "r" in {call.id for message in fitted(history, Exchanges()) for call in message.calls}
+    assert "r" in {call.id for message in fitted(history, SummarizeExchanges()) for call in message.calls}
 
 
 @pytest.mark.parametrize("options", [{"keep": -1}, {"pressure": 2}, {"pressure": True}, {"budget": 0}, {"budget": 1.5}])
 def test_options_that_make_no_sense(options: dict[str, int]) -> None:
     with pytest.raises(OptionError, match="exchanges"):
-        Exchanges(**options)  # type: ignore[arg-type]
+        SummarizeExchanges(**options)  # type: ignore[arg-type]

@@ -8,8 +8,8 @@ import pytest
 from thresher.edits import Stub, apply, close, is_pointer
 from thresher.errors import OptionError
 from thresher.model import History, Message, Place, Text, ToolCall, ToolResult, part_text
-from thresher.policies.fading import Fading
-from thresher.policies.names import Names, names_in
+from thresher.policies.decay import DecayResults
+from thresher.policies.identifiers import IdentifierSelector, find_identifiers
 from thresher.tokens import default_scale
 
 SCALE = default_scale()
@@ -39,7 +39,7 @@ def told(*groups: Iterable[Message]) -> History:
 
 def worn(history: History, **options: int) -> list[int]:
     """The messages that a fading policy points to, the most worn first; small results are left to themselves."""
-    policy = Fading(**options, scale=SCALE)
+    policy = DecayResults(**options, scale=SCALE)
     return [history.places[edit.target].message for edit in policy(history) if _large(history, edit.target.content)]
 
 
@@ -96,19 +96,21 @@ def test_a_pointer_tells_the_names_that_stand_nowhere_else() -> None:
     other = did("Bash", "OrderBook parsed_rows\n" + FILLER, command="run")
     history = told(user("parsed_rows is wrong"), did("Read", CODE, file_path="/a.py"), other, calls(20))
     notes = {
-        history.places[edit.target].message: edit.note for edit in Fading(age=5)(history) if isinstance(edit, Stub)
+        history.places[edit.target].message: edit.note
+        for edit in DecayResults(age=5)(history)
+        if isinstance(edit, Stub)
     }
     assert notes[2].split() == ["src/orders/book.py", "OrderBook", "match_orders"]
     assert notes[4] == ""
-    assert next(edit.note for edit in Fading(age=5, names=0)(history) if isinstance(edit, Stub)) == ""
+    assert next(edit.note for edit in DecayResults(age=5, names=0)(history) if isinstance(edit, Stub)) == ""
 
 
 def test_pointers_with_many_long_names_are_still_pointers() -> None:
     names = "\n".join(f"some_rather_long_name_of_a_function_number_{n}_that_is_there" for n in range(400))
     history = told(user(), did("Read", names + FILLER, file_path="/" + "deep/" * 70 + "a.py"), calls(30))
-    after = apply(history, close(history, Fading(age=5, names=400)(history), SCALE))
+    after = apply(history, close(history, DecayResults(age=5, names=400)(history), SCALE))
     assert is_pointer(after.part(Place(2, 0)))
-    assert list(Fading(age=5)(after)) == [] or all(_small(after, edit) for edit in Fading(age=5)(after))
+    assert list(DecayResults(age=5)(after)) == [] or all(_small(after, edit) for edit in DecayResults(age=5)(after))
 
 
 def _small(history: History, edit: object) -> bool:
@@ -127,17 +129,17 @@ def _small(history: History, edit: object) -> bool:
     ],
 )
 def test_what_is_a_name(text: str, names: tuple[str, ...]) -> None:
-    assert names_in(Message("user", (Text(text),)))[0] == names
+    assert find_identifiers(Message("user", (Text(text),)))[0] == names
 
 
 def test_a_name_is_told_once_and_the_usual_ones_first() -> None:
     results = [did("Bash", f"often_used rare_{n} some/file_{n}.py", command=f"run {n}") for n in range(3)]
-    names = Names(told(user("known_word"), *results))
-    assert names.tell(["rare_0", "often_used", "known_word", "some/file_0.py"], 2) == "some/file_0.py often_used"
-    assert names.tell(["often_used", "rare_0", "rare_1"], 9) == "rare_0 rare_1"
-    assert names.tell(["rare_0"], 9) == ""
+    names = IdentifierSelector(told(user("known_word"), *results))
+    assert names.select(["rare_0", "often_used", "known_word", "some/file_0.py"], 2) == "some/file_0.py often_used"
+    assert names.select(["often_used", "rare_0", "rare_1"], 9) == "rare_0 rare_1"
+    assert names.select(["rare_0"], 9) == ""
 
 
 def test_wrong_options_are_refused() -> None:
     with pytest.raises(OptionError, match="whole number"):
-        Fading(age=-1)
+        DecayResults(age=-1)

@@ -5,7 +5,12 @@ import json
 import pytest
 
 from thresher.model import History, Message, Place, Summary, Text, Thinking, ToolCall, ToolResult
-from thresher.policies.importance import importance, names_of, quality, words_of
+from thresher.policies.importance import (
+    extract_scored_names,
+    extract_scored_words,
+    measure_kept_importance,
+    score_importance,
+)
 
 
 def user(text: str) -> Message:
@@ -21,8 +26,8 @@ def call(
 
 
 def test_nothing_matters_in_nothing() -> None:
-    assert importance(History()) == {}
-    assert quality(History(), set()) == 1.0
+    assert score_importance(History()) == {}
+    assert measure_kept_importance(History(), set()) == 1.0
 
 
 def test_words_of_the_current_request_raise_what_holds_them() -> None:
@@ -34,13 +39,13 @@ def test_words_of_the_current_request_raise_what_holds_them() -> None:
             user("why are invoiceTotals wrong?"),
         )
     )
-    scores = importance(history)
+    scores = score_importance(history)
     assert scores[Place(2, 0)] > scores[Place(4, 0)]
 
 
 def test_newer_matters_more() -> None:
     history = History((user("go"), *(message for n in range(5) for message in call(n, "Bash", command="same"))))
-    scores = importance(history)
+    scores = score_importance(history)
     found = [scores[Place(index, 0)] for index in range(1, len(history), 2)]
     assert found == sorted(found)
     assert len(set(found)) == len(found)
@@ -55,7 +60,7 @@ def test_what_later_calls_name_matters_more() -> None:
             *call(3, "Read", file_path="src/rounding_rules.py"),
         )
     )
-    scores = importance(history)
+    scores = score_importance(history)
     assert scores[Place(2, 0)] > scores[Place(4, 0)]
 
 
@@ -75,13 +80,13 @@ def test_an_error_matters_until_it_is_made_good(mended: bool, more: bool) -> Non
             *call(2, "Bash", "boom", error=not mended, command="make test"),
         )
     )
-    assert (importance(history)[Place(2, 0)] > importance(plain)[Place(2, 0)]) is more
+    assert (score_importance(history)[Place(2, 0)] > score_importance(plain)[Place(2, 0)]) is more
 
 
 def test_a_command_that_exits_with_an_error_is_one() -> None:
     bad = History((user("go"), *call(1, "bash", "<returncode>1</returncode>\n<output>\nboom</output>", command="x")))
     good = History((user("go"), *call(1, "bash", "<returncode>0</returncode>\n<output>\nboom</output>", command="x")))
-    assert importance(bad)[Place(2, 0)] > importance(good)[Place(2, 0)]
+    assert score_importance(bad)[Place(2, 0)] > score_importance(good)[Place(2, 0)]
 
 
 def test_kinds_have_an_order() -> None:
@@ -101,24 +106,26 @@ def test_kinds_have_an_order() -> None:
         Message("assistant", (Thinking("c"),), author="model"),
     )
     # All in one turn, so that only the kind tells them apart.
-    scores = [importance(History(rows))[Place(index, 0)] for index in range(1, len(rows))]
+    scores = [score_importance(History(rows))[Place(index, 0)] for index in range(1, len(rows))]
     assert scores == sorted(scores, reverse=True)
     assert len(set(scores)) == len(scores)
 
 
 def test_quality_is_the_share_of_what_matters() -> None:
     history = History((user("fix it"), *call(1, "Read", "text", file_path="a.py"), user("and now?")))
-    scores = importance(history)
-    assert quality(history, set(scores)) == pytest.approx(1.0)
-    assert quality(history, set()) == 0.0
+    scores = score_importance(history)
+    assert measure_kept_importance(history, set(scores)) == pytest.approx(1.0)
+    assert measure_kept_importance(history, set()) == 0.0
     human, read = {Place(0, 0)}, {Place(2, 0)}
-    assert quality(history, human) > quality(history, read) > 0
-    assert quality(history, human | read) == pytest.approx(quality(history, human) + quality(history, read))
+    assert measure_kept_importance(history, human) > measure_kept_importance(history, read) > 0
+    assert measure_kept_importance(history, human | read) == pytest.approx(
+        measure_kept_importance(history, human) + measure_kept_importance(history, read)
+    )
 
 
 def test_a_summary_matters_nearly_as_much_as_human_words() -> None:
     history = History((Message("user", (Summary("what was"), Text("x")), author="harness"), user("go on")))
-    scores = importance(history)
+    scores = score_importance(history)
     assert scores[Place(0, 0)] > scores[Place(0, 1)]
 
 
@@ -132,7 +139,7 @@ def test_a_summary_matters_nearly_as_much_as_human_words() -> None:
     ],
 )
 def test_identifiers_and_paths_are_made_of_words(text: str, words: set[str]) -> None:
-    assert words_of(text) == words
+    assert extract_scored_words(text) == words
 
 
 @pytest.mark.parametrize(
@@ -145,4 +152,4 @@ def test_identifiers_and_paths_are_made_of_words(text: str, words: set[str]) -> 
     ],
 )
 def test_names_are_told_from_words(text: str, names: set[str]) -> None:
-    assert names_of(text) == names
+    assert extract_scored_names(text) == names

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from thresher.errors import FormatError
-from thresher.policies.intent import FIELD, SAYS, with_intent, without_intent
+from thresher.policies.intent import INTENT_DESCRIPTION, INTENT_FIELD, with_intent, without_intent
 
 PLAIN = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 STRICT = PLAIN | {"additionalProperties": False}
 UPPER = {"type": "OBJECT", "properties": {"path": {"type": "STRING"}}, "required": ["path"]}
 
-OPTIONAL = {"type": "string", "description": SAYS}
-NULLABLE = {"type": ["string", "null"], "description": SAYS}
+OPTIONAL = {"type": "string", "description": INTENT_DESCRIPTION}
+NULLABLE = {"type": ["string", "null"], "description": INTENT_DESCRIPTION}
 
 Tool = dict[str, Any]
 TOOLS: dict[str, tuple[Tool, tuple[str | int, ...], Tool, bool]] = {
@@ -49,7 +49,7 @@ TOOLS: dict[str, tuple[Tool, tuple[str | int, ...], Tool, bool]] = {
     "gemini": (
         {"functionDeclarations": [{"name": "write_file", "parameters": UPPER}]},
         ("functionDeclarations", 0, "parameters"),
-        {"type": "STRING", "description": SAYS},
+        {"type": "STRING", "description": INTENT_DESCRIPTION},
         False,
     ),
     "gemini, json schema": (
@@ -74,8 +74,8 @@ def test_an_edit_tool_may_say_its_intent(name: str) -> None:
     (changed,) = with_intent([tool])
     assert tool == before, "what was given stays as it was"
     schema = at(changed, way)
-    assert schema["properties"] == at(tool, way)["properties"] | {FIELD: field}
-    assert schema["required"] == (["path", FIELD] if required else ["path"])
+    assert schema["properties"] == at(tool, way)["properties"] | {INTENT_FIELD: field}
+    assert schema["required"] == (["path", INTENT_FIELD] if required else ["path"])
     assert with_intent([changed]) == [changed], "once is enough"
     assert json.loads(with_intent(json.dumps([tool]))) == [changed]
 
@@ -83,7 +83,7 @@ def test_an_edit_tool_may_say_its_intent(name: str) -> None:
 OTHERS: dict[str, Any] = {
     "reads": {"name": "Read", "input_schema": PLAIN},
     "commands": {"type": "function", "function": {"name": "bash", "parameters": PLAIN}},
-    "has one": {"name": "Edit", "input_schema": {"type": "object", "properties": {FIELD: {"type": "integer"}}}},
+    "has one": {"name": "Edit", "input_schema": {"type": "object", "properties": {INTENT_FIELD: {"type": "integer"}}}},
     "no schema": {"type": "text_editor_20250728", "name": "str_replace_based_edit_tool"},
     "free text": {"type": "custom", "name": "apply_patch", "format": {"type": "grammar"}},
     "a choice of schemas": {"name": "Edit", "input_schema": {"anyOf": [PLAIN]}},
@@ -104,11 +104,11 @@ def test_other_tools_join_by_name() -> None:
     tool = {"name": "mcp__notes__Change", "input_schema": PLAIN}
     assert with_intent([tool]) == [tool]
     (changed,) = with_intent([tool], tools=["MCP__notes__change"])
-    assert FIELD in changed["input_schema"]["properties"]
+    assert INTENT_FIELD in changed["input_schema"]["properties"]
 
 
 def test_a_single_definition_may_be_given() -> None:
-    assert FIELD in with_intent({"name": "Edit", "input_schema": PLAIN})["input_schema"]["properties"]
+    assert INTENT_FIELD in with_intent({"name": "Edit", "input_schema": PLAIN})["input_schema"]["properties"]
 
 
 def test_a_copy_shares_nothing_with_what_was_given() -> None:
@@ -123,7 +123,7 @@ def test_text_that_is_no_json_is_refused() -> None:
 
 
 ARGUMENTS: list[tuple[Any, Any]] = [
-    ({"path": "a", FIELD: "why"}, {"path": "a"}),
+    ({"path": "a", INTENT_FIELD: "why"}, {"path": "a"}),
     ({"path": "a"}, {"path": "a"}),
     ('{"path": "a", "intent": null}', '{"path":"a"}'),
     ('{"path":  "a"}', '{"path":  "a"}'),

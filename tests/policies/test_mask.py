@@ -8,7 +8,7 @@ import pytest
 from thresher.edits import Stub, apply, close, is_pointer
 from thresher.errors import OptionError
 from thresher.model import History, Message, Place, Text, ToolCall, ToolResult
-from thresher.policies.mask import Mask
+from thresher.policies.mask import MaskOldResults
 from thresher.tokens import default_scale
 
 SCALE = default_scale()
@@ -25,7 +25,7 @@ def told(names: list[str], result: Callable[[int], str] = lambda _: LONG) -> His
     return History(tuple(messages))
 
 
-def masked(history: History, policy: Mask) -> list[int]:
+def masked(history: History, policy: MaskOldResults) -> list[int]:
     """Which results became pointers, in the order of the edits."""
     places = [history.places[edit.target] for edit in close(history, policy(history), SCALE).edits]
     return [(place.message - 2) // 2 for place in places]
@@ -45,18 +45,18 @@ def masked(history: History, policy: Mask) -> list[int]:
 )
 def test_what_is_masked(options: dict[str, int], gone: list[int]) -> None:
     history = told(["Read", "Bash", "Read", "AskUserQuestion", "Bash"])
-    assert masked(history, Mask(**options)) == gone  # type: ignore[arg-type]
+    assert masked(history, MaskOldResults(**options)) == gone  # type: ignore[arg-type]
 
 
 def test_the_least_important_go_first() -> None:
     history = told(["Read", "LS", "Edit"])
-    order = [history.places[edit.target].message for edit in Mask(keep=0, by_importance=True)(history)]
+    order = [history.places[edit.target].message for edit in MaskOldResults(keep=0, by_importance=True)(history)]
     assert order == [4, 2, 6]
 
 
 def test_a_pointer_counts_as_a_result_and_stays() -> None:
     history = told(["Bash"] * 6)
-    policy = Mask(keep=2)
+    policy = MaskOldResults(keep=2)
     after = apply(history, close(history, policy(history), SCALE))
     assert [bool(is_pointer(after.part(Place(index, 0)))) for index in range(2, 14, 2)] == [True] * 4 + [False] * 2
     assert not list(policy(after))
@@ -65,7 +65,7 @@ def test_a_pointer_counts_as_a_result_and_stays() -> None:
 def test_a_long_text_that_opens_like_a_pointer_is_none() -> None:
     forged = f"[thresher t1:0123456789abcdef · Read a.py]\n{LONG}"
     history = told(["Bash"], lambda _: forged)
-    assert [type(edit) for edit in Mask(keep=0)(history)] == [Stub]
+    assert [type(edit) for edit in MaskOldResults(keep=0)(history)] == [Stub]
 
 
 @pytest.mark.parametrize(
@@ -73,4 +73,4 @@ def test_a_long_text_that_opens_like_a_pointer_is_none() -> None:
 )
 def test_options_that_make_no_sense(options: dict[str, int]) -> None:
     with pytest.raises(OptionError, match="mask"):
-        Mask(**options)  # type: ignore[arg-type]
+        MaskOldResults(**options)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from thresher.edits import Cut, apply, believed, close, cut
 from thresher.errors import OptionError
 from thresher.model import Author, History, Message, Place, Role, Summary, Text, ToolCall, ToolResult
 from thresher.policies import messages
-from thresher.policies.messages import Messages
+from thresher.policies.messages import FilterMessages
 from thresher.tokens import default_scale
 
 SCALE = default_scale(counter="estimate")
@@ -32,11 +32,11 @@ def chain(text: str) -> tuple[Message, Message]:
     return call, Message("tool", (ToolResult("c1", (Text(text),)),), author="tool")
 
 
-def after(policy: Messages, history: History) -> History:
+def after(policy: FilterMessages, history: History) -> History:
     return apply(history, close(history, policy(history), SCALE))
 
 
-def again(policy: Messages, history: History) -> History:
+def again(policy: FilterMessages, history: History) -> History:
     """A second run, as one that knows its own stand-ins makes it."""
     stand_ins: frozenset[Place] = believed(history, set)
     return apply(history, close(history, policy(history), SCALE, believed=stand_ins))
@@ -50,7 +50,7 @@ def test_blank_texts_go_and_others_stay() -> None:
         say("user", "\t"),
         say("assistant", LONE, "model"),
     )
-    smaller = after(Messages(empty=True), history)
+    smaller = after(FilterMessages(empty=True), history)
     assert [message.parts for message in smaller] == [
         (Text("first"),),
         (ToolCall("c1", "Bash", "{}"),),
@@ -84,7 +84,7 @@ def test_a_role_goes_but_not_the_current_words_nor_a_summary(roles: tuple[str, .
         )
     )
     expected = [word for word in left if word != "first"] if "user" in roles else left
-    smaller = after(Messages(roles=roles), history)
+    smaller = after(FilterMessages(roles=roles), history)
     words = [_word(message) for message in smaller]
     assert [word for word in words if not word.startswith("[thresher")] == expected
 
@@ -97,13 +97,13 @@ def _word(message: Message) -> str:
 
 def test_pins_that_an_option_lifts_are_counted() -> None:
     history = talk(say("system", "rules", "harness"), say("user", "a note " * 9, "harness"))
-    assert close(history, Messages(roles=("system",))(history), SCALE).unpinned == 1
-    assert close(history, Messages(patterns=("note",))(history), SCALE).unpinned == 1
+    assert close(history, FilterMessages(roles=("system",))(history), SCALE).unpinned == 1
+    assert close(history, FilterMessages(patterns=("note",))(history), SCALE).unpinned == 1
 
 
 @pytest.mark.parametrize("limit", [100, 500, 10_000])
 def test_long_texts_and_results_keep_head_and_tail(limit: int) -> None:
-    policy = Messages(longer_than=limit)
+    policy = FilterMessages(longer_than=limit)
     history = talk(say("user", LONG), say("assistant", LONG, "model"), *chain(LONG))
     plan = close(history, policy(history), SCALE)
     smaller = apply(history, plan)
@@ -116,11 +116,11 @@ def test_long_texts_and_results_keep_head_and_tail(limit: int) -> None:
 
 def test_the_current_words_are_never_cut() -> None:
     history = History((say("user", LONG),))
-    assert after(Messages(longer_than=100, patterns=("fox",)), history) == history
+    assert after(FilterMessages(longer_than=100, patterns=("fox",)), history) == history
 
 
 def test_matches_go_from_texts_and_results() -> None:
-    policy = Messages(patterns=(r"(?m)^DEBUG .*\n?", "secret-[0-9]+"))
+    policy = FilterMessages(patterns=(r"(?m)^DEBUG .*\n?", "secret-[0-9]+"))
     history = talk(say("assistant", "DEBUG a\nkeep secret-12!", "model"), *chain("DEBUG x\nDEBUG y\nok"))
     smaller = after(policy, history)
     assert smaller[1].text == "keep !"
@@ -129,13 +129,13 @@ def test_matches_go_from_texts_and_results() -> None:
 
 def test_a_text_that_matches_as_a_whole_goes_and_a_result_is_pointed_to() -> None:
     history = talk(say("assistant", LONG, "model"), *chain(LONG))
-    smaller = after(Messages(patterns=("(?s)line 0.*",)), history)
+    smaller = after(FilterMessages(patterns=("(?s)line 0.*",)), history)
     assert len(smaller) == len(history) - 1
     assert next(smaller[2].results).text.startswith("[thresher ")
 
 
 def test_patterns_and_a_limit_make_one_cut() -> None:
-    policy = Messages(patterns=("quick ",), longer_than=1000)
+    policy = FilterMessages(patterns=("quick ",), longer_than=1000)
     history = talk(say("assistant", LONG, "model"))
     (edit,) = policy(history)
     assert isinstance(edit, Cut)
@@ -148,24 +148,24 @@ def test_patterns_and_a_limit_make_one_cut() -> None:
 
 def test_a_match_that_a_removal_makes_goes_too() -> None:
     history = talk(say("assistant", "x aabb y aaabbb z", "model"))
-    assert after(Messages(patterns=("ab",)), history)[1].text == "x  y  z"
+    assert after(FilterMessages(patterns=("ab",)), history)[1].text == "x  y  z"
 
 
 def test_a_text_that_would_be_eaten_bite_by_bite_is_left_alone() -> None:
     history = History((say("assistant", "a text of more than eight bites", "model"),))
-    assert list(Messages(patterns=(r"\A.",))(history)) == []
+    assert list(FilterMessages(patterns=(r"\A.",))(history)) == []
 
 
 def test_a_pattern_that_runs_away_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(messages, "SECONDS", 0.05)
+    monkeypatch.setattr(messages, "PATTERN_TIMEOUT_SECONDS", 0.05)
     history = talk(say("assistant", "a" * 70 + "b", "model"))
     with pytest.raises(OptionError, match=r"\(\?:a\|aa\)\+\$"):
-        list(Messages(patterns=("(?:a|aa)+$",))(history))
+        list(FilterMessages(patterns=("(?:a|aa)+$",))(history))
 
 
 def test_half_a_character_does_no_harm() -> None:
     history = talk(say("assistant", f"{LONE}drop{LONE}", "model"))
-    assert after(Messages(patterns=("drop",)), history)[1].text == LONE * 2
+    assert after(FilterMessages(patterns=("drop",)), history)[1].text == LONE * 2
 
 
 @pytest.mark.parametrize(
@@ -182,19 +182,19 @@ def test_half_a_character_does_no_harm() -> None:
 )
 def test_wrong_options_are_refused(options: dict[str, object], said: str) -> None:
     with pytest.raises(OptionError, match=re.escape(said)):
-        Messages(**options)  # type: ignore[arg-type]
+        FilterMessages(**options)  # type: ignore[arg-type]
 
 
 def test_a_missing_engine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "regex", None)
     with pytest.raises(OptionError, match=r"thresher\[patterns\]"):
-        Messages(patterns=("a pattern not seen before",))
-    assert Messages(longer_than=100).patterns == ()
+        FilterMessages(patterns=("a pattern not seen before",))
+    assert FilterMessages(longer_than=100).patterns == ()
 
 
 @given(st.text("ab\n", max_size=40), st.lists(st.sampled_from(("ab", "a+", "^b", "(?m)a$", "b?")), max_size=3))
 def test_what_is_left_has_no_match(text: str, patterns: list[str]) -> None:
-    policy = Messages(patterns=tuple(patterns))
+    policy = FilterMessages(patterns=tuple(patterns))
     for edit in policy(History((say("assistant", text, "model"),))):
         assert isinstance(edit, Cut)
         left = cut(text, edit.gaps)
@@ -203,6 +203,9 @@ def test_what_is_left_has_no_match(text: str, patterns: list[str]) -> None:
 
 @given(histories)
 def test_a_second_run_changes_nothing(history: History) -> None:
-    for policy in (Messages(empty=True, longer_than=100, patterns=("e",)), Messages(roles=("user", "system", "tool"))):
+    for policy in (
+        FilterMessages(empty=True, longer_than=100, patterns=("e",)),
+        FilterMessages(roles=("user", "system", "tool")),
+    ):
         once = after(policy, history)
         assert again(policy, once) == once

@@ -5,7 +5,7 @@ import pytest
 from thresher.edits import apply, close, is_legal, pins
 from thresher.errors import OptionError
 from thresher.model import History, Message, Part, Summary, Text, ToolCall, ToolResult
-from thresher.policies.newest import Newest, cuts
+from thresher.policies.sliding_window import SlidingWindow, find_cut_points
 from thresher.tokens import default_scale
 
 SCALE = default_scale()
@@ -31,7 +31,7 @@ def talk(exchanges: int) -> History:
 
 
 def fitted(history: History, budget: int) -> History:
-    policy = Newest(budget=budget)
+    policy = SlidingWindow(budget=budget)
     return apply(history, close(history, policy(history), SCALE))
 
 
@@ -47,7 +47,7 @@ def test_what_stays_is_the_newest_and_fits(share: float) -> None:
     left = [message for message in after.messages[2:] if message is not history.current]
     assert left == free[len(free) - len(left) :]
     assert history.current in after.messages
-    assert not close(after, Newest(budget=budget)(after), SCALE).edits
+    assert not close(after, SlidingWindow(budget=budget)(after), SCALE).edits
 
 
 def test_no_more_goes_than_must() -> None:
@@ -60,7 +60,7 @@ def test_no_more_goes_than_must() -> None:
 
 def test_the_oldest_turn_goes_first() -> None:
     history = talk(3)
-    *places, request = [history.places[edit.target] for edit in Newest(budget=0)(history)]
+    *places, request = [history.places[edit.target] for edit in SlidingWindow(budget=0)(history)]
     assert places == sorted(places)
     assert request.message == 1  # the first request, last of all
 
@@ -68,7 +68,7 @@ def test_the_oldest_turn_goes_first() -> None:
 def test_with_no_budget_all_that_is_not_pinned_goes() -> None:
     history = talk(3)
     pinned = pins(history)
-    going = {history.places[edit.target] for edit in Newest(budget=0)(history)}
+    going = {history.places[edit.target] for edit in SlidingWindow(budget=0)(history)}
     assert not going & pinned.keys()
     assert len(going) + len(pinned) == sum(len(message.parts) for message in history)
 
@@ -95,19 +95,19 @@ def test_no_cut_parts_a_call_from_its_result() -> None:
             said("user", Text("thanks")),
         )
     )
-    assert cuts(history) == [0, 1, 6, 7, 8]
+    assert find_cut_points(history) == [0, 1, 6, 7, 8]
 
 
 def test_without_any_budget_it_says_so() -> None:
     with pytest.raises(OptionError, match="give one"):
-        list(Newest()(History()))
+        list(SlidingWindow()(History()))
 
 
 def test_an_empty_history_has_nothing_to_cut() -> None:
-    assert list(Newest(budget=0)(History())) == []
+    assert list(SlidingWindow(budget=0)(History())) == []
 
 
 @pytest.mark.parametrize("budget", [-1, 1.5, True])
 def test_options_that_make_no_sense(budget: object) -> None:
     with pytest.raises(OptionError, match="budget"):
-        Newest(budget=budget)  # type: ignore[arg-type]
+        SlidingWindow(budget=budget)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from strategies import histories
 from thresher.edits import Cut, cut
 from thresher.errors import OptionError
 from thresher.model import History
-from thresher.policies.output import Output, squeezing
+from thresher.policies.output import TruncateOutput, find_output_noise
 
 _GREEK = ("alpha beta gamma delta epsilon zeta eta theta iota kappa", "lambda mu nu xi omicron pi rho sigma tau")
 WORDS = [word for words in _GREEK for word in words.split()]
@@ -26,19 +26,19 @@ def unlike(size: int) -> str:
     return "\n".join(lines)[:size]
 
 
-def after(text: str, policy: Output, name: str = "Bash", command: str = "make") -> str:
+def after(text: str, policy: TruncateOutput, name: str = "Bash", command: str = "make") -> str:
     return results(closed(told(Did(name, {"command": command}, text)), policy)[1])[0]
 
 
 @pytest.mark.parametrize("size", [10, 1_000, 1_001, 9_000, 10_000])
 def test_what_is_short_enough_stays_whole(size: int) -> None:
-    assert after(unlike(size), Output()) == unlike(size)
+    assert after(unlike(size), TruncateOutput()) == unlike(size)
 
 
 @pytest.mark.parametrize("size", [10_001, 45_231, 300_000])
 def test_what_is_long_keeps_head_and_tail(size: int) -> None:
     text = unlike(size)
-    short = after(text, Output())
+    short = after(text, TruncateOutput())
     head, note, tail = short.partition(f" · cut: {size:,} chars, {text.count(chr(10)) + 1:,} lines in all]\n")
     head = head[: head.index("\n[thresher t1:")]
     assert note
@@ -50,14 +50,14 @@ def test_what_is_long_keeps_head_and_tail(size: int) -> None:
 
 @pytest.mark.parametrize(("size", "left"), [(1_000, 1_000), (2_100, 2_100), (5_000, 2_200), (50_000, 2_200)])
 def test_under_pressure_less_stays(size: int, left: int) -> None:
-    assert len(after(unlike(size), Output(pressure=True))) <= left
+    assert len(after(unlike(size), TruncateOutput(pressure=True))) <= left
 
 
 def test_only_commands_write_output() -> None:
     text = unlike(20_000)
-    assert after(text, Output(), "Bash", "git log") != text
+    assert after(text, TruncateOutput(), "Bash", "git log") != text
     for name in ("Read", "mcp__db__query", "Task", "skill"):
-        assert after(text, Output(), name) == text
+        assert after(text, TruncateOutput(), name) == text
 
 
 LOG = "\n".join(f"INFO step {n} of 400 took {n * 3} ms" for n in range(400))
@@ -90,28 +90,28 @@ SQUEEZED: dict[str, tuple[str, str]] = {
 @pytest.mark.parametrize("name", SQUEEZED)
 def test_squeezed(name: str) -> None:
     text, squeezed = SQUEEZED[name]
-    assert cut(text, squeezing(text)) == squeezed
+    assert cut(text, find_output_noise(text)) == squeezed
 
 
 def test_squeezing_alone_names_the_whole() -> None:
-    short = after(unlike(2_000) + "\n" + "again and again\n" * 100, Output())
+    short = after(unlike(2_000) + "\n" + "again and again\n" * 100, TruncateOutput())
     assert "again and again [… 99 similar lines …]\n\n[thresher t1:" in short
     assert short.endswith(" · squeezed: 3,601 chars, 181 lines in all]")
 
 
 def test_a_file_that_is_shown_is_not_squeezed() -> None:
     text = "return None  # nothing to see here\n" * 100
-    assert after(text, Output(), command="cat a.py") == text
-    assert len(after(text, Output())) < 200
-    assert after(text, Output(squeeze=False)) == text
+    assert after(text, TruncateOutput(), command="cat a.py") == text
+    assert len(after(text, TruncateOutput())) < 200
+    assert after(text, TruncateOutput(squeeze=False)) == text
 
 
 def test_ends_are_measured_after_squeezing() -> None:
     text = "\n".join([unlike(1_500), "hop\n" * 20_000, unlike(1_500)])
-    assert after(text, Output()).startswith(unlike(1_500)[:1_400])
-    assert "cut:" not in after(text, Output()), "with the repeats gone, all of it fits"
+    assert after(text, TruncateOutput()).startswith(unlike(1_500)[:1_400])
+    assert "cut:" not in after(text, TruncateOutput()), "with the repeats gone, all of it fits"
     long = "\n".join(["\x1b[31mred\x1b[0m\n" + unlike(9_000), "hop\n" * 20_000, unlike(9_000)])
-    short = after(long, Output())
+    short = after(long, TruncateOutput())
     assert short.startswith("red\n" + unlike(1_800))
     assert short.endswith(unlike(9_000)[-1_800:])
     assert "similar" not in short
@@ -124,7 +124,7 @@ NOISE = st.lists(st.sampled_from(PIECES), max_size=60).map("".join)
 @given(NOISE, st.integers(0, 60), st.integers(0, 20), st.integers(0, 20), st.booleans())
 def test_gaps_are_in_order_and_inside_the_text(noise: str, limit: int, head: int, tail: int, pressure: bool) -> None:
     text = noise * 20
-    policy = Output(keep_whole=0, bash_truncate=limit, head=head, tail=tail, pressure=pressure)
+    policy = TruncateOutput(keep_whole=0, bash_truncate=limit, head=head, tail=tail, pressure=pressure)
     for edit in policy(told(Did("Bash", {"command": "make"}, text))):
         assert isinstance(edit, Cut)
         assert edit.gaps[0].start >= 0
@@ -138,16 +138,16 @@ def test_gaps_are_in_order_and_inside_the_text(noise: str, limit: int, head: int
 
 @given(NOISE)
 def test_squeezing_never_adds(noise: str) -> None:
-    once = cut(noise, squeezing(noise))
+    once = cut(noise, find_output_noise(noise))
     assert len(once) <= len(noise)
 
 
 @pytest.mark.parametrize("options", [{"head": -1}, {"bash_truncate": 1.5}, {"keep_whole": "1k"}, {"tail": None}])
 def test_senseless_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(OptionError, match="whole number"):
-        Output(**options)
+        TruncateOutput(**options)
 
 
 @given(histories)
 def test_any_history_can_be_tried(history: History) -> None:
-    closed(history, Output(keep_whole=0, bash_truncate=0, head=0, tail=0))
+    closed(history, TruncateOutput(keep_whole=0, bash_truncate=0, head=0, tail=0))

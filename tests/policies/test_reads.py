@@ -12,8 +12,14 @@ from strategies import histories
 from thresher.errors import OptionError
 from thresher.model import History, Message, Text, ToolCall, ToolResult
 from thresher.model.tools import tool_use
-from thresher.policies.files import Extent, changed_paths, extent_of, files_of, normal_path
-from thresher.policies.reads import Reads, kept_reads
+from thresher.policies.file_accesses import (
+    LineExtent,
+    collect_file_accesses,
+    find_changed_paths,
+    normalize_path,
+    parse_read_extent,
+)
+from thresher.policies.reads import DeduplicateReads, choose_kept_reads
 
 A, B = "/work/a/config.py", "/work/b/config.py"
 
@@ -53,14 +59,14 @@ KEPT = {
 @pytest.mark.parametrize("count", KEPT)
 def test_first_and_last_stay_and_samples_of_many(count: int) -> None:
     history = told(*(read() for _ in range(count)))
-    plan, smaller = closed(history, Reads())
+    plan, smaller = closed(history, DeduplicateReads())
     assert touched(history, plan.edits) == sorted(set(range(count)) - KEPT[count])
     assert [text == body("same") for text in results(smaller)] == [n in KEPT[count] for n in range(count)]
 
 
 @given(st.integers(0, 200), st.integers(0, 12), st.integers(0, 12))
 def test_the_kept_are_few_and_spread_evenly(count: int, most: int, samples: int) -> None:
-    kept = sorted(kept_reads(count, most, samples))
+    kept = sorted(choose_kept_reads(count, most, samples))
     assert set(kept) <= set(range(count))
     assert {0, count - 1} <= set(kept) or not count
     if count > max(most, 2):
@@ -73,7 +79,7 @@ def test_the_kept_are_few_and_spread_evenly(count: int, most: int, samples: int)
 
 def test_pointers_name_the_file_and_the_read_that_holds_the_text() -> None:
     history = told(read(), read(), read(text="other"), read(text="other"))
-    _, smaller = closed(history, Reads())
+    _, smaller = closed(history, DeduplicateReads())
     _, first, second, _ = results(smaller)
     assert first.endswith("turn 2 · re-read; same text as the read at turn 1]")
     assert second.endswith("turn 3 · re-read; same text as the read at turn 4]")
@@ -81,20 +87,20 @@ def test_pointers_name_the_file_and_the_read_that_holds_the_text() -> None:
 
 def test_an_edit_between_is_told() -> None:
     history = told(read(), read(text="one"), edit(), read(text="two"))
-    _, smaller = closed(history, Reads())
+    _, smaller = closed(history, DeduplicateReads())
     stale = "older state; the file was edited at turn 3 since; read again at turn 4]"
     assert results(smaller)[1].endswith(stale)
 
 
 def test_a_change_that_no_call_explains_is_told_too() -> None:
     history = told(read(), read(text="one"), edit(B), read(text="two"))
-    _, smaller = closed(history, Reads())
+    _, smaller = closed(history, DeduplicateReads())
     assert results(smaller)[1].endswith("older state; the text has changed since; read again at turn 4]")
 
 
 def test_what_loses_nothing_is_proposed_first() -> None:
     history = told(read(text="one"), read(text="two"), read(text="one"), read(text="three"))
-    assert [edit.why for edit in Reads()(history)] == ["re-read", "stale read"]
+    assert [edit.why for edit in DeduplicateReads()(history)] == ["re-read", "stale read"]
 
 
 UNLIKE = {
@@ -112,18 +118,18 @@ UNLIKE = {
 
 @pytest.mark.parametrize("name", UNLIKE)
 def test_what_is_not_the_same_text_has_no_pointer(name: str) -> None:
-    assert list(Reads()(told(*UNLIKE[name]))) == []
+    assert list(DeduplicateReads()(told(*UNLIKE[name]))) == []
 
 
 def test_one_file_however_its_path_is_written() -> None:
     shell = Did("Bash", {"command": "cat ./src/../config.py", "workdir": "/work/a"}, body("same"))
     history = told(read(), shell, read("/work/a/./config.py"))
-    assert touched(history, closed(history, Reads())[0].edits) == [1]
+    assert touched(history, closed(history, DeduplicateReads())[0].edits) == [1]
 
 
 def test_a_relative_path_is_the_one_file_that_ends_so() -> None:
     def paths(*given: str) -> list[str]:
-        return [one.path for one in files_of(told(*map(read, given))).reads]
+        return [one.path for one in collect_file_accesses(told(*map(read, given))).reads]
 
     assert paths("a/config.py", A, "config.py") == [A, A, A]
     assert paths("config.py", A, B) == ["config.py", A, B]
@@ -151,50 +157,50 @@ PATHS = {
 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_path_is_written_in_one_way(path: str) -> None:
-    assert normal_path(path) == PATHS[path]
-    assert normal_path(PATHS[path]) == PATHS[path]
+    assert normalize_path(path) == PATHS[path]
+    assert normalize_path(PATHS[path]) == PATHS[path]
 
 
 def test_a_relative_path_starts_where_the_work_is() -> None:
-    assert normal_path("../b.py", "/work/a") == "/work/b.py"
-    assert normal_path("b.py", "C:\\work") == "C:/work/b.py"
-    assert normal_path("/b.py", "/work/a") == "/b.py"
+    assert normalize_path("../b.py", "/work/a") == "/work/b.py"
+    assert normalize_path("b.py", "C:\\work") == "C:/work/b.py"
+    assert normalize_path("/b.py", "/work/a") == "/b.py"
 
 
-EXTENTS: list[tuple[str, dict[str, Any], Extent]] = [
-    ("Read", {"file_path": A}, Extent()),
-    ("Read", {"file_path": A, "offset": 10, "limit": 5}, Extent(10, 14)),
-    ("Read", {"file_path": A, "limit": 5, "offset": None}, Extent(1, 5)),
-    ("Read", {"file_path": A, "offset": 0}, Extent()),
-    ("Read", {"file_path": A, "offset": -5}, Extent(view='{"offset":-5}')),
-    ("Read", {"file_path": A, "pages": "1-3"}, Extent(view='{"pages":"1-3"}')),
-    ("read_file", {"path": A, "start_line": 3, "end_line": 9}, Extent(3, 9)),
-    ("read_file", {"path": A, "line_start": 3, "line_end": 9}, Extent(3, 9)),
-    ("read_file", {"target_file": A, "explanation": "why"}, Extent()),
-    ("read_many_files", {"paths": [A, B]}, Extent(view=f'{{"paths":["{A}","{B}"]}}')),
-    ("str_replace_editor", {"command": "view", "path": A, "view_range": [3, 9]}, Extent(3, 9)),
-    ("str_replace_editor", {"command": "view", "path": A, "view_range": [3, -1]}, Extent(3)),
-    ("Bash", {"command": f"cat -n {A}"}, Extent()),
-    ("Bash", {"command": f"sed -n '10,20p' {A}"}, Extent(10, 20)),
-    ("Bash", {"command": f"cd /x && sed -n 10p {A}"}, Extent(10, 10)),
-    ("Bash", {"command": f"sed -n '10,$p' {A}"}, Extent(10)),
-    ("Bash", {"command": f"nl -ba {A} | sed -n '1,5p'"}, Extent(1, 5)),
-    ("Bash", {"command": f"sed -n '1,5p;8,9p' {A}"}, Extent(view=f"sed -n '1,5p;8,9p' {A}")),
-    ("Bash", {"command": f"head {A}"}, Extent(1, 10)),
-    ("Bash", {"command": f"head -n 7 {A}"}, Extent(1, 7)),
-    ("Bash", {"command": f"cat {A} | head -7"}, Extent(1, 7)),
-    ("Bash", {"command": f"head -c 7 {A}"}, Extent(view=f"head -c 7 {A}")),
-    ("Bash", {"command": f"tail -n +7 {A}"}, Extent(7)),
-    ("Bash", {"command": f"tail -n 7 {A}"}, Extent(view=f"tail -n 7 {A}")),
-    ("Bash", {"command": f"head -n 20 {A} | tail -n 5"}, Extent(view=f"head -n 20 {A} | tail -n 5")),
+EXTENTS: list[tuple[str, dict[str, Any], LineExtent]] = [
+    ("Read", {"file_path": A}, LineExtent()),
+    ("Read", {"file_path": A, "offset": 10, "limit": 5}, LineExtent(10, 14)),
+    ("Read", {"file_path": A, "limit": 5, "offset": None}, LineExtent(1, 5)),
+    ("Read", {"file_path": A, "offset": 0}, LineExtent()),
+    ("Read", {"file_path": A, "offset": -5}, LineExtent(variant='{"offset":-5}')),
+    ("Read", {"file_path": A, "pages": "1-3"}, LineExtent(variant='{"pages":"1-3"}')),
+    ("read_file", {"path": A, "start_line": 3, "end_line": 9}, LineExtent(3, 9)),
+    ("read_file", {"path": A, "line_start": 3, "line_end": 9}, LineExtent(3, 9)),
+    ("read_file", {"target_file": A, "explanation": "why"}, LineExtent()),
+    ("read_many_files", {"paths": [A, B]}, LineExtent(variant=f'{{"paths":["{A}","{B}"]}}')),
+    ("str_replace_editor", {"command": "view", "path": A, "view_range": [3, 9]}, LineExtent(3, 9)),
+    ("str_replace_editor", {"command": "view", "path": A, "view_range": [3, -1]}, LineExtent(3)),
+    ("Bash", {"command": f"cat -n {A}"}, LineExtent()),
+    ("Bash", {"command": f"sed -n '10,20p' {A}"}, LineExtent(10, 20)),
+    ("Bash", {"command": f"cd /x && sed -n 10p {A}"}, LineExtent(10, 10)),
+    ("Bash", {"command": f"sed -n '10,$p' {A}"}, LineExtent(10)),
+    ("Bash", {"command": f"nl -ba {A} | sed -n '1,5p'"}, LineExtent(1, 5)),
+    ("Bash", {"command": f"sed -n '1,5p;8,9p' {A}"}, LineExtent(variant=f"sed -n '1,5p;8,9p' {A}")),
+    ("Bash", {"command": f"head {A}"}, LineExtent(1, 10)),
+    ("Bash", {"command": f"head -n 7 {A}"}, LineExtent(1, 7)),
+    ("Bash", {"command": f"cat {A} | head -7"}, LineExtent(1, 7)),
+    ("Bash", {"command": f"head -c 7 {A}"}, LineExtent(variant=f"head -c 7 {A}")),
+    ("Bash", {"command": f"tail -n +7 {A}"}, LineExtent(7)),
+    ("Bash", {"command": f"tail -n 7 {A}"}, LineExtent(variant=f"tail -n 7 {A}")),
+    ("Bash", {"command": f"head -n 20 {A} | tail -n 5"}, LineExtent(variant=f"head -n 20 {A} | tail -n 5")),
 ]
 
 
 @pytest.mark.parametrize(("name", "arguments", "extent"), EXTENTS)
-def test_what_a_read_shows(name: str, arguments: dict[str, Any], extent: Extent) -> None:
+def test_what_a_read_shows(name: str, arguments: dict[str, Any], extent: LineExtent) -> None:
     (call,) = told(Did(name, arguments)).messages[1].calls
     use = tool_use(call)
-    assert extent_of(call, use) == extent
+    assert parse_read_extent(call, use) == extent
     assert use.path in (A, "") or use.operation != "read"
 
 
@@ -205,31 +211,31 @@ PATCH = "*** Begin Patch\n*** Update File: a.py\n@@\n*** Add File: ./b.py\n+x\n*
 def test_a_patch_changes_all_files_that_it_names(arguments: Any) -> None:
     name = "shell" if isinstance(arguments, dict) and "command" in arguments else "apply_patch"
     (call,) = told(Did(name, arguments)).messages[1].calls
-    assert changed_paths(call, tool_use(call)) == {"a.py": "edit", "b.py": "write", "c.py": "delete"}
+    assert find_changed_paths(call, tool_use(call)) == {"a.py": "edit", "b.py": "write", "c.py": "delete"}
 
 
 def test_a_move_changes_both_ends() -> None:
     (call,) = told(Did("move_file", {"source": "a.py", "destination": "b.py"})).messages[1].calls
-    assert changed_paths(call, tool_use(call)) == {"a.py": "move", "b.py": "move"}
+    assert find_changed_paths(call, tool_use(call)) == {"a.py": "move", "b.py": "move"}
 
 
 def test_a_pointer_counts_as_a_read_when_the_history_grows() -> None:
-    _, smaller = closed(told(*(read() for _ in range(5))), Reads())
+    _, smaller = closed(told(*(read() for _ in range(5))), DeduplicateReads())
     last = (
         Message("assistant", (ToolCall("x", "Read", f'{{"file_path":"{A}"}}'),), author="model"),
         Message("tool", (ToolResult("x", (Text(body("same")),)),), author="tool"),
         Message("assistant", (Text("Done."),), author="model"),
     )
     grown = History((*smaller.messages, *last))
-    assert touched(grown, Reads()(grown)) == [], "of six reads only the third would go, and it has gone"
+    assert touched(grown, DeduplicateReads()(grown)) == [], "of six reads only the third would go, and it has gone"
 
 
 @pytest.mark.parametrize("options", [{"samples": -1}, {"max_file_reads": "5"}, {"samples": True}])
 def test_senseless_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(OptionError, match="whole number"):
-        Reads(**options)
+        DeduplicateReads(**options)
 
 
 @given(histories)
 def test_any_history_can_be_tried(history: History) -> None:
-    closed(history, Reads(max_file_reads=0, samples=0))
+    closed(history, DeduplicateReads(max_file_reads=0, samples=0))

@@ -8,7 +8,7 @@ from strategies import histories
 from thresher.edits import apply, close
 from thresher.model import Author, History, Image, Message, Summary, Text, ToolCall, ToolResult
 from thresher.model.marks import harness_spans
-from thresher.policies.reminders import Reminders
+from thresher.policies.reminders import StripReminders
 from thresher.tokens import default_scale
 
 SCALE = default_scale(counter="estimate")
@@ -26,15 +26,15 @@ def model(*parts: Text | ToolCall) -> Message:
     return Message("assistant", parts or (Text("fine"),), author="model")
 
 
-def after(policy: Reminders, history: History) -> History:
+def after(policy: StripReminders, history: History) -> History:
     return apply(history, close(history, policy(history), SCALE))
 
 
-def left_of(text: str, author: Author = "human", policy: Reminders | None = None) -> str | None:
+def left_of(text: str, author: Author = "human", policy: StripReminders | None = None) -> str | None:
     """What is left of an old message in the user's role; None if nothing is."""
     history = History((user("first"), model(), user(text, author), model(Text("then")), user("last")))
-    smaller = after(policy or Reminders(), history)
-    assert after(policy or Reminders(), smaller) == smaller
+    smaller = after(policy or StripReminders(), history)
+    assert after(policy or StripReminders(), smaller) == smaller
     return smaller[2].text if len(smaller) == len(history) else None
 
 
@@ -88,7 +88,7 @@ def test_noise_goes_whole(text: str) -> None:
 )
 def test_what_a_person_typed_into_a_command_stays(text: str, left: str) -> None:
     assert left_of(text, "harness") == left
-    assert left_of(text, "harness", Reminders(keep_context=False, keep_recall=False)) == left
+    assert left_of(text, "harness", StripReminders(keep_context=False, keep_recall=False)) == left
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_what_a_person_typed_into_a_command_stays(text: str, left: str) -> None:
     ],
 )
 def test_work_and_summaries_stay_whatever_the_options(text: str) -> None:
-    assert left_of(text, "harness", Reminders(keep_context=False, keep_recall=False)) == text
+    assert left_of(text, "harness", StripReminders(keep_context=False, keep_recall=False)) == text
 
 
 @pytest.mark.parametrize(
@@ -117,13 +117,13 @@ def test_work_and_summaries_stay_whatever_the_options(text: str) -> None:
 )
 def test_context_goes_only_if_asked(text: str, author: Author) -> None:
     assert left_of(text, author) == text
-    assert left_of(text, author, Reminders(keep_context=False)) is None
+    assert left_of(text, author, StripReminders(keep_context=False)) is None
 
 
 def test_recall_goes_only_if_asked() -> None:
     assert left_of(MEMORY, "recall") == MEMORY
-    assert left_of(MEMORY, "recall", Reminders(keep_recall=False)) is None
-    assert left_of(f"{MEMORY}\nand now?", "human", Reminders(keep_recall=False)) == "\nand now?"
+    assert left_of(MEMORY, "recall", StripReminders(keep_recall=False)) is None
+    assert left_of(f"{MEMORY}\nand now?", "human", StripReminders(keep_recall=False)) == "\nand now?"
 
 
 def test_summaries_pictures_and_system_text_stay() -> None:
@@ -136,7 +136,7 @@ def test_summaries_pictures_and_system_text_stay() -> None:
             user("last"),
         )
     )
-    smaller = after(Reminders(keep_context=False, keep_recall=False), history)
+    smaller = after(StripReminders(keep_context=False, keep_recall=False), history)
     assert [message.parts for message in smaller] == [
         (Text(REMINDER),),
         (Summary("what was done"),),
@@ -147,7 +147,7 @@ def test_summaries_pictures_and_system_text_stay() -> None:
 
 def test_of_the_current_message_only_the_harness_goes() -> None:
     history = History((Message("user", (Text(REMINDER), Text(f"{REMINDER}\nfix it"))),))
-    plan = close(history, Reminders()(history), SCALE)
+    plan = close(history, StripReminders()(history), SCALE)
     assert [part.text for part in apply(history, plan)[0].parts if isinstance(part, Text)] == ["\nfix it"]
     assert plan.unpinned == 2
 
@@ -161,7 +161,7 @@ def test_of_the_current_message_only_the_harness_goes() -> None:
     ],
 )
 def test_human_words_never_turn_into_noise(text: str) -> None:
-    assert left_of(text, policy=Reminders(keep_context=False)) == text
+    assert left_of(text, policy=StripReminders(keep_context=False)) == text
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_results_lose_reminders_at_their_end(text: str, left: str) -> None:
             model(),
         )
     )
-    (result,) = after(Reminders(), history)[2].results
+    (result,) = after(StripReminders(), history)[2].results
     assert result.text == left
 
 
@@ -207,7 +207,7 @@ def test_no_word_of_a_human_is_lost(text: str) -> None:
     bounds = [0, *(place for span in harness_spans(text) for place in span), len(text)]
     words = [text[start:stop] for start, stop in zip(bounds[::2], bounds[1::2], strict=True)]
     history = History((user("first"), model(), user(text), model(Text("then")), user("last")))
-    for policy in (Reminders(), Reminders(keep_context=False, keep_recall=False)):
+    for policy in (StripReminders(), StripReminders(keep_context=False, keep_recall=False)):
         smaller = after(policy, history)
         left = smaller[2].text if len(smaller) == len(history) else ""
         assert [word for word in words if word.strip() and word not in left] == []
@@ -216,6 +216,6 @@ def test_no_word_of_a_human_is_lost(text: str) -> None:
 
 @given(histories)
 def test_a_second_run_changes_nothing(history: History) -> None:
-    for policy in (Reminders(), Reminders(keep_context=False, keep_recall=False)):
+    for policy in (StripReminders(), StripReminders(keep_context=False, keep_recall=False)):
         once = after(policy, history)
         assert after(policy, once) == once

@@ -8,7 +8,7 @@ from hypothesis import given
 from strategies import histories
 from thresher.edits import apply, believed, close
 from thresher.model import History, Message, Text, ToolCall, ToolResult
-from thresher.policies.subagents import Subagents
+from thresher.policies.subagents import DropSubagents
 from thresher.tokens import default_scale
 
 SCALE = default_scale(counter="estimate")
@@ -38,7 +38,7 @@ def talk(*middle: Message) -> History:
     return History((first, *middle, Message("assistant", (Text("done"),), author="model"), last))
 
 
-def after(policy: Subagents, history: History) -> History:
+def after(policy: DropSubagents, history: History) -> History:
     return apply(history, close(history, policy(history), SCALE))
 
 
@@ -62,14 +62,14 @@ BASH = chain("b1", "Bash", {"command": "ls"}, "a.py")
 )
 def test_every_sub_agent_goes_however_it_ended(name: str, text: str, is_error: bool) -> None:
     history = talk(*chain("t1", name, dict(TASK), text, is_error=is_error), *BASH)
-    assert calls(after(Subagents(), history)) == ["b1"]
+    assert calls(after(DropSubagents(), history)) == ["b1"]
 
 
 def test_text_and_other_calls_beside_a_sub_agent_stay() -> None:
     both = (Text("two things"), ToolCall("t1", "Task", json.dumps(TASK)), ToolCall("b1", "Bash", '{"command": "ls"}'))
     answers = (ToolResult("b1", (Text("a.py"),)), ToolResult("t1", (Text(ANSWER),)))
     smaller = after(
-        Subagents(), talk(Message("assistant", both, author="model"), Message("tool", answers, author="tool"))
+        DropSubagents(), talk(Message("assistant", both, author="model"), Message("tool", answers, author="tool"))
     )
     assert smaller[1].parts == (both[0], both[2])
     assert smaller[2].parts == (answers[0],)
@@ -77,17 +77,17 @@ def test_text_and_other_calls_beside_a_sub_agent_stay() -> None:
 
 def test_a_sub_agent_without_an_answer_goes() -> None:
     lonely = chain("t1", "Task", dict(TASK), "")[:1]
-    assert calls(after(Subagents(), talk(*lonely, *BASH))) == ["b1"]
+    assert calls(after(DropSubagents(), talk(*lonely, *BASH))) == ["b1"]
 
 
 def test_tasks_of_a_plan_are_no_sub_agents() -> None:
     history = talk(*chain("p1", "TaskCreate", {"subject": "write tests"}, "Task #1 created"))
-    assert list(Subagents()(history)) == []
+    assert list(DropSubagents()(history)) == []
 
 
 def test_an_open_sub_agent_stays() -> None:
     history = History((Message("user", (Text("go"),)), *chain("t1", "Task", dict(TASK), ANSWER)))
-    assert list(Subagents()(history)) == []
+    assert list(DropSubagents()(history)) == []
 
 
 POLL = chain("o1", "TaskOutput", {"task_id": "a2ffcc6", "block": True}, "<status>completed</status>\nAll is well.")
@@ -99,19 +99,19 @@ START = chain("toolu_9", "Task", {**TASK, "run_in_background": True}, LAUNCHED)
 
 def test_all_that_belongs_to_a_background_agent_goes() -> None:
     history = talk(*START, *WAIT, *PEEK, *BASH, *OTHER, notice(NOTICE), *POLL)
-    smaller = after(Subagents(), history)
+    smaller = after(DropSubagents(), history)
     assert calls(smaller) == ["b1", "o3"]
     assert "a2ffcc6" not in str([message.parts for message in smaller])
 
 
 def test_a_background_agent_that_has_not_reported_stays() -> None:
     history = talk(*START, *WAIT, *PEEK, *BASH)
-    assert list(Subagents()(history)) == []
+    assert list(DropSubagents()(history)) == []
 
 
 @pytest.mark.parametrize("report", [POLL, [notice(NOTICE)]])
 def test_any_report_will_do(report: list[Message]) -> None:
-    assert calls(after(Subagents(), talk(*START, *report, *BASH))) == ["b1"]
+    assert calls(after(DropSubagents(), talk(*START, *report, *BASH))) == ["b1"]
 
 
 def test_codex_agents_are_known_by_their_id() -> None:
@@ -124,20 +124,20 @@ def test_codex_agents_are_known_by_their_id() -> None:
         notice(f'<subagent_notification>\n{{"agent_id": "{agent}", "status": "done"}}\n</subagent_notification>'),
         *BASH,
     )
-    smaller = after(Subagents(), history)
+    smaller = after(DropSubagents(), history)
     assert calls(smaller) == ["b1"]
     assert agent not in str([message.parts for message in smaller])
 
 
 def test_a_human_who_writes_beside_a_notice_keeps_every_word() -> None:
     mixed = Message("user", (Text(f"{NOTICE}\nand what about a2ffcc6?"),))
-    smaller = after(Subagents(), talk(*START, mixed))
+    smaller = after(DropSubagents(), talk(*START, mixed))
     assert "\nand what about a2ffcc6?" in [message.text for message in smaller]
 
 
 def test_only_answers() -> None:
     history = talk(*chain("t1", "Task", dict(TASK), ANSWER), *START, notice(NOTICE))
-    smaller = after(Subagents(calls=False), history)
+    smaller = after(DropSubagents(calls=False), history)
     assert calls(smaller) == ["t1", "toolu_9"]
     assert next(smaller[1].calls) == next(history[1].calls)
     assert next(smaller[2].results).text.startswith("[thresher ")
@@ -146,7 +146,7 @@ def test_only_answers() -> None:
 
 def test_only_calls() -> None:
     history = talk(*chain("t1", "Task", dict(TASK), ANSWER), notice(NOTICE))
-    smaller = after(Subagents(responses=False), history)
+    smaller = after(DropSubagents(responses=False), history)
     assert "left_out" in json.loads(next(smaller[1].calls).arguments)
     assert next(smaller[2].results).text == ANSWER
     assert smaller[3].text == NOTICE
@@ -154,7 +154,7 @@ def test_only_calls() -> None:
 
 def test_neither_is_nothing() -> None:
     history = talk(*chain("t1", "Task", dict(TASK), ANSWER))
-    assert list(Subagents(calls=False, responses=False)(history)) == []
+    assert list(DropSubagents(calls=False, responses=False)(history)) == []
 
 
 @pytest.mark.parametrize(
@@ -168,10 +168,15 @@ def test_neither_is_nothing() -> None:
 )
 def test_failures_are_kept_if_asked(text: str, is_error: bool, left: list[str]) -> None:
     history = talk(*chain("t1", "Task", dict(TASK), text, is_error=is_error))
-    assert calls(after(Subagents(keep_failed=True), history)) == left
+    assert calls(after(DropSubagents(keep_failed=True), history)) == left
 
 
-POLICIES = (Subagents(), Subagents(calls=False), Subagents(responses=False), Subagents(keep_failed=True))
+POLICIES = (
+    DropSubagents(),
+    DropSubagents(calls=False),
+    DropSubagents(responses=False),
+    DropSubagents(keep_failed=True),
+)
 
 
 @given(histories)

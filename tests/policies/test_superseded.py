@@ -9,7 +9,7 @@ from tool_chains import Did, body, closed, results, told, touched
 from strategies import histories
 from thresher.edits import Drop
 from thresher.model import History
-from thresher.policies.superseded import Superseded
+from thresher.policies.superseded import RemoveSuperseded
 
 A = "/work/a.py"
 
@@ -32,7 +32,7 @@ def bash(command: str, text: str = "done", *, is_error: bool = False) -> Did:
 
 def whys(history: History) -> dict[int, str]:
     """Each chain with an edit, and why."""
-    plan, _ = closed(history, Superseded())
+    plan, _ = closed(history, RemoveSuperseded())
     return {n: one.why for one in plan.edits for n in touched(history, [one])}
 
 
@@ -79,8 +79,8 @@ def test_superseded(name: str) -> None:
 
 def test_an_edit_alone_may_be_no_reason() -> None:
     chains = (read(), edit(), read("two", offset=10, limit=20, lines=20))
-    assert list(Superseded(edited=False)(told(*chains))) == []
-    assert [edit.why for edit in Superseded()(told(*chains))] == [STALE]
+    assert list(RemoveSuperseded(edited=False)(told(*chains))) == []
+    assert [edit.why for edit in RemoveSuperseded()(told(*chains))] == [STALE]
 
 
 NOTES: dict[str, tuple[tuple[Did, ...], str]] = {
@@ -96,12 +96,12 @@ NOTES: dict[str, tuple[tuple[Did, ...], str]] = {
 @pytest.mark.parametrize("name", NOTES)
 def test_a_pointer_says_what_came_later(name: str) -> None:
     chains, note = NOTES[name]
-    assert results(closed(told(*chains), Superseded())[1])[0].endswith(note)
+    assert results(closed(told(*chains), RemoveSuperseded())[1])[0].endswith(note)
 
 
 def test_pointers_lead_to_a_read_that_stays() -> None:
     history = told(read("a"), edit(), read("b"), edit(), read("c"))
-    _, smaller = closed(history, Superseded())
+    _, smaller = closed(history, RemoveSuperseded())
     first, _, second, _, last = results(smaller)
     assert first.endswith("edited at turn 2 since; read again at turn 5]")
     assert second.endswith("edited at turn 4 since; read again at turn 5]")
@@ -112,14 +112,14 @@ def test_each_kind_can_be_left_out() -> None:
     history = told(bash("make", "no", is_error=True), bash("make"), read("a"), read("a"), edit(), read("b"))
     kinds = {AGAIN: "identical", STALE: "stale", GOOD: "failed"}
     for why, option in kinds.items():
-        chosen = Superseded(**{name: name == option for name in kinds.values()})
+        chosen = RemoveSuperseded(**{name: name == option for name in kinds.values()})
         assert {one.why for one in chosen(history)} == {why}
-    assert list(Superseded(identical=False, stale=False, failed=False)(history)) == []
+    assert list(RemoveSuperseded(identical=False, stale=False, failed=False)(history)) == []
 
 
 def test_the_least_loss_is_proposed_first_and_no_part_twice() -> None:
     history = told(read("a"), edit(is_error=True), read("a"), edit(), read("b"))
-    edits = list(Superseded()(history))
+    edits = list(RemoveSuperseded()(history))
     assert [type(one) is Drop for one in edits] == [True, False, False]
     assert [one.why for one in edits] == [GOOD, AGAIN, STALE]
     assert len({one.target for one in edits}) == 3
@@ -127,4 +127,4 @@ def test_the_least_loss_is_proposed_first_and_no_part_twice() -> None:
 
 @given(histories)
 def test_any_history_can_be_tried(history: History) -> None:
-    closed(history, Superseded())
+    closed(history, RemoveSuperseded())

@@ -8,7 +8,7 @@ from thresher.edits import apply, close
 from thresher.errors import OptionError
 from thresher.model import History, Message, Text, ToolCall, ToolResult
 from thresher.model import Thinking as Thought
-from thresher.policies.thinking import Thinking
+from thresher.policies.thinking import DropThinking
 from thresher.tokens import default_scale
 
 SCALE = default_scale(counter="estimate")
@@ -22,7 +22,7 @@ def model(*parts: Text | Thought | ToolCall) -> Message:
     return Message("assistant", parts, author="model")
 
 
-def after(policy: Thinking, history: History) -> History:
+def after(policy: DropThinking, history: History) -> History:
     return apply(history, close(history, policy(history), SCALE))
 
 
@@ -45,7 +45,7 @@ LONG = History(
     ],
 )
 def test_newest_turns_are_spared(keep_last: int, left: list[str]) -> None:
-    smaller = after(Thinking(keep_last=keep_last), LONG)
+    smaller = after(DropThinking(keep_last=keep_last), LONG)
     assert thoughts(smaller) == left
     assert [message.text for message in smaller] == [message.text for message in LONG]
 
@@ -58,7 +58,7 @@ def test_thinking_of_an_open_loop_is_held() -> None:
             Message("tool", (ToolResult("c1", (Text("ok"),)),), author="tool"),
         )
     )
-    plan = close(loop, Thinking()(loop), SCALE)
+    plan = close(loop, DropThinking()(loop), SCALE)
     assert not plan.edits
     assert [(one.reason, one.parts) for one in plan.refused] == [("pinned: active", 1)]
 
@@ -74,7 +74,7 @@ def test_thinking_of_an_open_loop_is_held() -> None:
 )
 def test_thoughts_in_tags_go(said: str, left: str) -> None:
     history = History((user(), model(Text(said)), user("next")))
-    assert after(Thinking(), history)[1].text == left
+    assert after(DropThinking(), history)[1].text == left
 
 
 @pytest.mark.parametrize(
@@ -90,29 +90,29 @@ def test_thoughts_in_tags_go(said: str, left: str) -> None:
 )
 def test_words_about_such_tags_stay(said: str) -> None:
     history = History((user(), model(Text(said)), user("next")))
-    assert list(Thinking()(history)) == []
+    assert list(DropThinking()(history)) == []
 
 
 def test_tags_that_a_human_wrote_stay() -> None:
     history = History((user("<thinking>I wonder</thinking>"), model(Text("yes")), user("next")))
-    assert list(Thinking()(history)) == []
+    assert list(DropThinking()(history)) == []
 
 
 @pytest.mark.parametrize("end", ["</thinking>", "</think>"])
 def test_of_many_openings_only_the_closed_one_counts(end: str) -> None:
     said = "<thinking>\n" * 50_000 + end
     history = History((user(), model(Text(said)), user()))
-    assert len(list(Thinking()(history))) == (end == "</thinking>")
+    assert len(list(DropThinking()(history))) == (end == "</thinking>")
 
 
 @pytest.mark.parametrize("wrong", [-1, True, "3", 1.5, None])
 def test_wrong_options_are_refused(wrong: int) -> None:
     with pytest.raises(OptionError, match="keep_last"):
-        Thinking(keep_last=wrong)
+        DropThinking(keep_last=wrong)
 
 
 @given(histories)
 def test_a_second_run_changes_nothing(history: History) -> None:
-    for policy in (Thinking(), Thinking(keep_last=1)):
+    for policy in (DropThinking(), DropThinking(keep_last=1)):
         once = after(policy, history)
         assert after(policy, once) == once

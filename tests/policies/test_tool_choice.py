@@ -9,7 +9,7 @@ from strategies import histories
 from thresher.edits import apply, believed, close
 from thresher.errors import OptionError
 from thresher.model import History, Message, Text, ToolCall, ToolResult
-from thresher.policies.tools import Tools
+from thresher.policies.tools import EditToolCalls
 from thresher.tokens import default_scale
 
 SCALE = default_scale(counter="estimate")
@@ -42,11 +42,11 @@ def history_of(*asked: str) -> History:
 HISTORY = history_of()
 
 
-def after(policy: Tools, history: History) -> History:
+def after(policy: EditToolCalls, history: History) -> History:
     return apply(history, close(history, policy(history), SCALE))
 
 
-def dropped(policy: Tools, history: History = HISTORY) -> set[str]:
+def dropped(policy: EditToolCalls, history: History = HISTORY) -> set[str]:
     left = {call.id for message in after(policy, history) for call in message.calls}
     answered = {result.call_id for message in after(policy, history) for result in message.results}
     assert left == answered
@@ -56,33 +56,33 @@ def dropped(policy: Tools, history: History = HISTORY) -> set[str]:
 @pytest.mark.parametrize(
     ("policy", "meant"),
     [
-        (Tools(), set()),
-        (Tools(names=("read",)), {"read"}),
-        (Tools(names=("BASH",)), {"git", "make", "stop"}),
-        (Tools(names=("mcp__*",)), {"query"}),
-        (Tools(categories=("mcp",)), {"query"}),
-        (Tools(categories=("file_edit", "project")), {"edit", "git"}),
-        (Tools(names=("read",), categories=("execution",)), {"read", "make", "stop"}),
-        (Tools(failed=True), {"make", "stop"}),
-        (Tools(failed=True, categories=("file_read",)), set()),
-        (Tools(failed=False, names=("Bash",)), {"git"}),
-        (Tools(failed=False), {"read", "edit", "git", "query", "other"}),
-        (Tools(names=("*",), except_names=("bash", "mcp__*")), {"read", "edit", "other"}),
-        (Tools(categories=("other",)), {"other"}),
-        (Tools(categories=("question",)), {"ask"}),
-        (Tools(names=("AskUserQuestion",)), {"ask"}),
-        (Tools(names=("ask*",)), {"ask"}),
-        (Tools(names=("Write",)), {"deny"}),
+        (EditToolCalls(), set()),
+        (EditToolCalls(names=("read",)), {"read"}),
+        (EditToolCalls(names=("BASH",)), {"git", "make", "stop"}),
+        (EditToolCalls(names=("mcp__*",)), {"query"}),
+        (EditToolCalls(categories=("mcp",)), {"query"}),
+        (EditToolCalls(categories=("file_edit", "project")), {"edit", "git"}),
+        (EditToolCalls(names=("read",), categories=("execution",)), {"read", "make", "stop"}),
+        (EditToolCalls(failed=True), {"make", "stop"}),
+        (EditToolCalls(failed=True, categories=("file_read",)), set()),
+        (EditToolCalls(failed=False, names=("Bash",)), {"git"}),
+        (EditToolCalls(failed=False), {"read", "edit", "git", "query", "other"}),
+        (EditToolCalls(names=("*",), except_names=("bash", "mcp__*")), {"read", "edit", "other"}),
+        (EditToolCalls(categories=("other",)), {"other"}),
+        (EditToolCalls(categories=("question",)), {"ask"}),
+        (EditToolCalls(names=("AskUserQuestion",)), {"ask"}),
+        (EditToolCalls(names=("ask*",)), {"ask"}),
+        (EditToolCalls(names=("Write",)), {"deny"}),
     ],
 )
-def test_which_calls_are_meant(policy: Tools, meant: set[str]) -> None:
+def test_which_calls_are_meant(policy: EditToolCalls, meant: set[str]) -> None:
     assert dropped(policy) == meant
 
 
 def test_the_last_exchange_is_left_alone() -> None:
     history = history_of("git")
     older = History(history.messages[:-1])
-    assert dropped(Tools(names=("*",), older_exchanges_only=True), older) == {"read", "edit", "git"}
+    assert dropped(EditToolCalls(names=("*",), older_exchanges_only=True), older) == {"read", "edit", "git"}
 
 
 def results(history: History) -> dict[str, str]:
@@ -90,7 +90,7 @@ def results(history: History) -> dict[str, str]:
 
 
 def test_stub_points_to_results_and_keeps_calls() -> None:
-    smaller = after(Tools(names=("*",), do="stub"), HISTORY)
+    smaller = after(EditToolCalls(names=("*",), do="stub"), HISTORY)
     assert [list(message.calls) for message in smaller] == [list(message.calls) for message in HISTORY]
     texts = results(smaller)
     assert texts["read"].startswith("[thresher t1:")
@@ -101,7 +101,7 @@ def test_stub_points_to_results_and_keeps_calls() -> None:
 
 
 def test_stub_calls_points_to_arguments_and_keeps_results() -> None:
-    smaller = after(Tools(categories=("file_edit",), do="stub_calls"), HISTORY)
+    smaller = after(EditToolCalls(categories=("file_edit",), do="stub_calls"), HISTORY)
     calls = {call.id: call.arguments for message in smaller for call in message.calls}
     assert "left_out" in json.loads(calls["edit"])
     assert json.loads(calls["read"]) == {"file_path": "src/a.py"}
@@ -109,7 +109,7 @@ def test_stub_calls_points_to_arguments_and_keeps_results() -> None:
 
 
 def test_line_tells_a_chain_in_one_line() -> None:
-    smaller = after(Tools(categories=("file_read",), do="line"), HISTORY)
+    smaller = after(EditToolCalls(categories=("file_read",), do="line"), HISTORY)
     assert "read" not in results(smaller)
     (line,) = [message.text for message in smaller if "thresher" in message.text]
     assert "src/a.py" in line
@@ -120,13 +120,13 @@ def test_line_tells_a_chain_in_one_line() -> None:
 @pytest.mark.parametrize(
     ("policy", "most", "starts", "ends"),
     [
-        (Tools(names=("read",), do="cut", limit=1000), 1000, True, True),
-        (Tools(names=("read",), do="cut", head=200, tail=800), 1000, True, True),
-        (Tools(names=("read",), do="cut", head=500), 500, True, False),
-        (Tools(names=("read",), do="cut", tail=500), 500, False, True),
+        (EditToolCalls(names=("read",), do="cut", limit=1000), 1000, True, True),
+        (EditToolCalls(names=("read",), do="cut", head=200, tail=800), 1000, True, True),
+        (EditToolCalls(names=("read",), do="cut", head=500), 500, True, False),
+        (EditToolCalls(names=("read",), do="cut", tail=500), 500, False, True),
     ],
 )
-def test_cut_keeps_the_ends(policy: Tools, most: int, starts: bool, ends: bool) -> None:
+def test_cut_keeps_the_ends(policy: EditToolCalls, most: int, starts: bool, ends: bool) -> None:
     text = results(after(policy, HISTORY))["read"]
     assert len(text) <= most
     assert text.startswith("0: some line") == starts
@@ -134,9 +134,9 @@ def test_cut_keeps_the_ends(policy: Tools, most: int, starts: bool, ends: bool) 
 
 
 def test_reasons_are_few() -> None:
-    whys = {edit.why for edit in Tools(names=("*",))(HISTORY)}
+    whys = {edit.why for edit in EditToolCalls(names=("*",))(HISTORY)}
     assert whys == {"file read", "file edit", "project", "execution", "mcp", "other"}
-    assert {edit.why for edit in Tools(failed=True)(HISTORY)} == {"failed"}
+    assert {edit.why for edit in EditToolCalls(failed=True)(HISTORY)} == {"failed"}
 
 
 @pytest.mark.parametrize(
@@ -153,16 +153,16 @@ def test_reasons_are_few() -> None:
 )
 def test_wrong_options_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(OptionError, match="policy `tools`"):
-        Tools(**options)  # type: ignore[arg-type]
+        EditToolCalls(**options)  # type: ignore[arg-type]
 
 
 POLICIES = (
-    Tools(names=("*",)),
-    Tools(failed=True),
-    Tools(failed=False, do="stub"),
-    Tools(names=("*",), do="stub_calls"),
-    Tools(names=("*",), do="line"),
-    Tools(names=("*",), do="cut", limit=100),
+    EditToolCalls(names=("*",)),
+    EditToolCalls(failed=True),
+    EditToolCalls(failed=False, do="stub"),
+    EditToolCalls(names=("*",), do="stub_calls"),
+    EditToolCalls(names=("*",), do="line"),
+    EditToolCalls(names=("*",), do="cut", limit=100),
 )
 
 
@@ -176,7 +176,7 @@ def test_a_second_run_changes_nothing(history: History) -> None:
 
 def test_a_call_that_stands_in_for_one_is_not_replaced_again() -> None:
     """What is in its place is as long as a new stand-in would be, and the ids differ in how many tokens they are."""
-    policy = Tools(names=("*",), do="stub_calls")
+    policy = EditToolCalls(names=("*",), do="stub_calls")
     for number in range(200):
         call = ToolCall("c", "Bash", json.dumps({"words": f"{number} or so, " * 20}))
         asked = (Message("user", (Text("go"),)), Message("assistant", (call,), author="model"))
@@ -189,7 +189,7 @@ def test_a_call_that_stands_in_for_one_is_not_replaced_again() -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_second_run_on_a_long_history_changes_nothing(policy: Tools) -> None:
+def test_a_second_run_on_a_long_history_changes_nothing(policy: EditToolCalls) -> None:
     once = after(policy, HISTORY)
     stand_ins = believed(once, set)
     assert apply(once, close(once, policy(once), SCALE, believed=stand_ins)) == once

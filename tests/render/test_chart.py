@@ -9,18 +9,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thresher.render.chart import FONT, GAP, LONGEST, Panel, Series, apart, chart, number, percent
+from thresher.render.chart import (
+    FONT,
+    LABEL_SPACING,
+    MAX_NAME_CHARS,
+    ChartPanel,
+    ChartSeries,
+    format_compact_number,
+    format_percent,
+    render_chart,
+    spread_positions,
+)
 
 SVG = "{http://www.w3.org/2000/svg}"
 RISING = [(8_000.0, 0.7), (20_000.0, 0.9), (60_000.0, 0.99)]
 
 
-def panel(*series: Series, **options: Any) -> Panel:
-    return Panel("Served", "tokens", "turns", series, **options)
+def panel(*series: ChartSeries, **options: Any) -> ChartPanel:
+    return ChartPanel("Served", "tokens", "turns", series, **options)
 
 
-def drawn(*panels: Panel, title: str = "Title", note: str = "Note") -> ElementTree.Element:
-    return ElementTree.fromstring(chart(panels, title=title, note=note))
+def drawn(*panels: ChartPanel, title: str = "Title", note: str = "Note") -> ElementTree.Element:
+    return ElementTree.fromstring(render_chart(panels, title=title, note=note))
 
 
 def labels(root: ElementTree.Element) -> list[ElementTree.Element]:
@@ -49,7 +59,9 @@ def words(root: ElementTree.Element) -> list[str]:
 
 
 def test_it_is_a_picture_with_a_name_a_description_and_its_own_background() -> None:
-    root = drawn(panel(Series("auto", RISING), y_format=percent), title="What is kept", note="Of 12 sessions.")
+    root = drawn(
+        panel(ChartSeries("auto", RISING), y_format=format_percent), title="What is kept", note="Of 12 sessions."
+    )
     assert root.tag == f"{SVG}svg"
     assert root.get("role") == "img"
     assert root[0].text == "What is kept"
@@ -60,19 +72,19 @@ def test_it_is_a_picture_with_a_name_a_description_and_its_own_background() -> N
 
 
 def test_it_needs_nothing_from_elsewhere() -> None:
-    svg = chart([panel(Series("auto", RISING))], title="", note="")
+    svg = render_chart([panel(ChartSeries("auto", RISING))], title="", note="")
     assert svg.count("http") == svg.count('xmlns="http://www.w3.org/2000/svg"') == 1
     assert not any(sign in svg for sign in ("href", "<script", "<style", "@import"))
 
 
 def test_every_curve_has_its_name_once_in_each_panel() -> None:
-    one = [Series(name, RISING) for name in ("auto", "smart", "oracle")]
+    one = [ChartSeries(name, RISING) for name in ("auto", "smart", "oracle")]
     root = drawn(panel(*one), panel(*one[:2]))
     assert names(root) == ["auto", "auto", "oracle", "smart", "smart"]
 
 
 def test_a_curve_looks_the_same_in_every_panel_and_like_no_other() -> None:
-    series = [Series(f"policy {n}", RISING) for n in range(20)]
+    series = [ChartSeries(f"policy {n}", RISING) for n in range(20)]
     root = drawn(panel(*series), panel(*reversed(series)))
     looks: dict[str, set[tuple[str | None, str]]] = {}
     for group in (one for one in root.iter(f"{SVG}g") if one.get("class") == "series"):
@@ -88,7 +100,13 @@ def test_a_curve_looks_the_same_in_every_panel_and_like_no_other() -> None:
 
 
 def test_styles_and_strength_are_seen() -> None:
-    root = drawn(panel(Series("a", RISING), Series("b", RISING, "dashed"), Series("c", RISING, "dotted", strong=True)))
+    root = drawn(
+        panel(
+            ChartSeries("a", RISING),
+            ChartSeries("b", RISING, "dashed"),
+            ChartSeries("c", RISING, "dotted", is_highlighted=True),
+        )
+    )
     lines = list(root.iter(f"{SVG}polyline"))
     dashes = [line.get("stroke-dasharray") for line in lines]
     assert dashes[0] is None
@@ -100,14 +118,16 @@ def test_styles_and_strength_are_seen() -> None:
 
 
 def test_a_strong_curve_lies_over_the_others() -> None:
-    root = drawn(panel(Series("strong", RISING, strong=True), Series("other", RISING)))
+    root = drawn(panel(ChartSeries("strong", RISING, is_highlighted=True), ChartSeries("other", RISING)))
     order = [group[0].text for group in root.iter(f"{SVG}g") if group.get("class") == "series"]
     assert order == ["other", "strong"]
 
 
 @pytest.mark.parametrize("count", [1, 2, 9, 20, 40])
 def test_names_do_not_lie_on_each_other_and_stay_beside_the_plot(count: int) -> None:
-    root = drawn(panel(*(Series(f"policy {n}", [*RISING[:2], (60_000.0, 0.99 + n / 10_000)]) for n in range(count))))
+    root = drawn(
+        panel(*(ChartSeries(f"policy {n}", [*RISING[:2], (60_000.0, 0.99 + n / 10_000)]) for n in range(count)))
+    )
     heights = sorted(float(label.get("y", "")) for label in labels(root))
     assert len(heights) == count
     assert all(below - above >= FONT for above, below in pairwise(heights))
@@ -118,14 +138,16 @@ def test_names_do_not_lie_on_each_other_and_stay_beside_the_plot(count: int) -> 
 
 
 def test_a_name_stands_at_the_end_of_its_curve_where_nobody_is_near() -> None:
-    root = drawn(panel(Series("high", [(0, 0.5), (10, 1)]), Series("low", [(0, 0.5), (10, 0.2)]), y_from=0, y_to=1.2))
+    root = drawn(
+        panel(ChartSeries("high", [(0, 0.5), (10, 1)]), ChartSeries("low", [(0, 0.5), (10, 0.2)]), y_from=0, y_to=1.2)
+    )
     ends = {mark[1] for mark in marks(root) if mark[0] == plot(root)[2]}
     high = next(label for label in labels(root) if label.text == "high")
     assert min(abs(float(high.get("y", "")) - 4 - end) for end in ends) < 0.2
 
 
 def test_curves_that_end_together_are_named_in_the_order_in_which_they_run() -> None:
-    better, worse = Series("better", [(1, 0.9), (9, 1.0)]), Series("worse", [(1, 0.1), (9, 1.0)])
+    better, worse = ChartSeries("better", [(1, 0.9), (9, 1.0)]), ChartSeries("worse", [(1, 0.1), (9, 1.0)])
     for series in ((better, worse), (worse, better)):
         heights = {label.text: float(label.get("y", "")) for label in labels(drawn(panel(*series)))}
         assert heights["better"] < heights["worse"]
@@ -136,19 +158,19 @@ def leaders(root: ElementTree.Element) -> int:
 
 
 def test_names_are_led_to_where_that_is_near_and_else_are_a_column_in_the_order_of_the_curves() -> None:
-    near = [Series("low", [(1, 0.2), (9, 0.5)]), Series("high", [(1, 0.4), (9, 1.0)])]
+    near = [ChartSeries("low", [(1, 0.2), (9, 0.5)]), ChartSeries("high", [(1, 0.4), (9, 1.0)])]
     assert leaders(drawn(panel(*near))) == 2
-    close = [Series(f"p{n}", [(1, n / 10), (9, 1.0)]) for n in range(8)]
+    close = [ChartSeries(f"p{n}", [(1, n / 10), (9, 1.0)]) for n in range(8)]
     crowded = drawn(panel(*close))
     assert leaders(crowded) == 0
     told = [label.text for label in sorted(labels(crowded), key=lambda one: float(one.get("y", "")))]
     assert told == [f"p{n}" for n in reversed(range(8))]
-    across = [Series("ends early", [(1, 0.2), (2, 1.0)]), Series("ends late", [(1, 0.2), (9, 0.5)])]
+    across = [ChartSeries("ends early", [(1, 0.2), (2, 1.0)]), ChartSeries("ends late", [(1, 0.2), (9, 0.5)])]
     assert leaders(drawn(panel(*across))) == 0
 
 
 def test_an_axis_may_begin_to_the_right_of_a_curve_that_is_cut_off_there() -> None:
-    root = drawn(panel(Series("auto", [(0.001, 0.2), (20, 0.7), (90, 1.0)]), x_log=True, x_from=10))
+    root = drawn(panel(ChartSeries("auto", [(0.001, 0.2), (20, 0.7), (90, 1.0)]), x_log=True, x_from=10))
     left, _, _, _ = plot(root)
     assert len(marks(root)) == 2
     first = min(float(place.split(",")[0]) for place in next(root.iter(f"{SVG}polyline")).get("points", "").split())
@@ -159,7 +181,7 @@ def test_an_axis_may_begin_to_the_right_of_a_curve_that_is_cut_off_there() -> No
 
 @pytest.mark.parametrize("log", [False, True])
 def test_all_points_are_marked_and_within_the_plot(log: bool) -> None:
-    root = drawn(panel(Series("auto", RISING), x_log=log))
+    root = drawn(panel(ChartSeries("auto", RISING), x_log=log))
     left, top, right, bottom = plot(root)
     places = marks(root)
     assert len(places) == 3
@@ -169,12 +191,14 @@ def test_all_points_are_marked_and_within_the_plot(log: bool) -> None:
 
 
 def test_equal_factors_are_equal_steps_on_a_logarithmic_axis() -> None:
-    one, two, three = (x for x, _ in marks(drawn(panel(Series("a", [(10, 1), (100, 2), (1000, 3)]), x_log=True))))
+    one, two, three = (x for x, _ in marks(drawn(panel(ChartSeries("a", [(10, 1), (100, 2), (1000, 3)]), x_log=True))))
     assert two - one == pytest.approx(three - two, abs=0.2)
 
 
 def test_an_axis_may_begin_above_zero_and_curves_are_cut_off_there() -> None:
-    root = drawn(panel(Series("auto", [(1, 0.2), (2, 0.7), (3, 1.0)]), y_from=0.6, y_to=1.0, y_format=percent))
+    root = drawn(
+        panel(ChartSeries("auto", [(1, 0.2), (2, 0.7), (3, 1.0)]), y_from=0.6, y_to=1.0, y_format=format_percent)
+    )
     assert len(marks(root)) == 2
     assert [line.get("clip-path") for line in root.iter(f"{SVG}polyline")] == ["url(#plot-0)"]
     assert {"60 %", "70 %", "80 %", "90 %", "100 %"} <= set(words(root))
@@ -182,27 +206,27 @@ def test_an_axis_may_begin_above_zero_and_curves_are_cut_off_there() -> None:
 
 
 def test_axes_end_at_round_numbers_around_the_curves() -> None:
-    root = drawn(panel(Series("auto", [(3_100, 0.62), (57_000, 0.97)])))
+    root = drawn(panel(ChartSeries("auto", [(3_100, 0.62), (57_000, 0.97)])))
     assert {"0", "20k", "40k", "60k", "0.6", "0.7", "0.8", "0.9", "1"} <= set(words(root))
     assert not {"80k", "0.5", "1.1"} & set(words(root))
 
 
 def test_a_goal_is_marked_and_is_in_the_picture() -> None:
-    root = drawn(panel(Series("auto", [(1, 0.5), (2, 0.7)]), guide=0.95, y_format=percent))
+    root = drawn(panel(ChartSeries("auto", [(1, 0.5), (2, 0.7)]), guide=0.95, y_format=format_percent))
     assert "95 %" in words(root)
-    assert "95 %" not in words(drawn(panel(Series("auto", [(1, 0.5), (2, 0.7)]), y_format=percent)))
+    assert "95 %" not in words(drawn(panel(ChartSeries("auto", [(1, 0.5), (2, 0.7)]), y_format=format_percent)))
 
 
 def test_a_goal_takes_the_place_of_a_number_that_is_too_near() -> None:
-    told = words(drawn(panel(Series("auto", [(1, 0.5), (2, 1.0)]), guide=0.899, y_format=percent)))
+    told = words(drawn(panel(ChartSeries("auto", [(1, 0.5), (2, 1.0)]), guide=0.899, y_format=format_percent)))
     assert "89.9 %" in told
     assert "90 %" not in told
-    at_tick = words(drawn(panel(Series("auto", [(1, 0.5), (2, 1.0)]), guide=0.9, y_format=percent)))
+    at_tick = words(drawn(panel(ChartSeries("auto", [(1, 0.5), (2, 1.0)]), guide=0.9, y_format=format_percent)))
     assert at_tick.count("90 %") == 1
 
 
 def test_a_calculated_curve_of_many_points_has_no_marks() -> None:
-    assert marks(drawn(panel(Series("bound", [(n, n) for n in range(40)], "dotted")))) == []
+    assert marks(drawn(panel(ChartSeries("bound", [(n, n) for n in range(40)], "dotted")))) == []
 
 
 HOSTILE = [
@@ -220,19 +244,19 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_words_are_only_words(text: str) -> None:
-    one = Panel(text, text, text, [Series(text, RISING)], x_format=lambda _: text, y_format=lambda _: text)
+    one = ChartPanel(text, text, text, [ChartSeries(text, RISING)], x_format=lambda _: text, y_format=lambda _: text)
     root = drawn(one, title=text, note=text)
     assert {element.tag.removeprefix(SVG) for element in root.iter()} == {
         "svg", "title", "desc", "rect", "g", "clipPath", "text", "line", "polyline", "circle",
     }  # fmt: skip
     (label,) = names(root)
-    assert len(label) <= LONGEST
+    assert len(label) <= MAX_NAME_CHARS
     assert max(map(len, words(root))) <= 200
 
 
 def test_markup_in_a_name_is_shown_as_it_is_written() -> None:
-    assert names(drawn(panel(Series("<b>&amp;</b>", RISING)))) == ["<b>&amp;</b>"]
-    assert "<b>" not in chart([panel(Series("<b>", RISING))], title="<b>", note="<b>")
+    assert names(drawn(panel(ChartSeries("<b>&amp;</b>", RISING)))) == ["<b>&amp;</b>"]
+    assert "<b>" not in render_chart([panel(ChartSeries("<b>", RISING))], title="<b>", note="<b>")
 
 
 @pytest.mark.parametrize(
@@ -253,7 +277,7 @@ def test_markup_in_a_name_is_shown_as_it_is_written() -> None:
 @pytest.mark.parametrize("log", [False, True])
 @pytest.mark.parametrize("limits", [{}, {"y_from": 0.6}, {"y_to": 1.0}, {"y_from": 1.0, "y_to": 1.0}, {"guide": 0.95}])
 def test_odd_curves_do_not_fail(points: list[tuple[float, float]], log: bool, limits: dict[str, float]) -> None:
-    root = drawn(panel(Series("odd", points), x_log=log, **limits))
+    root = drawn(panel(ChartSeries("odd", points), x_log=log, **limits))
     left, top, right, bottom = plot(root)
     assert right > left
     assert bottom > top
@@ -272,7 +296,7 @@ ordinary = st.floats(-1e9, 1e9)
 
 @given(st.lists(st.tuples(ordinary, ordinary), min_size=1, max_size=8), st.booleans())
 def test_any_curve_stays_in_its_plot_between_ticks(points: list[tuple[float, float]], log: bool) -> None:
-    root = drawn(panel(Series("any", points), x_log=log))
+    root = drawn(panel(ChartSeries("any", points), x_log=log))
     left, top, right, bottom = plot(root)
     assert len(marks(root)) == sum(x > 1e-12 or not log for x, _ in points)
     assert all(left <= x <= right and top <= y <= bottom for x, y in marks(root))
@@ -284,11 +308,11 @@ def test_any_curve_stays_in_its_plot_between_ticks(points: list[tuple[float, flo
 def test_places_move_apart_no_more_than_they_must(wished: list[float]) -> None:
     wished.sort()
     low, high = 0.0, 400.0
-    places = apart(wished, GAP, low, high)
-    assert all(below - above >= GAP - 1e-6 for above, below in pairwise(places))
+    places = spread_positions(wished, LABEL_SPACING, low, high)
+    assert all(below - above >= LABEL_SPACING - 1e-6 for above, below in pairwise(places))
     assert places[0] >= low
     assert places[-1] <= high + 1e-6
-    free = all(below - above >= GAP for above, below in pairwise(wished))
+    free = all(below - above >= LABEL_SPACING for above, below in pairwise(wished))
     if free and wished[0] >= low and wished[-1] <= high:
         assert places == pytest.approx(wished)
 
@@ -298,4 +322,4 @@ def test_places_move_apart_no_more_than_they_must(wished: list[float]) -> None:
     [(0, "0"), (0.25, "0.25"), (999, "999"), (1_000, "1k"), (12_500, "12.5k"), (-20_000, "-20k"), (2_500_000, "2.5M")],
 )
 def test_numbers_are_short(value: float, told: str) -> None:
-    assert number(value) == told
+    assert format_compact_number(value) == told

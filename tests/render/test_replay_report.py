@@ -7,12 +7,20 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from thresher.render.chart import number
-from thresher.render.replay import Report, as_percent, report_chart, report_of, report_tables, said, thousands
-from thresher.replay.bound import Floor
-from thresher.replay.run import Tally
-from thresher.replay.scores import Figure, Setting
-from thresher.replay.sweep import Facts, Results
+from thresher.render.chart import format_compact_number
+from thresher.render.replay import (
+    ReplayReport,
+    build_replay_report,
+    format_estimate,
+    format_rounded_percent,
+    format_thousands,
+    replay_report_tables,
+)
+from thresher.render.replay_export import replay_report_chart
+from thresher.replay.scores import IntervalEstimate, StrategySetting
+from thresher.replay.simulate import ReplayTotals
+from thresher.replay.strategies.upper_bound import MinimumCost
+from thresher.replay.sweep_results import ReplayedSession, SweepResults
 
 SVG = "{http://www.w3.org/2000/svg}"
 Points = Mapping[int | None, tuple[int, int]]
@@ -24,27 +32,27 @@ AUTO: Points = {18_000: (11_000, 85), 90_000: (34_000, 99)}
 USUAL: dict[str, Points] = {"auto": AUTO, "newest-batched": WINDOW, "oracle-batched": ORACLE}
 
 
-def report(ways: Mapping[str, Points], *, sessions: int = 6) -> Report:
+def report(ways: Mapping[str, Points], *, sessions: int = 6) -> ReplayReport:
     """Sessions that differ a little, so that chance has something to draw."""
     keys = [f"s{n}" for n in range(sessions)]
     tallies = {
-        Setting(name, budget): {key: _tally(sent + 200 * n, served) for n, key in enumerate(keys)}
+        StrategySetting(name, budget): {key: _tally(sent + 200 * n, served) for n, key in enumerate(keys)}
         for name, points in {**ways, "full": FULL}.items()
         for budget, (sent, served) in points.items()
     }
-    facts = {key: Facts(f"{key}.jsonl", key, "claude-code", f"p{n}", 1, 100) for n, key in enumerate(keys)}
-    floors = {key: [Floor(100, 10, tuple(range(0, 500_000, 5_000)))] for key in keys}
-    return report_of(Results(sessions=facts, tallies=tallies, floors=floors), "anthropic")
+    facts = {key: ReplayedSession(f"{key}.jsonl", key, "claude-code", f"p{n}", 1, 100) for n, key in enumerate(keys)}
+    floors = {key: [MinimumCost(100, 10, tuple(range(0, 500_000, 5_000)))] for key in keys}
+    return build_replay_report(SweepResults(sessions=facts, tallies=tallies, floors=floors), "anthropic")
 
 
-def _tally(tokens: int, served: int) -> Tally:
+def _tally(tokens: int, served: int) -> ReplayTotals:
     sent = 100 * tokens
-    return Tally(calls=100, tokens=sent, bearing=100, served=served, needles={"E": 100}, cost=sent / 10)
+    return ReplayTotals(calls=100, tokens=sent, bearing=100, served=served, needles={"E": 100}, cost=sent / 10)
 
 
-def shown(of: Report, width: int = 80) -> list[str]:
+def shown(of: ReplayReport, width: int = 80) -> list[str]:
     out = Console(file=StringIO(), width=width, highlight=False)
-    for piece in report_tables(of, width):
+    for piece in replay_report_tables(of, width):
         out.print(piece)
     file = out.file
     assert isinstance(file, StringIO)
@@ -104,7 +112,7 @@ def test_few_sessions_have_no_intervals_and_it_is_said() -> None:
 
 
 def test_a_gap_that_nobody_has_is_no_column_and_it_is_said_what_it_needs() -> None:
-    def head(of: Report) -> tuple[str, str]:
+    def head(of: ReplayReport) -> tuple[str, str]:
         lines = shown(of)
         return next(line for line in lines if line.startswith("policy")), " ".join(lines)
 
@@ -121,15 +129,15 @@ def test_what_is_said_to_a_person_speaks_of_turns() -> None:
     told = " ".join(" ".join(shown(report(USUAL))).split())
     assert "A turn is one model call." in told
     assert "call" not in told.replace("one model call", "")
-    assert "call" not in report_chart(report(USUAL))
+    assert "call" not in replay_report_chart(report(USUAL))
 
 
 def test_numbers_are_written_as_everywhere() -> None:
-    assert as_percent(-0.123) == "−12.3 %"
-    assert as_percent(-0.0001) == "0.0 %"
-    assert thousands(36_540) == "36.5k"
-    assert said(Figure(1000.0, (500.0, None)), thousands) == "1.0k (0.5k to ∞)"
-    assert said(Figure(None, (None, None)), thousands) == "not reached"
+    assert format_rounded_percent(-0.123) == "−12.3 %"
+    assert format_rounded_percent(-0.0001) == "0.0 %"
+    assert format_thousands(36_540) == "36.5k"
+    assert format_estimate(IntervalEstimate(1000.0, (500.0, None)), format_thousands) == "1.0k (0.5k to ∞)"
+    assert format_estimate(IntervalEstimate(None, (None, None)), format_thousands) == "not reached"
     worse = shown(report({**USUAL, "auto": {18_000: (20_000, 80), 90_000: (45_000, 98)}}))
     assert "−" in rows(worse, "auto")[0][0]
 
@@ -138,7 +146,7 @@ def test_numbers_are_written_as_everywhere() -> None:
 
 
 def drawn(ways: Mapping[str, Points]) -> ElementTree.Element:
-    return ElementTree.fromstring(report_chart(report(ways)))
+    return ElementTree.fromstring(replay_report_chart(report(ways)))
 
 
 def bold(root: ElementTree.Element) -> set[str | None]:
@@ -180,5 +188,5 @@ def test_the_bound_comes_from_the_edge_of_the_plot() -> None:
     assert first[0] < left or first[1] > top + high
     assert bound.get("clip-path") == "url(#plot-0)"
     ticks = {one.text for one in root.iter(f"{SVG}text")}
-    assert number(10_000) in ticks
+    assert format_compact_number(10_000) in ticks
     assert not {"100", "1k"} & ticks

@@ -2,7 +2,7 @@
 
 import pytest
 
-from thresher.render.words import clean, shorten
+from thresher.render.text import shorten, strip_control_codes
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from thresher.render.words import clean, shorten
     ],
 )
 def test_what_would_steer_a_terminal_goes(text: str, told: str) -> None:
-    assert clean(text) == told
+    assert strip_control_codes(text) == told
 
 
 def test_a_line_is_clean_and_short() -> None:

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from thresher.model import History, Message, Part, Text, ToolCall, ToolResult
-from thresher.replay import Needle, Trace, references, trace_of
+from thresher.replay import Reference, Trace, find_references, trace_history
 
 
 def user(text: str) -> list[Message]:
@@ -29,13 +29,13 @@ def did(id: str, name: str, answer: str, **arguments: Any) -> list[Message]:
 
 
 def trace(*groups: list[Message]) -> Trace:
-    return trace_of(History(tuple(message for group in groups for message in group)), "small")
+    return trace_history(History(tuple(message for group in groups for message in group)), "small")
 
 
-def last_needles(of: Trace, kinds: str = "EGIP") -> list[Needle]:
+def last_needles(of: Trace, kinds: str = "EGIP") -> list[Reference]:
     """What the last call refers to."""
-    return [needle for needle in references(of)[-1] if needle.kind in kinds]
+    return [needle for needle in find_references(of)[-1] if needle.kind in kinds]
 
 
-def texts(needles: list[Needle]) -> list[str]:
+def texts(needles: list[Reference]) -> list[str]:
     return [needle.text for needle in needles]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thresher.errors import OptionError
-from thresher.replay import Bill, Charge, Rates, rates_of
+from thresher.replay import CostMeter, Rates, RequestCost, rates_for_model
 from thresher.tokens import Model, model_named
 
 PLAIN = Rates(minimum=0)
@@ -36,14 +36,14 @@ def request(*keys: str, tokens: int = 1000) -> list[tuple[str, int]]:
 def test_the_rates_of_models_are_told_against_their_input(
     name: str, hour: bool, read: float, write: float, output: float, ttl: int, minimum: int
 ) -> None:
-    rates = rates_of(known(name), hour=hour)
+    rates = rates_for_model(known(name), hour=hour)
     assert (rates.read, rates.write, rates.output) == pytest.approx((read, write, output))
     assert (rates.input, rates.ttl, rates.minimum) == (1.0, ttl, minimum)
 
 
 def test_a_model_without_a_longer_cache_says_so() -> None:
     with pytest.raises(OptionError, match="lasts an hour"):
-        rates_of(known("gemini-2.5-pro"), hour=True)
+        rates_for_model(known("gemini-2.5-pro"), hour=True)
 
 
 @pytest.mark.parametrize(
@@ -59,24 +59,24 @@ def test_a_model_without_a_longer_cache_says_so() -> None:
 def test_a_request_that_goes_on_reads_what_the_last_one_wrote(
     name: str, hour: bool, first: float, second: float
 ) -> None:
-    bill = Bill(rates_of(known(name), hour=hour))
+    bill = CostMeter(rates_for_model(known(name), hour=hour))
     assert bill.charge(0, request(*"abcde")).cost == pytest.approx(first)
     charge = bill.charge(60, request(*"abcdef"))
-    assert (charge.tokens, charge.cached, charge.broken) == (6000, 5000, False)
+    assert (charge.tokens, charge.cached, charge.is_prefix_broken) == (6000, 5000, False)
     assert charge.cost == pytest.approx(second)
 
 
 def test_all_from_the_first_changed_block_on_is_written_anew() -> None:
-    bill = Bill(PLAIN)
+    bill = CostMeter(PLAIN)
     bill.charge(0, request(*"abcd"))
-    assert bill.charge(1, request(*"abXd")) == Charge(4000, 2000, 0.1 * 2000 + 1.25 * 2000, True)
-    assert bill.charge(2, request(*"abXde")) == Charge(5000, 4000, 0.1 * 4000 + 1.25 * 1000, False)
+    assert bill.charge(1, request(*"abXd")) == RequestCost(4000, 2000, 0.1 * 2000 + 1.25 * 2000, True)
+    assert bill.charge(2, request(*"abXde")) == RequestCost(5000, 4000, 0.1 * 4000 + 1.25 * 1000, False)
 
 
 def test_a_request_that_ends_earlier_breaks_off() -> None:
-    bill = Bill(PLAIN)
+    bill = CostMeter(PLAIN)
     bill.charge(0, request(*"abcd"))
-    assert bill.charge(1, request(*"ab")) == Charge(2000, 2000, 200, True)
+    assert bill.charge(1, request(*"ab")) == RequestCost(2000, 2000, 200, True)
 
 
 @pytest.mark.parametrize(
@@ -86,22 +86,24 @@ def test_a_request_that_ends_earlier_breaks_off() -> None:
 def test_a_cache_goes_cold_after_its_time_and_unknown_times_are_warm(
     before: float | None, now: float | None, cached: int
 ) -> None:
-    bill = Bill(PLAIN)
+    bill = CostMeter(PLAIN)
     bill.charge(before, request("a"))
-    assert bill.charge(now, request("a", "b")) == Charge(2000, cached, 0.1 * cached + 1.25 * (2000 - cached), False)
+    assert bill.charge(now, request("a", "b")) == RequestCost(
+        2000, cached, 0.1 * cached + 1.25 * (2000 - cached), False
+    )
 
 
 def test_the_longer_cache_lasts_an_hour() -> None:
     for hour, cached in ((False, 0), (True, 5000)):
-        bill = Bill(rates_of(known("claude-sonnet-4-5"), hour=hour))
+        bill = CostMeter(rates_for_model(known("claude-sonnet-4-5"), hour=hour))
         bill.charge(0, request(*"abcde"))
         assert bill.charge(3600, request(*"abcde")).cached == cached
 
 
 def test_a_prefix_below_the_minimum_is_not_kept_and_a_short_prompt_is_plain_input() -> None:
-    bill = Bill(Rates(minimum=1024))
+    bill = CostMeter(Rates(minimum=1024))
     assert bill.charge(0, request("a")).cost == 1000
-    assert bill.charge(1, request("a", "b")) == Charge(2000, 0, 1.25 * 2000, False)
+    assert bill.charge(1, request("a", "b")) == RequestCost(2000, 0, 1.25 * 2000, False)
     assert bill.charge(2, request("a", "b", "c")).cached == 2000
 
 
@@ -112,7 +114,7 @@ blocks = st.lists(st.tuples(st.sampled_from("abc"), st.just(100)), max_size=8)
 def test_a_charge_lies_between_all_read_and_all_written(
     requests: list[tuple[int | None, list[tuple[str, int]]]], minimum: int
 ) -> None:
-    bill = Bill(Rates(minimum=minimum))
+    bill = CostMeter(Rates(minimum=minimum))
     for at, texts in requests:
         charge = bill.charge(at, texts)
         assert charge.tokens == 100 * len(texts)

@@ -11,13 +11,18 @@ from msgspec import structs
 from small_traces import agent, did, user
 
 from thresher.model import History, Message, Text, ToolResult
-from thresher.replay import Rates, Referee
-from thresher.replay.bound import Floor, floor, least_tokens, most_served
-from thresher.replay.controls import full, newest, random_window, recency
-from thresher.replay.feed import Ask, Feed, Piece
-from thresher.replay.oracle import batched_oracle, oracle
-from thresher.replay.recording import Recording, recorded
-from thresher.replay.run import Tally, Way, replay
+from thresher.replay import Rates, ResidencyChecker
+from thresher.replay.conversation import ReplayConversation, RequestBuilder, RequestPiece
+from thresher.replay.recording import Recording, build_recording
+from thresher.replay.simulate import ReplayTotals, Strategy, replay_recording
+from thresher.replay.strategies.baselines import (
+    full_history_strategy,
+    newest_batched_strategy,
+    random_strategy,
+    recency_strategy,
+)
+from thresher.replay.strategies.oracle import batched_oracle_strategy, oracle_strategy
+from thresher.replay.strategies.upper_bound import MinimumCost, compute_minimum_cost, least_tokens, most_served
 from thresher.replay.trace import block_text
 
 MODELS = ["", "claude-sonnet-4-5", "gpt-5", "gemini-2.5-pro"]
@@ -26,7 +31,7 @@ MODELS = ["", "claude-sonnet-4-5", "gpt-5", "gemini-2.5-pro"]
 def spoken(*groups: list[Message], model: str = "", tools: str = "", name: str = "small") -> Recording:
     messages = [message for group in (user("go"), *groups, agent("done")) for message in group]
     whole = [structs.replace(one, model=model) if one.role == "assistant" else one for one in messages]
-    return recorded(History(tuple(whole), tools=tools), name)
+    return build_recording(History(tuple(whole), tools=tools), name)
 
 
 def line(number: int) -> str:
@@ -45,19 +50,19 @@ def idle(id: str, words: int = 20) -> list[Message]:
     return did(id, "Bash", "pad " * words, command="ls")
 
 
-def floor_of(recording: Recording) -> Floor:
-    return floor(recording, Referee(recording.trace))
+def floor_of(recording: Recording) -> MinimumCost:
+    return compute_minimum_cost(recording, ResidencyChecker(recording.trace))
 
 
 def weights(recording: Recording) -> list[int]:
     """Of each block, as it came."""
-    return [recording.scale.part(recording.trace.history.part(block.place)) for block in recording.trace.blocks]
+    return [recording.token_weights.part(recording.trace.history.part(block.place)) for block in recording.trace.blocks]
 
 
 def again(recording: Recording, block: int) -> int:
     """What a block weighs when a tool hands it over."""
     text = block_text(recording.trace.history.part(recording.trace.blocks[block].place))
-    return recording.scale.part(ToolResult("", (Text(text),)))
+    return recording.token_weights.part(ToolResult("", (Text(text),)))
 
 
 # By hand
@@ -67,7 +72,7 @@ def test_a_use_costs_the_text_for_all_requests_since_it_came() -> None:
     of = spoken(read("r", 1), idle("i"), idle("j"), edit("e", 1))
     found = floor_of(of)
     assert found.costs == (2 * weights(of)[2],)
-    assert (found.calls, found.bearing) == (5, 1)
+    assert (found.calls, found.calls_with_references) == (5, 1)
     assert found.arrivals == sum(weights(of)[:-1])
 
 
@@ -109,7 +114,7 @@ def test_what_the_tools_say_costs_nothing_and_the_tools_go_with_each_call() -> N
     bare = spoken(user("use total_1 twice"), idle("i"), did("e", "Bash", "ok", command="run total_1"))
     assert floor_of(bare).costs[0] > 0
     assert floor_of(of).costs == (0,)
-    tools = of.scale.tools(of.trace.history.tools)
+    tools = of.token_weights.tools(of.trace.history.tools)
     assert tools > 0
     assert floor_of(of).arrivals == floor_of(bare).arrivals + tools * len(of.trace.calls)
 
@@ -120,7 +125,7 @@ def test_a_fetch_that_says_it_differently_makes_its_needles_free() -> None:
     row = "alpha bravo charlie delta echo foxtrot golf hotel india juliet"
     told = (user(numbered), did("q", "Bash", row, command="ls"), idle("i"), agent(row), user("well"))
     unused, used = spoken(*told), spoken(*told, did("u", "Bash", "ok", command="run total_1"))
-    assert [needle.kind for needles in Referee(unused.trace).needles for needle in needles] == ["G"]
+    assert [needle.kind for needles in ResidencyChecker(unused.trace).references for needle in needles] == ["G"]
     assert floor_of(unused).costs == (weights(unused)[3],)
     assert floor_of(used).costs[0] == 0
 
@@ -129,80 +134,82 @@ def test_a_fetch_that_says_it_differently_makes_its_needles_free() -> None:
 
 
 def test_the_cheapest_calls_of_all_recordings_come_first() -> None:
-    floors = [Floor(10, 100, (0, 30, 500)), Floor(10, 100, (10, 60))]
+    floors = [MinimumCost(10, 100, (0, 30, 500)), MinimumCost(10, 100, (10, 60))]
     assert [most_served(floors, mean) for mean in (9, 10, 10.5, 12, 15, 30)] == [0.0, 0.2, 0.4, 0.6, 0.8, 0.8]
     assert most_served(floors, 40) == 1.0
     assert [least_tokens(floors, share) for share in (0, 0.2, 0.4, 0.5, 0.8, 1)] == [10, 10, 10.5, 12, 15, 40]
 
 
 def test_without_anything_to_serve_all_is_served() -> None:
-    assert most_served([], 0) == most_served([Floor(3, 10, ())], 5) == 1.0
+    assert most_served([], 0) == most_served([MinimumCost(3, 10, ())], 5) == 1.0
     assert least_tokens([], 0.95) == 0.0
-    assert least_tokens([Floor(2, 10, ())], 0.95) == 5.0
+    assert least_tokens([MinimumCost(2, 10, ())], 0.95) == 5.0
 
 
 costs = st.lists(st.integers(0, 50)).map(lambda found: tuple(sorted(found)))
 
 
 @given(
-    st.lists(st.builds(Floor, st.integers(1, 9), st.integers(0, 99), costs), min_size=1),
+    st.lists(st.builds(MinimumCost, st.integers(1, 9), st.integers(0, 99), costs), min_size=1),
     st.floats(0, 1),
 )
-def test_the_two_questions_are_one(floors: list[Floor], share: float) -> None:
+def test_the_two_questions_are_one(floors: list[MinimumCost], share: float) -> None:
     assert most_served(floors, least_tokens(floors, share)) >= share - 1e-6
 
 
 # Against ways
 
 
-def forgetful(share: float, seed: int) -> Way:
+def forgetful(share: float, seed: int) -> Strategy:
     """Drops each old part with some chance before each call."""
 
-    def start(feed: Feed, _: Referee) -> Ask:
+    def start(feed: ReplayConversation, _: ResidencyChecker) -> RequestBuilder:
         chance = Random(seed)
-        held: list[Piece] = []
+        held: list[RequestPiece] = []
         come = 0
 
-        def ask(_: float | None) -> list[Piece]:
+        def ask(_: float | None) -> list[RequestPiece]:
             nonlocal come
             held[:] = [piece for piece in held if chance.random() >= share]
-            held.extend(piece for message in feed.messages[come:] for piece in feed.message(message))
+            held.extend(piece for message in feed.messages[come:] for piece in feed.make_message_pieces(message))
             come = len(feed.messages)
-            return [*feed.tools, *held]
+            return [*feed.tool_pieces, *held]
 
         return ask
 
-    return Way("forgetful", start)
+    return Strategy("forgetful", start)
 
 
-def lazy() -> Way:
+def lazy() -> Strategy:
     """Keeps nothing but what it had to fetch."""
 
-    def start(feed: Feed, _: Referee) -> Ask:
+    def start(feed: ReplayConversation, _: ResidencyChecker) -> RequestBuilder:
         recorded = set(map(id, feed.recording.trace.history.messages))
-        held: list[Piece] = []
+        held: list[RequestPiece] = []
         come = 0
 
-        def ask(_: float | None) -> list[Piece]:
+        def ask(_: float | None) -> list[RequestPiece]:
             nonlocal come
             new, come = feed.messages[come:], len(feed.messages)
-            news = [piece for message in new for piece in feed.message(message)]
-            sent = [*feed.tools, *held, *news]
-            held.extend(p for message in new if id(message) not in recorded for p in feed.message(message)[-1:])
+            news = [piece for message in new for piece in feed.make_message_pieces(message)]
+            sent = [*feed.tool_pieces, *held, *news]
+            held.extend(
+                p for message in new if id(message) not in recorded for p in feed.make_message_pieces(message)[-1:]
+            )
             return sent
 
         return ask
 
-    return Way("lazy", start)
+    return Strategy("lazy", start)
 
 
-WAYS: list[Callable[[int, int], Way]] = [
-    lambda _, __: full(),
-    lambda budget, _: recency(budget),
-    lambda budget, _: newest(budget),
-    random_window,
-    lambda budget, _: oracle(budget),
-    lambda budget, _: batched_oracle(budget),
+WAYS: list[Callable[[int, int], Strategy]] = [
+    lambda _, __: full_history_strategy(),
+    lambda budget, _: recency_strategy(budget),
+    lambda budget, _: newest_batched_strategy(budget),
+    random_strategy,
+    lambda budget, _: oracle_strategy(budget),
+    lambda budget, _: batched_oracle_strategy(budget),
     lambda _, seed: forgetful((seed % 11) / 10, seed),
     lambda _, __: lazy(),
 ]
@@ -239,16 +246,16 @@ def step(id: str, kind: str, lines: list[int], words: int) -> list[Message]:
 
 def check(recordings: list[Recording], budget: int, seed: int) -> None:
     """No way passes the bound."""
-    referees = [Referee(one.trace) for one in recordings]
-    floors = [floor(one, referee) for one, referee in zip(recordings, referees, strict=True)]
+    referees = [ResidencyChecker(one.trace) for one in recordings]
+    floors = [compute_minimum_cost(one, referee) for one, referee in zip(recordings, referees, strict=True)]
     for make in WAYS:
-        way, tally = make(budget, seed), Tally()
+        way, tally = make(budget, seed), ReplayTotals()
         for one, referee in zip(recordings, referees, strict=True):
-            tally.add(replay(one, way, Rates(), referee=referee))
+            tally.add(replay_recording(one, way, Rates(), referee=referee))
         if tally.bearing:
             assert tally.served / tally.bearing <= most_served(floors, tally.tokens / tally.calls), way.name
             assert tally.tokens / tally.calls >= least_tokens(floors, tally.served / tally.bearing), way.name
-        assert tally.bearing == sum(one.bearing for one in floors)
+        assert tally.bearing == sum(one.calls_with_references for one in floors)
 
 
 @given(
@@ -305,8 +312,8 @@ def test_those_that_come_close_do_not_pass(name: str, model: str) -> None:
 def test_the_clairvoyant_comes_near(gap: int) -> None:
     """With one text to keep, what it sends and what must be sent differ by what frames a message."""
     of = spoken(read("r", 1, words=300), *(idle(f"i{n}", words=1) for n in range(gap)), edit("e", 1))
-    tally = replay(of, oracle(10**6), Rates())
+    tally = replay_recording(of, oracle_strategy(10**6), Rates())
     least = least_tokens([floor_of(of)], 1) * tally.calls
     assert tally.served == tally.bearing == 1
     messages = len(of.trace.history)
-    assert least <= tally.tokens <= least + of.scale.overhead * (messages + gap)
+    assert least <= tally.tokens <= least + of.token_weights.overhead * (messages + gap)

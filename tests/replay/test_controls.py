@@ -7,15 +7,21 @@ from small_traces import did, user
 
 from thresher.model import History, Message, Text
 from thresher.replay import Rates
-from thresher.replay.controls import LOW, full, newest, random_window, recency
-from thresher.replay.feed import Ask, Feed, Piece
-from thresher.replay.outcome import Referee
-from thresher.replay.recording import Recording, recorded
-from thresher.replay.run import Way, replay
+from thresher.replay.conversation import ReplayConversation, RequestBuilder, RequestPiece
+from thresher.replay.recording import Recording, build_recording
+from thresher.replay.residency import ResidencyChecker
+from thresher.replay.simulate import Strategy, replay_recording
+from thresher.replay.strategies.baselines import (
+    LOW_WATER_SHARE,
+    full_history_strategy,
+    newest_batched_strategy,
+    random_strategy,
+    recency_strategy,
+)
 
 BUDGET = 1000
-BATCHED = [newest(BUDGET), random_window(BUDGET, 1)]
-ALL = [recency(BUDGET), *BATCHED]
+BATCHED = [newest_batched_strategy(BUDGET), random_strategy(BUDGET, 1)]
+ALL = [recency_strategy(BUDGET), *BATCHED]
 
 
 def conversation(count: int, name: str = "small", *, words: int = 80) -> Recording:
@@ -23,36 +29,36 @@ def conversation(count: int, name: str = "small", *, words: int = 80) -> Recordi
     rules = [Message("system", (Text("the rules"),))]
     reads = [did(f"c{n}", "Read", f"file {n} " + "pad " * words, file_path=f"place {n}") for n in range(count)]
     groups = (rules, user("the first request"), *reads, user("and now"))
-    return recorded(History(tuple(message for group in groups for message in group)), name)
+    return build_recording(History(tuple(message for group in groups for message in group)), name)
 
 
-def sent(recording: Recording, way: Way) -> list[list[Piece]]:
+def sent(recording: Recording, way: Strategy) -> list[list[RequestPiece]]:
     """Every request of a way."""
-    requests: list[list[Piece]] = []
+    requests: list[list[RequestPiece]] = []
 
-    def start(feed: Feed, referee: Referee) -> Ask:
+    def start(feed: ReplayConversation, referee: ResidencyChecker) -> RequestBuilder:
         ask = way.start(feed, referee)
 
-        def kept(at: float | None) -> list[Piece]:
+        def kept(at: float | None) -> list[RequestPiece]:
             requests.append(list(ask(at)))
             return requests[-1]
 
         return kept
 
-    replay(recording, Way(way.name, start), Rates())
+    replay_recording(recording, Strategy(way.name, start), Rates())
     return requests
 
 
-def weight(pieces: list[Piece]) -> int:
+def weight(pieces: list[RequestPiece]) -> int:
     return sum(piece.tokens for piece in pieces)
 
 
-def files(pieces: list[Piece]) -> list[int]:
+def files(pieces: list[RequestPiece]) -> list[int]:
     """The numbers of the results in a request."""
     return [int(piece.text.split()[1]) for piece in pieces if piece.text.startswith("file ")]
 
 
-def asked(pieces: list[Piece]) -> list[int]:
+def asked(pieces: list[RequestPiece]) -> list[int]:
     """The numbers of the calls in a request."""
     return [int(piece.text.split()[-1]) for piece in pieces if piece.text.startswith("Read\n")]
 
@@ -63,19 +69,21 @@ def recording() -> Recording:
 
 
 def test_full_sends_all_that_came(recording: Recording) -> None:
-    assert [files(request) for request in sent(recording, full())] == [list(range(n)) for n in range(30)]
-    assert full().budget is None
+    assert [files(request) for request in sent(recording, full_history_strategy())] == [
+        list(range(n)) for n in range(30)
+    ]
+    assert full_history_strategy().budget is None
 
 
 @pytest.mark.parametrize("way", ALL, ids=lambda way: way.name)
-def test_the_head_and_the_news_are_in_every_request(recording: Recording, way: Way) -> None:
+def test_the_head_and_the_news_are_in_every_request(recording: Recording, way: Strategy) -> None:
     for number, request in enumerate(sent(recording, way)):
         assert [piece.text for piece in request[:2]] == ["the rules", "the first request"]
         assert not number or files(request)[-1] == number - 1
 
 
 @pytest.mark.parametrize("way", ALL, ids=lambda way: way.name)
-def test_no_request_weighs_more_than_the_budget_and_something_is_dropped(recording: Recording, way: Way) -> None:
+def test_no_request_weighs_more_than_the_budget_and_something_is_dropped(recording: Recording, way: Strategy) -> None:
     requests = sent(recording, way)
     assert max(map(weight, requests)) <= BUDGET
     assert way.budget == BUDGET
@@ -83,7 +91,7 @@ def test_no_request_weighs_more_than_the_budget_and_something_is_dropped(recordi
 
 
 @pytest.mark.parametrize("way", ALL, ids=lambda way: way.name)
-def test_calls_keep_their_results_and_nothing_comes_back(recording: Recording, way: Way) -> None:
+def test_calls_keep_their_results_and_nothing_comes_back(recording: Recording, way: Strategy) -> None:
     requests = sent(recording, way)
     assert all(files(request) == asked(request) for request in requests)
     for number, (before, after) in enumerate(pairwise(requests)):
@@ -91,8 +99,8 @@ def test_calls_keep_their_results_and_nothing_comes_back(recording: Recording, w
 
 
 def test_a_window_that_moves_holds_as_many_of_the_newest_as_fit(recording: Recording) -> None:
-    whole = sent(recording, full())
-    for request, everything in zip(sent(recording, recency(BUDGET)), whole, strict=True):
+    whole = sent(recording, full_history_strategy())
+    for request, everything in zip(sent(recording, recency_strategy(BUDGET)), whole, strict=True):
         held = files(request)
         assert held == files(everything)[-len(held) :] or not held
         if len(held) < len(files(everything)):
@@ -101,23 +109,23 @@ def test_a_window_that_moves_holds_as_many_of_the_newest_as_fit(recording: Recor
 
 
 @pytest.mark.parametrize("way", BATCHED, ids=lambda way: way.name)
-def test_in_batches_a_request_goes_on_from_the_last_or_falls(recording: Recording, way: Way) -> None:
+def test_in_batches_a_request_goes_on_from_the_last_or_falls(recording: Recording, way: Strategy) -> None:
     falls = 0
     for before, after in pairwise(sent(recording, way)):
         if after[: len(before)] != before:
             falls += 1
-            assert weight(after) <= BUDGET * LOW
+            assert weight(after) <= BUDGET * LOW_WATER_SHARE
     assert 1 < falls < 10
 
 
 def test_the_newest_are_those_that_a_fall_leaves(recording: Recording) -> None:
-    for request in sent(recording, newest(BUDGET)):
+    for request in sent(recording, newest_batched_strategy(BUDGET)):
         assert all(after == before + 1 for before, after in pairwise(files(request)))
 
 
 def test_chance_depends_on_the_seed_and_the_recording_alone(recording: Recording) -> None:
-    first, again, other = (sent(recording, random_window(BUDGET, seed)) for seed in (1, 1, 2))
-    renamed = sent(conversation(30, "another"), random_window(BUDGET, 1))
+    first, again, other = (sent(recording, random_strategy(BUDGET, seed)) for seed in (1, 1, 2))
+    renamed = sent(conversation(30, "another"), random_strategy(BUDGET, 1))
     chosen, same, reseeded, moved = ([files(r) for r in requests] for requests in (first, again, other, renamed))
     assert chosen == same
     assert chosen != reseeded
@@ -125,16 +133,20 @@ def test_chance_depends_on_the_seed_and_the_recording_alone(recording: Recording
     assert any(after != before + 1 for held in chosen for before, after in pairwise(held))
 
 
-@pytest.mark.parametrize("way", [recency(50), newest(50), random_window(50, 1)], ids=lambda way: way.name)
-def test_what_is_new_is_shown_though_it_does_not_fit(way: Way) -> None:
+@pytest.mark.parametrize(
+    "way", [recency_strategy(50), newest_batched_strategy(50), random_strategy(50, 1)], ids=lambda way: way.name
+)
+def test_what_is_new_is_shown_though_it_does_not_fit(way: Strategy) -> None:
     requests = sent(conversation(5), way)
     assert [files(request) for request in requests] == [[], [0], [1], [2], [3]]
     assert all(weight(request) > 50 for request in requests[1:])
 
 
-@pytest.mark.parametrize("way", [recency(50), newest(50), random_window(50, 1)], ids=lambda way: way.name)
-def test_a_new_request_of_the_user_does_not_hide_what_came_with_it(way: Way) -> None:
+@pytest.mark.parametrize(
+    "way", [recency_strategy(50), newest_batched_strategy(50), random_strategy(50, 1)], ids=lambda way: way.name
+)
+def test_a_new_request_of_the_user_does_not_hide_what_came_with_it(way: Strategy) -> None:
     groups = (user("go"), did("c0", "Read", "file 0 " + "pad " * 80, path="a"), user("and now"), did("c1", "Read", "x"))
-    of = recorded(History(tuple(message for group in groups for message in group)))
+    of = build_recording(History(tuple(message for group in groups for message in group)))
     texts = [[piece.text for piece in request] for request in sent(of, way)]
     assert [text[:6] for text in texts[1]] == ["go", "Read\na", "file 0", "and no"]

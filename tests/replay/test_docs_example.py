@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from thresher.replay import DEFINITION, Rates
-from thresher.replay.bill import ASKED
-from thresher.replay.references import FEW, SHARE, WINDOW
+from thresher.replay import REFERENCE_DEFINITION, Rates
+from thresher.replay.cost import REFETCH_CALL_TOKENS
+from thresher.replay.references import ALWAYS_ALLOWED_SOURCES, MAX_SOURCE_SHARE, PHRASE_WORDS
 
 PAGE = Path(__file__).parents[2] / "docs" / "replay.md"
 
@@ -61,9 +61,9 @@ def test_the_bill_of_turn_5_is_as_the_page_reckons_it(capsys: pytest.CaptureFixt
 def test_the_page_tells_the_constants_of_the_code() -> None:
     page = " ".join(PAGE.read_text(encoding="utf-8").split())
     rates = Rates()
-    assert f"a version, **{DEFINITION}**" in page
-    assert f"more than {SHARE:.0%}".replace("%", " %") in page
-    assert (FEW, WINDOW) == (6, 10)
+    assert f"a version, **{REFERENCE_DEFINITION}**" in page
+    assert f"more than {MAX_SOURCE_SHARE:.0%}".replace("%", " %") in page
+    assert (ALWAYS_ALLOWED_SOURCES, PHRASE_WORDS) == (6, 10)
     assert f"costs {rates.read} a token" in page
     assert f"({rates.ttl:.0f} seconds by the recorded times; {rates.minimum:,} tokens at least)" in page
-    assert f"{ASKED} tokens of output to ask for it, at {rates.output:.0f} each" in page
+    assert f"{REFETCH_CALL_TOKENS} tokens of output to ask for it, at {rates.output:.0f} each" in page

@@ -1,11 +1,12 @@
 """The definition is frozen: in this session it finds what it found when v1 was settled.
 
-Whoever changes what is found here makes another definition: `DEFINITION` gets a new name, and so does every result.
+Whoever changes what is found here makes another definition: `REFERENCE_DEFINITION` gets a new name, and so does every
+result.
 """
 
 from small_traces import agent, call, did, result, trace, user
 
-from thresher.replay import DEFINITION, references
+from thresher.replay import REFERENCE_DEFINITION, find_references
 
 ARROWS = "".join(f"{n:6}→{line}\n" for n, line in enumerate(("def total(cart):", "    return items_sum(cart) + 7"), 1))
 COUNTED = "1: The shipping is added once for every order and never for every item\n2: see lib/prices.toml\n"
@@ -49,6 +50,6 @@ V1 = """
 
 
 def test_the_definition_finds_what_it_always_found() -> None:
-    found = [f"{one.call} {one.kind} {one.age} {one.text}" for needles in references(SESSION) for one in needles]
-    assert DEFINITION == "v1"
+    found = [f"{one.call} {one.kind} {one.age} {one.text}" for needles in find_references(SESSION) for one in needles]
+    assert REFERENCE_DEFINITION == "v1"
     assert found == V1.strip().splitlines()

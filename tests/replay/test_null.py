@@ -18,8 +18,13 @@ from small_traces import agent, call, did, trace, user
 
 import thresher as th
 from thresher.model import History, Message
-from thresher.replay import Index, Trace, references, trace_of, traces
-from thresher.replay.references import FEW, SHARE, NeedleKind, candidates
+from thresher.replay import ReferenceIndex, Trace, find_references, trace_history, trace_session
+from thresher.replay.references import (
+    ALWAYS_ALLOWED_SOURCES,
+    MAX_SOURCE_SHARE,
+    ReferenceKind,
+    find_reference_candidates,
+)
 
 LIMIT = 0.10
 KINDS = ("E", "G")
@@ -32,33 +37,33 @@ PROJECTS = {
     "badlogic/pi-mono": ("pi", 1),
 }
 """The folder of a project's sessions, and how many of them are taken."""
-Found = tuple[NeedleKind, str]
+Found = tuple[ReferenceKind, str]
 
 
 class Searched(NamedTuple):
     """A session: its text, what its calls wrote (each once a call), and what of that was a reference."""
 
     of: Trace
-    blocks: Index
+    blocks: ReferenceIndex
     written: Counter[Found]
     home: Counter[Found]
 
-    def holds(self, kind: NeedleKind, text: str) -> bool:
+    def holds(self, kind: ReferenceKind, text: str) -> bool:
         """Whether it would be a reference after all of this session: it is there, not everywhere, and not coined."""
-        held = self.blocks.holders(kind, text)
-        if not held or len(held) > max(FEW, SHARE * len(self.blocks)):
+        held = self.blocks.find_holders(kind, text)
+        if not held or len(held) > max(ALWAYS_ALLOWED_SOURCES, MAX_SOURCE_SHARE * len(self.blocks)):
             return False
         return kind == "E" or self.of.blocks[min(held)].kind in "UR"
 
 
 def searched(of: Trace) -> Searched:
-    index = Index()
+    index = ReferenceIndex()
     once: dict[tuple[int, Found], None] = {}
     for block in of.blocks:
         index.add(block.text)
         if block.kind in "AC" and block.visible:
-            once.update(((block.visible, one), None) for one in candidates(of, block))
-    home = Counter((needle.kind, needle.text) for needles in references(of) for needle in needles)
+            once.update(((block.visible, one), None) for one in find_reference_candidates(of, block))
+    home = Counter((needle.kind, needle.text) for needles in find_references(of) for needle in needles)
     return Searched(of, index, Counter(one for _, one in once), home)
 
 
@@ -130,7 +135,9 @@ def test_what_is_in_another_session_is_found_there() -> None:
 
 def test_the_guards_hold_abroad_too() -> None:
     cart = searched(trace(*session(SPEC, CART)))
-    everywhere = searched(trace(*(did(str(n), "Bash", f"{n} {SPEC}\n{CART}", command="cat") for n in range(FEW + 1))))
+    everywhere = searched(
+        trace(*(did(str(n), "Bash", f"{n} {SPEC}\n{CART}", command="cat") for n in range(ALWAYS_ALLOWED_SOURCES + 1)))
+    )
     assert rates([(cart, everywhere)]) == {"E": Rate(2, 0, 0), "G": Rate(1, 0, 0)}
     coined = searched(trace(user("go"), agent(f"{SPEC}\n{CART}"), user(f"{SPEC}\n{CART}"), agent("end")))
     assert rates([(cart, coined)]) == {"E": Rate(2, 2, 2), "G": Rate(1, 0, 0)}
@@ -150,11 +157,11 @@ def sample(data: Path, project: str, wanted: int) -> list[Searched]:
 
 
 def longest(path: Path) -> Trace:
-    return max((one for session in th.read_all(path) for one in traces(session)), key=lambda one: len(one.calls))
+    return max((one for session in th.read_all(path) for one in trace_session(session)), key=lambda one: len(one.calls))
 
 
 def began(one: Searched) -> float:
-    return next((call.at for call in one.of.calls if call.at is not None), 0.0)
+    return next((call.time for call in one.of.calls if call.time is not None), 0.0)
 
 
 def test_sessions_of_other_projects_hold_next_to_nothing(shared_data: Path) -> None:
@@ -182,10 +189,10 @@ def test_what_is_found_abroad_is_what_the_definition_finds(shared_data: Path) ->
     alike = 0
     for one, other in permutations(sample(shared_data, "entireio/cli", 4), 2):
         for said in [m for m in one.of.history.messages if any(c.name == "Edit" for c in m.calls)][::20]:
-            joined = trace_of(History((*other.of.history.messages, *user("go"), said)))
-            needles = {(needle.kind, needle.text) for needle in references(joined)[-1]}
+            joined = trace_history(History((*other.of.history.messages, *user("go"), said)))
+            needles = {(needle.kind, needle.text) for needle in find_references(joined)[-1]}
             written = [block for block in joined.blocks if block.visible == len(joined.calls) and block.kind in "AC"]
-            sought = {found for block in written for found in candidates(joined, block)}
+            sought = {found for block in written for found in find_reference_candidates(joined, block)}
             assert {found for found in sought if other.holds(*found)} == needles
             alike += len(needles)
     assert alike > 20

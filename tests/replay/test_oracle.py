@@ -6,12 +6,12 @@ import pytest
 from small_traces import agent, call, did, user
 
 from thresher.model import History, Message
-from thresher.replay import Rates, Referee
-from thresher.replay.controls import LOW, full, newest
-from thresher.replay.feed import Ask, Feed, Piece
-from thresher.replay.oracle import batched_oracle, oracle
-from thresher.replay.recording import Recording, recorded
-from thresher.replay.run import Tally, Way, replay
+from thresher.replay import Rates, ResidencyChecker
+from thresher.replay.conversation import ReplayConversation, RequestBuilder, RequestPiece
+from thresher.replay.recording import Recording, build_recording
+from thresher.replay.simulate import ReplayTotals, Strategy, replay_recording
+from thresher.replay.strategies.baselines import LOW_WATER_SHARE, full_history_strategy, newest_batched_strategy
+from thresher.replay.strategies.oracle import batched_oracle_strategy, oracle_strategy
 
 PLENTY = 1_000_000
 
@@ -36,36 +36,36 @@ def idle(number: int, words: int = 60) -> list[Message]:
 
 def spoken(*groups: list[Message]) -> Recording:
     whole = (user("go"), *groups, agent("done"))
-    return recorded(History(tuple(message for group in whole for message in group)), "small")
+    return build_recording(History(tuple(message for group in whole for message in group)), "small")
 
 
-def run(recording: Recording, way: Way) -> tuple[Tally, list[list[Piece]]]:
+def run(recording: Recording, way: Strategy) -> tuple[ReplayTotals, list[list[RequestPiece]]]:
     """What became of a recording, and every request."""
-    requests: list[list[Piece]] = []
+    requests: list[list[RequestPiece]] = []
 
-    def start(feed: Feed, referee: Referee) -> Ask:
+    def start(feed: ReplayConversation, referee: ResidencyChecker) -> RequestBuilder:
         ask = way.start(feed, referee)
 
-        def kept(at: float | None) -> list[Piece]:
+        def kept(at: float | None) -> list[RequestPiece]:
             requests.append(list(ask(at)))
             return requests[-1]
 
         return kept
 
-    return replay(recording, Way(way.name, start), Rates()), requests
+    return replay_recording(recording, Strategy(way.name, start), Rates()), requests
 
 
-def held(requests: list[list[Piece]], name: str) -> list[int]:
+def held(requests: list[list[RequestPiece]], name: str) -> list[int]:
     """The requests that hold the file with a name."""
     return [n for n, sent in enumerate(requests) if any(p.text.startswith(line(name)) for p in sent)]
 
 
-def weight(pieces: list[Piece]) -> int:
+def weight(pieces: list[RequestPiece]) -> int:
     return sum(piece.tokens for piece in pieces)
 
 
 def test_a_file_is_held_until_it_was_used_and_no_longer() -> None:
-    tally, requests = run(spoken(read("a"), read("b"), idle(1), edit("a"), idle(2)), oracle(PLENTY))
+    tally, requests = run(spoken(read("a"), read("b"), idle(1), edit("a"), idle(2)), oracle_strategy(PLENTY))
     assert (tally.served, tally.bearing) == (1, 1)
     assert held(requests, "a") == [1, 2, 3]
     assert held(requests, "b") == [2]
@@ -73,14 +73,14 @@ def test_a_file_is_held_until_it_was_used_and_no_longer() -> None:
 
 def test_of_two_copies_the_older_goes_when_a_newer_comes_before_the_use() -> None:
     of = spoken(read("a"), idle(1), read("a", copy=" again"), idle(2), edit("a"))
-    tally, requests = run(of, oracle(PLENTY))
+    tally, requests = run(of, oracle_strategy(PLENTY))
     assert tally.served == 1
     assert held(requests, "a") == [1, 3, 4]
 
 
 def test_of_two_copies_the_lighter_is_kept() -> None:
     of = spoken(read("a", words=10), read("a", words=200, copy=" again"), idle(1), edit("a"))
-    sizes = [[p.tokens for p in sent if p.text.startswith(line("a"))] for sent in run(of, oracle(PLENTY))[1]]
+    sizes = [[p.tokens for p in sent if p.text.startswith(line("a"))] for sent in run(of, oracle_strategy(PLENTY))[1]]
     assert [len(found) for found in sizes] == [0, 1, 2, 1, 0]
     assert sizes[3] == sizes[1]
 
@@ -89,7 +89,7 @@ def test_a_lighter_copy_that_is_held_for_another_reason_serves_too() -> None:
     light = did("both", "Read", f"{line('a')}\n{line('b')}", where="both")
     heavy = did("again", "Read", f"{line('a')}\n" + "pad " * 200, where="again")
     of = spoken(light, heavy, idle(1), edit("b"), edit("a"))
-    tally, requests = run(of, oracle(PLENTY))
+    tally, requests = run(of, oracle_strategy(PLENTY))
     assert (tally.served, tally.fetched) == (2, 0)
     weights = [max((p.tokens for p in sent if p.text.startswith(line("a"))), default=0) for sent in requests]
     assert weights[2] > 200 > weights[3] == weights[4] > 0
@@ -97,9 +97,9 @@ def test_a_lighter_copy_that_is_held_for_another_reason_serves_too() -> None:
 
 def test_what_does_not_fit_is_that_which_is_used_last() -> None:
     of = spoken(read("a"), read("b"), idle(1), idle(2), edit("b"), idle(3), edit("a"))
-    one = weight([p for p in run(of, full())[1][-1] if p.text.startswith(line("a"))])
-    news = weight(run(of, oracle(0))[1][3])
-    tally, requests = run(of, oracle(news + one))
+    one = weight([p for p in run(of, full_history_strategy())[1][-1] if p.text.startswith(line("a"))])
+    news = weight(run(of, oracle_strategy(0))[1][3])
+    tally, requests = run(of, oracle_strategy(news + one))
     assert held(requests, "b") == [2, 3, 4]
     assert 3 not in held(requests, "a")
     assert (tally.served, tally.bearing) == (1, 2)
@@ -108,16 +108,16 @@ def test_what_does_not_fit_is_that_which_is_used_last() -> None:
 def test_what_is_fetched_is_held_for_its_next_use() -> None:
     two = did("two", "Read", f"{line('a')}\n{line('z')}\n" + "pad " * 60, where="two")
     of = spoken(two, read("b", words=400), edit("a"), idle(1), idle(2), edit("z"), idle(3))
-    tight = run(of, oracle(0))[0]
+    tight = run(of, oracle_strategy(0))[0]
     assert (tight.served, tight.fetched) == (0, 2)
     # The heavy file leaves no room for the other, which is used right then.
-    tally, requests = run(of, oracle(300))
+    tally, requests = run(of, oracle_strategy(300))
     assert (tally.served, tally.fetched) == (1, 1)
     assert held(requests, "a") == [1, 3, 4, 5]
 
 
-@pytest.mark.parametrize("way", [oracle(0), batched_oracle(0)], ids=lambda way: way.name)
-def test_what_is_new_is_shown_though_nothing_fits(way: Way) -> None:
+@pytest.mark.parametrize("way", [oracle_strategy(0), batched_oracle_strategy(0)], ids=lambda way: way.name)
+def test_what_is_new_is_shown_though_nothing_fits(way: Strategy) -> None:
     of = spoken(read("a"), read("b"), idle(1))
     requests = run(of, way)[1]
     assert held(requests, "a") == [1]
@@ -126,19 +126,19 @@ def test_what_is_new_is_shown_though_nothing_fits(way: Way) -> None:
 
 def test_in_batches_nothing_goes_before_the_budget_is_passed() -> None:
     of = spoken(read("a"), *(idle(n) for n in range(30)), edit("a"), idle(31))
-    tally, requests = run(of, batched_oracle(1000))
+    tally, requests = run(of, batched_oracle_strategy(1000))
     falls = [(before, after) for before, after in pairwise(requests) if after[: len(before)] != before]
     assert 1 <= len(falls) < 6
-    assert all(weight(after) <= 1000 * LOW for _, after in falls)
+    assert all(weight(after) <= 1000 * LOW_WATER_SHARE for _, after in falls)
     assert max(map(weight, requests)) <= 1000
     assert (tally.served, tally.bearing) == (1, 1)
-    assert run(of, newest(1000))[0].served == 0
+    assert run(of, newest_batched_strategy(1000))[0].served == 0
 
 
 def test_with_room_for_all_that_is_used_all_is_served_for_less() -> None:
     names = "abcdefgh"
     of = spoken(*map(read, names), *map(edit, names), *(edit(name, " too") for name in reversed(names)))
-    best, most = run(of, oracle(PLENTY))[0], run(of, full())[0]
+    best, most = run(of, oracle_strategy(PLENTY))[0], run(of, full_history_strategy())[0]
     assert best.served == most.served == best.bearing
     assert best.tokens < most.tokens / 1.5
 
@@ -147,14 +147,14 @@ def test_a_later_text_that_says_the_same_is_not_what_was_fetched() -> None:
     """The block that is fetched has a twin that is still to come: both have their place."""
     twin = read("a", words=5), read("a", words=5, copy=" again")
     of = spoken(twin[0], idle(1), edit("a"), idle(2), twin[1], idle(3), edit("a", " too"))
-    tally, _ = run(of, oracle(0))
+    tally, _ = run(of, oracle_strategy(0))
     assert tally.fetched == 2
-    assert run(of, oracle(PLENTY))[0].served == 2
+    assert run(of, oracle_strategy(PLENTY))[0].served == 2
 
 
 def test_the_call_itself_is_a_part_that_may_go() -> None:
     of = spoken(read("a"), idle(1), edit("a"))
-    texts = [piece.text for piece in run(of, oracle(PLENTY))[1][2]]
+    texts = [piece.text for piece in run(of, oracle_strategy(PLENTY))[1][2]]
     assert texts[0].startswith(line("a"))
     assert not any(text.startswith("Read") for text in texts)
     assert call("Bash").name in texts[1]

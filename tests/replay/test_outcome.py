@@ -12,7 +12,7 @@ import thresher as th
 from thresher.edits import Cut, Drop, Fold, Stub, apply, close, cut_arguments, head_and_tail
 from thresher.edits.edit import Edit
 from thresher.model import History, Message, Occurrence, Place, part_text
-from thresher.replay import Outcome, Referee, said, traces
+from thresher.replay import CallResidency, ResidencyChecker, list_request_texts, trace_session
 from thresher.store import MemoryStore, exact_id, fold_id
 from thresher.tokens import default_scale
 
@@ -47,11 +47,11 @@ def smaller(history: History, *edits: Edit) -> Sequence[Message]:
     return apply(seen, plan).messages
 
 
-def judged(history: History, sent: Sequence[str], store: MemoryStore | None = None) -> Outcome:
+def judged(history: History, sent: Sequence[str], store: MemoryStore | None = None) -> CallResidency:
     of = trace(list(history.messages))
-    outcome = Referee(of, store=store).judge(len(of.calls) - 1, sent)
-    assert outcome.needles
-    assert sorted(map(id, outcome.needles)) == sorted(map(id, [*outcome.resident, *outcome.recoverable, *outcome.lost]))
+    outcome = ResidencyChecker(of, store=store).check_call(len(of.calls) - 1, sent)
+    assert outcome.references
+    assert sorted(map(id, outcome.references)) == sorted(map(id, [*outcome.hits, *outcome.recoverable, *outcome.lost]))
     return outcome
 
 
@@ -61,29 +61,31 @@ def at(history: History, place: Place) -> Occurrence:
 
 def test_a_whole_request_serves_its_call() -> None:
     history = wants(3, 50)
-    outcome = judged(history, said(history.messages[:-1]))
-    assert outcome.served
-    assert outcome.resident == outcome.needles
-    assert outcome.faults == ()
+    outcome = judged(history, list_request_texts(history.messages[:-1]))
+    assert outcome.is_served
+    assert outcome.hits == outcome.references
+    assert outcome.refetch_blocks == ()
 
 
 def test_texts_may_come_as_they_were_written_with_line_numbers_and_json() -> None:
     history = wants(3, 50)
-    assert judged(history, [part_text(part) for message in history.messages[:-1] for part in message.parts]).served
-    assert judged(history, [NUMBERED + "\nand a word more"]).served
+    assert judged(history, [part_text(part) for message in history.messages[:-1] for part in message.parts]).is_served
+    assert judged(history, [NUMBERED + "\nand a word more"]).is_served
 
 
 def test_without_its_block_and_the_call_that_brought_it_a_needle_is_lost() -> None:
     history = wants(3)
-    outcome = judged(history, said(smaller(history, *(Drop(at(history, place), "test", "") for place in READ))))
-    assert outcome.lost == outcome.needles
-    assert outcome.faults == (2,)
-    assert not outcome.served
+    outcome = judged(
+        history, list_request_texts(smaller(history, *(Drop(at(history, place), "test", "") for place in READ)))
+    )
+    assert outcome.lost == outcome.references
+    assert outcome.refetch_blocks == (2,)
+    assert not outcome.is_served
 
 
 def test_a_stub_makes_it_recoverable() -> None:
     history = wants(3)
-    sent = said(smaller(history, Stub(at(history, READ[1]), "test", "")))
+    sent = list_request_texts(smaller(history, Stub(at(history, READ[1]), "test", "")))
     assert judged(history, sent).recoverable
     without_call = [text for text in sent if not text.startswith("Read")]
     assert judged(history, without_call).lost == ()
@@ -96,16 +98,16 @@ def test_a_stub_makes_it_recoverable() -> None:
 def test_a_stand_in_for_something_else_does_not() -> None:
     history = wants(3)
     gone = [Drop(at(history, place), "test", "") for place in READ]
-    outcome = judged(history, said(smaller(history, *gone, Stub(at(history, BASH[1]), "test", ""))))
-    assert outcome.lost == outcome.needles
+    outcome = judged(history, list_request_texts(smaller(history, *gone, Stub(at(history, BASH[1]), "test", ""))))
+    assert outcome.lost == outcome.references
 
 
 @pytest.mark.parametrize(("line", "kept"), [(0, True), (59, True), (30, False)])
 def test_a_cut_text_holds_what_stands_in_its_ends(line: int, kept: bool) -> None:
     history = wants(line)
     cut = Cut(at(history, READ[1]), "test", "", head_and_tail(NUMBERED, 300, 300))
-    outcome = judged(history, said(smaller(history, cut)))
-    assert outcome.served is kept
+    outcome = judged(history, list_request_texts(smaller(history, cut)))
+    assert outcome.is_served is kept
     assert outcome.lost == ()
 
 
@@ -114,7 +116,7 @@ def test_a_cut_that_parts_a_needle_does_not_hold_it() -> None:
     middle = NUMBERED.index(LINES[3]) + 20
     outcome = judged(history, [NUMBERED[:middle] + "\n…\n" + NUMBERED[middle:]])
     assert [needle.kind for needle in outcome.lost] == ["E", "I"]
-    assert [needle.text for needle in outcome.resident] == ["value_3", "second_3"]
+    assert [needle.text for needle in outcome.hits] == ["value_3", "second_3"]
 
 
 def test_cut_arguments_are_read_without_their_escapes() -> None:
@@ -128,12 +130,12 @@ def test_cut_arguments_are_read_without_their_escapes() -> None:
     plan = close(seen, [Cut(at(seen, Place(1, 0)), "test", "", gaps)], default_scale(counter="estimate"))
     sent = [part_text(part) for message in apply(seen, plan) for part in message.parts]
     assert "[thresher " in sent[1]
-    assert Referee(of).judge(2, sent).served
+    assert ResidencyChecker(of).check_call(2, sent).is_served
 
 
 def test_a_summary_counts_for_what_it_says_word_for_word() -> None:
     history = wants(3)
-    assert judged(history, ["We read the file.", f"It has: {LINES[3]}"]).served
+    assert judged(history, ["We read the file.", f"It has: {LINES[3]}"]).is_served
     outcome = judged(history, ["It computes value_3 of first_3 and second_3."])
     assert [needle.kind for needle in outcome.lost] == ["E"]
 
@@ -142,7 +144,7 @@ def test_a_fold_is_recoverable_through_the_store_that_knows_its_members() -> Non
     history = wants(3)
     parts = [history.part(place) for place in (*READ, *BASH)]
     fold = Fold(tuple(at(history, place) for place in (*READ, *BASH)), "test", "", "some work was done")
-    sent = said(smaller(history, fold))
+    sent = list_request_texts(smaller(history, fold))
     members = [exact_id(part) for part in parts]
     store = MemoryStore()
     store.put(parts, {fold_id(members): members})
@@ -157,43 +159,48 @@ def test_a_fault_fetches_the_smallest_block_and_one_block_serves_many() -> None:
         user("go"),
         agent(call("Edit", "9", file_path="f", old_string="\n".join(LINES[2:5]))),
     )
-    outcome = Referee(of).judge(1, ["go"])
+    outcome = ResidencyChecker(of).check_call(1, ["go"])
     assert len(outcome.lost) > 3
-    assert outcome.faults == (2,)
+    assert outcome.refetch_blocks == (2,)
 
 
 def test_a_block_that_was_fetched_again_serves_from_then_on() -> None:
     history = wants(3)
     of = trace(list(history.messages))
-    referee = Referee(of)
-    (fault,) = referee.judge(3, ["go"]).faults
-    assert referee.judge(3, ["go", of.blocks[fault].text]).served
-    assert not referee.judge(3, ["go"]).served
+    referee = ResidencyChecker(of)
+    (fault,) = referee.check_call(3, ["go"]).refetch_blocks
+    assert referee.check_call(3, ["go", of.blocks[fault].text]).is_served
+    assert not referee.check_call(3, ["go"]).is_served
 
 
 HISTORY = wants(3, 50)
-REFEREE = Referee(trace(list(HISTORY.messages)))
-some_texts = st.lists(st.sampled_from([*said(HISTORY.messages[:-1]), LINES[3], LINES[50], NUMBERED[:900]]), max_size=5)
+REFEREE = ResidencyChecker(trace(list(HISTORY.messages)))
+some_texts = st.lists(
+    st.sampled_from([*list_request_texts(HISTORY.messages[:-1]), LINES[3], LINES[50], NUMBERED[:900]]), max_size=5
+)
 
 
 @given(some_texts, some_texts)
 def test_what_was_judged_before_makes_no_difference(first: list[str], more: list[str]) -> None:
     for sent in (first, first + more, more):
-        assert REFEREE.judge(3, sent) == judged(HISTORY, sent)
+        assert REFEREE.check_call(3, sent) == judged(HISTORY, sent)
 
 
 def test_a_call_that_refers_to_nothing_is_served_by_anything() -> None:
     of = trace(user("go"), agent("done"))
-    assert Referee(of).judge(0, []).served
+    assert ResidencyChecker(of).check_call(0, []).is_served
 
 
 def test_in_recordings_whole_requests_serve_all_calls_and_short_ones_do_not(shared_data: Path) -> None:
     session = th.read_all(shared_data / "claude_code" / "entire-007.jsonl.gz")[0]
-    of = max(traces(session), key=lambda one: len(one.calls))
-    referee = Referee(of)
-    whole = [referee.judge(n, said(of.history.messages[: one.stop])) for n, one in enumerate(of.calls)]
-    short = [
-        referee.judge(n, said(of.history.messages[max(0, one.stop - 4) : one.stop])) for n, one in enumerate(of.calls)
+    of = max(trace_session(session), key=lambda one: len(one.calls))
+    referee = ResidencyChecker(of)
+    whole = [
+        referee.check_call(n, list_request_texts(of.history.messages[: one.stop])) for n, one in enumerate(of.calls)
     ]
-    assert all(outcome.served for outcome in whole)
-    assert not all(outcome.served for outcome in short)
+    short = [
+        referee.check_call(n, list_request_texts(of.history.messages[max(0, one.stop - 4) : one.stop]))
+        for n, one in enumerate(of.calls)
+    ]
+    assert all(outcome.is_served for outcome in whole)
+    assert not all(outcome.is_served for outcome in short)

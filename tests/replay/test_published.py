@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from thresher.replay.bound import Floor
-from thresher.replay.run import Tally
-from thresher.replay.scores import Scores, Setting
-from thresher.replay.sweep import Facts, Failure, Results
-from thresher.replay.ways import make_way, rates_named
+from thresher.replay.scores import ScoreCalculator, StrategySetting
+from thresher.replay.simulate import ReplayTotals
+from thresher.replay.strategies.registry import make_strategy, rates_for_price_list
+from thresher.replay.strategies.upper_bound import MinimumCost
+from thresher.replay.sweep_results import ReplayedSession, ReplayFailure, SweepResults
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from replay_tables import Curves, Point, Tables, height, markdown, quotes_only, reach
@@ -19,10 +19,10 @@ from replay_tables import Curves, Point, Tables, height, markdown, quotes_only, 
 from replay import SEEDS, Kept, averaged, broken, joined, kept, report_on, results_of
 
 
-def tally(tokens: int, served: int, *, cost: float = 1.0, quoted: int = 0) -> Tally:
+def tally(tokens: int, served: int, *, cost: float = 1.0, quoted: int = 0) -> ReplayTotals:
     """Ten calls that used something; half of them quotes."""
     used = {"E": 100}
-    of = Tally(calls=10, tokens=10 * tokens, bearing=100, served=served, needles=used, cost=cost)
+    of = ReplayTotals(calls=10, tokens=10 * tokens, bearing=100, served=served, needles=used, cost=cost)
     return msgspec.structs.replace(of, quoting=50, quoted=quoted)
 
 
@@ -36,15 +36,17 @@ CURVES = {
     ("random", 100): (250, 50),
     ("oracle-batched", 100): (150, 99),
 }
-TALLIES = {Setting(*one): dict.fromkeys(SESSIONS, tally(*told)) for one, told in CURVES.items()}
+TALLIES = {StrategySetting(*one): dict.fromkeys(SESSIONS, tally(*told)) for one, told in CURVES.items()}
 
 
-def results() -> Results:
-    return Results(
-        sessions={key: Facts(key.partition("#")[0], key[-1], "claude-code", "shop", 1, 10) for key in SESSIONS},
+def results() -> SweepResults:
+    return SweepResults(
+        sessions={
+            key: ReplayedSession(key.partition("#")[0], key[-1], "claude-code", "shop", 1, 10) for key in SESSIONS
+        },
         tallies=TALLIES,
-        floors={key: [Floor(10, 100, (1,) * 100)] for key in SESSIONS},
-        failures=[Failure("x.txt", "", "no format", "format")],
+        floors={key: [MinimumCost(10, 100, (1,) * 100)] for key in SESSIONS},
+        failures=[ReplayFailure("x.txt", "", "no format", "format")],
         files=6,
         short=2,
     )
@@ -68,27 +70,33 @@ def test_others_are_compared_at_the_tokens_of_ours() -> None:
     assert served == pytest.approx(0.6)
     assert more.value == pytest.approx(0.35)
     assert more.interval == pytest.approx((0.35, 0.35))
-    assert Scores(TALLIES, SESSIONS).curve("auto").t95.value == pytest.approx(found.ours.tokens)
+    assert ScoreCalculator(TALLIES, SESSIONS).curve("auto").t95.value == pytest.approx(found.ours.tokens)
 
 
 def test_a_session_that_one_of_them_could_not_take_counts_for_none() -> None:
-    less = {**TALLIES, Setting("newest-batched", 100): dict.fromkeys(SESSIONS[1:], tally(100, 40))}
+    less = {**TALLIES, StrategySetting("newest-batched", 100): dict.fromkeys(SESSIONS[1:], tally(100, 40))}
     assert Curves(less, SESSIONS, ("auto", "newest-batched")).sessions == [*SESSIONS[1:]]
 
 
 def test_chance_is_the_mean_of_its_seeds() -> None:
-    made = {Setting(seed, 100): {"a": tally(100 * n, 10 * n, cost=n)} for n, seed in enumerate(SEEDS, 1)}
-    one = averaged({Setting("full", None): {"a": tally(1000, 100)}, **made})[Setting("random", 100)]["a"]
+    made = {StrategySetting(seed, 100): {"a": tally(100 * n, 10 * n, cost=n)} for n, seed in enumerate(SEEDS, 1)}
+    one = averaged({StrategySetting("full", None): {"a": tally(1000, 100)}, **made})[StrategySetting("random", 100)][
+        "a"
+    ]
     assert (one.tokens / one.calls, one.served / one.bearing, one.cost) == (200, 0.2, 2)
-    assert make_way("random-7", 100, rates_named("anthropic")).budget == 100
+    assert make_strategy("random-7", 100, rates_for_price_list("anthropic")).budget == 100
 
 
 def test_quotes_are_counted_by_themselves() -> None:
-    made = {Setting("auto", 100): {"a": tally(100, 90, quoted=20)}}
+    made = {StrategySetting("auto", 100): {"a": tally(100, 90, quoted=20)}}
     assert (
-        Scores({**made, Setting("full", None): made[Setting("auto", 100)]}, ["a"]).curve("auto").scores[0].served == 0.9
+        ScoreCalculator({**made, StrategySetting("full", None): made[StrategySetting("auto", 100)]}, ["a"])
+        .curve("auto")
+        .scores[0]
+        .served
+        == 0.9
     )
-    quotes = quotes_only(made)[Setting("auto", 100)]["a"]
+    quotes = quotes_only(made)[StrategySetting("auto", 100)]["a"]
     assert (quotes.bearing, quotes.served) == (50, 20)
 
 
@@ -98,7 +106,7 @@ def test_what_was_measured_comes_back_and_says_the_same() -> None:
 
 
 def test_runs_of_the_same_sessions_are_told_together_and_the_later_one_counts() -> None:
-    newer = {Setting("auto", 300): dict.fromkeys(SESSIONS, tally(600, 100))}
+    newer = {StrategySetting("auto", 300): dict.fromkeys(SESSIONS, tally(600, 100))}
     first, second = (kept(one, "openai") for one in (results(), msgspec.structs.replace(results(), tallies=newer)))
     found = joined([first, second]).tallies
     assert found == {**{one: by for one, by in TALLIES.items() if one.name != "auto"}, **newer}
@@ -138,6 +146,6 @@ def test_the_tables_say_who_is_better_and_what_was_left_out() -> None:
 
 def test_whoever_is_above_the_bound_is_told() -> None:
     assert broken(results()) == []
-    dear = msgspec.structs.replace(results(), floors={key: [Floor(10, 100, (10**6,) * 100)] for key in SESSIONS})
+    dear = msgspec.structs.replace(results(), floors={key: [MinimumCost(10, 100, (10**6,) * 100)] for key in SESSIONS})
     assert any(text.startswith("newest-batched at 200 serves 80.00%") for text in broken(dear))
     assert not any(text.startswith("auto") for text in broken(dear))

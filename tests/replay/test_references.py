@@ -10,8 +10,14 @@ from small_traces import agent, call, did, last_needles, texts, trace, user
 
 import thresher as th
 from thresher.model import Thinking, ToolCall
-from thresher.replay import DEFINITION, Index, Needle, Trace, references, traces
-from thresher.replay.references import NeedleKind, is_name, old_lines, paths, windows
+from thresher.replay import REFERENCE_DEFINITION, Reference, ReferenceIndex, Trace, find_references, trace_session
+from thresher.replay.references import (
+    ReferenceKind,
+    find_path_tails,
+    find_quotable_lines,
+    is_distinctive_word,
+    split_phrases,
+)
 
 FILE = "def total(items):\n    return sum(item.price for item in items)\n\n    x = 1\n"
 NUMBERED = "".join(f"{n:6}→{line}\n" for n, line in enumerate(FILE.splitlines(), 1))
@@ -27,7 +33,7 @@ def read(text: str, id: str = "1") -> list[th.Message]:
 
 
 def test_the_definition_is_named() -> None:
-    assert DEFINITION == "v1"
+    assert REFERENCE_DEFINITION == "v1"
 
 
 # E
@@ -36,8 +42,8 @@ def test_the_definition_is_named() -> None:
 def test_the_lines_of_an_edits_old_text_are_found_where_they_were_read() -> None:
     of = trace(user("go"), read(NUMBERED), agent(edit(FILE)))
     assert last_needles(of) == [
-        Needle("E", "def total(items):", 1, frozenset({2}), 0),
-        Needle("E", "return sum(item.price for item in items)", 1, frozenset({2}), 0),
+        Reference("E", "def total(items):", 1, frozenset({2}), 0),
+        Reference("E", "return sum(item.price for item in items)", 1, frozenset({2}), 0),
     ]
 
 
@@ -62,7 +68,7 @@ def test_an_edit_that_begins_in_the_middle_of_a_word_is_found_too() -> None:
     ],
 )
 def test_a_line_needs_twelve_characters_and_two_words(line: str, counts: bool) -> None:
-    assert list(old_lines(line)) == ([line.strip()] if counts else [])
+    assert list(find_quotable_lines(line)) == ([line.strip()] if counts else [])
 
 
 def test_several_edits_in_one_call_and_other_agents_names_for_old_text() -> None:
@@ -131,7 +137,7 @@ def test_what_the_same_call_quotes_as_old_text_is_not_written_anew() -> None:
     ],
 )
 def test_a_row_is_ten_words_with_five_of_three_letters_and_rows_do_not_overlap(text: str, found: int) -> None:
-    assert len(list(windows(text))) == found
+    assert len(list(split_phrases(text))) == found
 
 
 # I and P
@@ -147,7 +153,7 @@ def test_a_row_is_ten_words_with_five_of_three_letters_and_rows_do_not_overlap(t
     ],
 )  # fmt: skip
 def test_which_words_are_names(word: str, counts: bool) -> None:
-    assert is_name(word) is counts
+    assert is_distinctive_word(word) is counts
 
 
 def test_names_are_taken_from_arguments_alone_and_as_whole_words() -> None:
@@ -169,7 +175,7 @@ def test_names_are_taken_from_arguments_alone_and_as_whole_words() -> None:
     ],
 )
 def test_the_last_two_components_of_paths_with_an_extension(text: str, found: list[str]) -> None:
-    assert paths(text) == found
+    assert find_path_tails(text) == found
 
 
 def test_paths_are_taken_from_words_and_from_arguments() -> None:
@@ -212,12 +218,12 @@ def test_a_needle_counts_once_a_call_and_ages_from_its_newest_copy() -> None:
         agent("two"), user("go"),
         agent(call("Grep", "8", pattern="user_id user_id"), call("Grep", "9", pattern="user_id")),
     )  # fmt: skip
-    assert last_needles(of) == [Needle("I", "user_id", 2, frozenset({0, 2}), 1)]
+    assert last_needles(of) == [Reference("I", "user_id", 2, frozenset({0, 2}), 1)]
 
 
 def test_what_comes_later_is_no_source() -> None:
     of = trace(user("go"), agent(call("Grep", "1", pattern="user_id")), user("user_id"), agent("end"))
-    assert references(of) == ((), ())
+    assert find_references(of) == ((), ())
 
 
 # Where needles are
@@ -229,36 +235,36 @@ pieces = st.lists(
 small_texts = pieces.map("".join)
 
 
-def plainly(kind: NeedleKind, text: str, within: str) -> bool:
+def plainly(kind: ReferenceKind, text: str, within: str) -> bool:
     match kind:
         case "E":
             return text in within
         case "I":
             return text in "".join(c if c.isalnum() or c == "_" else " " for c in within).split()
         case _:
-            return text in paths(within)
+            return text in find_path_tails(within)
 
 
 @given(st.lists(small_texts, max_size=6), small_texts)
 def test_the_index_finds_what_a_plain_search_finds(held: list[str], text: str) -> None:
-    index = Index()
+    index = ReferenceIndex()
     assert [index.add(one) for one in held] == list(range(len(held)))
-    sought: list[tuple[NeedleKind, str]] = [("I", "ab_cd1"), ("P", "lib/a.py")]
-    sought += [("E", line) for line in old_lines(text) if len(line.split()) > 2]
+    sought: list[tuple[ReferenceKind, str]] = [("I", "ab_cd1"), ("P", "lib/a.py")]
+    sought += [("E", line) for line in find_quotable_lines(text) if len(line.split()) > 2]
     for kind, needle in sought:
-        assert set(index.holders(kind, needle)) == {n for n, one in enumerate(held) if plainly(kind, needle, one)}
-        assert index.holders(kind, needle, {1, 3}) == index.holders(kind, needle) & {1, 3}
+        assert set(index.find_holders(kind, needle)) == {n for n, one in enumerate(held) if plainly(kind, needle, one)}
+        assert index.find_holders(kind, needle, {1, 3}) == index.find_holders(kind, needle) & {1, 3}
 
 
 # Chance
 
 
-def held_by(other: Trace, needles: list[Needle]) -> dict[str, float]:
+def held_by(other: Trace, needles: list[Reference]) -> dict[str, float]:
     """The share of each kind that another conversation holds."""
-    index = Index()
+    index = ReferenceIndex()
     for block in other.blocks:
         index.add(block.text)
-    found = Counter(needle.kind for needle in needles if index.holders(needle.kind, needle.text))
+    found = Counter(needle.kind for needle in needles if index.find_holders(needle.kind, needle.text))
     return {kind: found[kind] / count for kind, count in Counter(needle.kind for needle in needles).items()}
 
 
@@ -273,9 +279,9 @@ def test_another_conversation_holds_none_of_it() -> None:
 def test_in_recordings_most_calls_refer_to_something_and_not_by_chance(shared_data: Path) -> None:
     """Lines and rows of words must not be found in another project's session: 10 % at most."""
     files = [f"claude_code/{name}.jsonl.gz" for name in ("entire-007", "cipherbox-003", "packmind-004")]
-    found = [max(traces(th.read_all(shared_data / file)[0]), key=lambda one: len(one.calls)) for file in files]
+    found = [max(trace_session(th.read_all(shared_data / file)[0]), key=lambda one: len(one.calls)) for file in files]
     for of, other in zip(found, [*found[1:], found[0]], strict=True):
-        calls = references(of)
+        calls = find_references(of)
         needles = [needle for one in calls for needle in one]
         assert sum(map(bool, calls)) > 0.3 * len(calls)
         assert all(share <= 0.1 for kind, share in held_by(other, needles).items() if kind in "EG")

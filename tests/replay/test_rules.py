@@ -8,28 +8,40 @@ from small_traces import agent, call, did, result, user
 
 from thresher.errors import OptionError
 from thresher.model import History, Message
-from thresher.replay import Rates, Referee
-from thresher.replay.feed import Feed
-from thresher.replay.libraries import chat_row, langchain_clear, langchain_trim, missing
-from thresher.replay.recording import Recording, recorded
-from thresher.replay.rules import (
-    CLEARED,
-    clear_tool_uses,
-    clear_tool_uses_sticky,
-    cline,
-    opencode,
-    openhands,
-    swe_agent,
+from thresher.replay import Rates, ResidencyChecker
+from thresher.replay.conversation import ReplayConversation
+from thresher.replay.recording import Recording, build_recording
+from thresher.replay.simulate import Strategy, replay_recording
+from thresher.replay.strategies.peer_libraries import (
+    find_missing_libraries,
+    langchain_clear_strategy,
+    langchain_trim_strategy,
+    to_chat_message,
 )
-from thresher.replay.run import Way, replay
+from thresher.replay.strategies.peer_rules import (
+    CLEARED,
+    clear_tool_uses_sticky_strategy,
+    clear_tool_uses_strategy,
+    cline_strategy,
+    opencode_strategy,
+    openhands_strategy,
+    swe_agent_strategy,
+)
 from thresher.store import MemoryStore
 
 WORDS = "alpha beta gamma delta epsilon zeta eta theta iota kappa "
-MAKERS: list[Callable[[int], Way]] = [clear_tool_uses, clear_tool_uses_sticky, swe_agent, openhands, cline, opencode]
+MAKERS: list[Callable[[int], Strategy]] = [
+    clear_tool_uses_strategy,
+    clear_tool_uses_sticky_strategy,
+    swe_agent_strategy,
+    openhands_strategy,
+    cline_strategy,
+    opencode_strategy,
+]
 
 
 def recording(*groups: list[Message]) -> Recording:
-    return recorded(History(tuple(message for group in groups for message in group)), "small")
+    return build_recording(History(tuple(message for group in groups for message in group)), "small")
 
 
 def steps(count: int, *, words: int = 40, first: int = 1) -> list[Message]:
@@ -41,19 +53,19 @@ def steps(count: int, *, words: int = 40, first: int = 1) -> list[Message]:
     ]
 
 
-def run(of: Recording, way: Way) -> list[list[str]]:
+def run(of: Recording, way: Strategy) -> list[list[str]]:
     """The texts of every request, without fetching."""
-    feed = Feed(of, MemoryStore())
-    ask = way.start(feed, Referee(of.trace))
+    feed = ReplayConversation(of, MemoryStore())
+    ask = way.start(feed, ResidencyChecker(of.trace))
     sent = []
     for one in of.trace.calls:
         feed.advance(one.stop)
-        sent.append([piece.text for piece in ask(one.at)])
+        sent.append([piece.text for piece in ask(one.time)])
     return sent
 
 
 def whole(of: Recording) -> list[list[str]]:
-    return run(of, Way("full", lambda feed, _: lambda _: feed.whole()))
+    return run(of, Strategy("full", lambda feed, _: lambda _: feed.all_pieces()))
 
 
 def outputs(texts: list[str]) -> list[str]:
@@ -66,11 +78,11 @@ def outputs(texts: list[str]) -> list[str]:
 
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
 class TestAll:
-    def test_a_wide_budget_sends_all(self, make: Callable[[int], Way]) -> None:
+    def test_a_wide_budget_sends_all(self, make: Callable[[int], Strategy]) -> None:
         of = recording(user("go"), steps(6), agent("done"), user("more"), steps(6, first=7), agent("done"))
         assert run(of, make(1_000_000)) == whole(of)
 
-    def test_a_narrow_one_sends_less_and_keeps_the_task_and_the_newest(self, make: Callable[[int], Way]) -> None:
+    def test_a_narrow_one_sends_less_and_keeps_the_task_and_the_newest(self, make: Callable[[int], Strategy]) -> None:
         exchanges = [
             one for n in range(6) for one in (*user(f"task {n}"), *steps(3, first=3 * n + 1), *agent(f"done {n}"))
         ]
@@ -80,7 +92,7 @@ class TestAll:
         assert last[0] == "task 0"
         assert outputs(last)[-1] == "out18"
 
-    def test_a_replay_fetches_and_goes_on(self, make: Callable[[int], Way]) -> None:
+    def test_a_replay_fetches_and_goes_on(self, make: Callable[[int], Strategy]) -> None:
         used = did("u", "Edit", "ok", file_path="a.py", old_string=f"out1 {WORDS}", new_string="x")
         of = recording(
             user("go"),
@@ -94,11 +106,11 @@ class TestAll:
             used,
             agent("e"),
         )
-        told = replay(of, make(600), Rates())
+        told = replay_recording(of, make(600), Rates())
         assert told.calls == len(of.trace.calls)
         assert told.fetched == told.bearing - told.served
 
-    def test_equal_settings_send_equal_requests(self, make: Callable[[int], Way]) -> None:
+    def test_equal_settings_send_equal_requests(self, make: Callable[[int], Strategy]) -> None:
         of = recording(user("go"), steps(9), agent("done"))
         way = make(600)
         assert run(of, way) == run(of, way)
@@ -114,7 +126,7 @@ def test_an_empty_conversation_is_nothing_to_send() -> None:
 
 def test_clear_tool_uses_keeps_three_once_over_its_trigger() -> None:
     of = recording(user("go"), steps(8), agent("done"))
-    sent = run(of, clear_tool_uses(400))
+    sent = run(of, clear_tool_uses_strategy(400))
     assert outputs(sent[3]) == ["out1", "out2", "out3"]
     assert outputs(sent[-1]) == ["out6", "out7", "out8"]
     assert sent[-1].count(CLEARED) == 5
@@ -122,7 +134,7 @@ def test_clear_tool_uses_keeps_three_once_over_its_trigger() -> None:
 
 def test_clear_tool_uses_judges_the_whole_history_each_time_and_sticky_what_is_left() -> None:
     of = recording(user("go"), steps(12), agent("done"))
-    anew, sticky = run(of, clear_tool_uses(450)), run(of, clear_tool_uses_sticky(450))
+    anew, sticky = run(of, clear_tool_uses_strategy(450)), run(of, clear_tool_uses_sticky_strategy(450))
     over = next(n for n, sent in enumerate(anew) if CLEARED in sent)
     assert [len(outputs(sent)) for sent in anew[over:]] == [3] * (len(anew) - over)
     assert {len(outputs(sent)) for sent in sticky[over:]} > {3, 4}
@@ -130,8 +142,8 @@ def test_clear_tool_uses_judges_the_whole_history_each_time_and_sticky_what_is_l
 
 def test_clear_tool_uses_waits_until_enough_would_go() -> None:
     of = recording(user("go"), steps(8), agent("done"))
-    assert run(of, clear_tool_uses(400, at_least=100_000)) == whole(of)
-    assert len(outputs(run(of, clear_tool_uses(400, at_least=1))[-1])) == 3
+    assert run(of, clear_tool_uses_strategy(400, at_least=100_000)) == whole(of)
+    assert len(outputs(run(of, clear_tool_uses_strategy(400, at_least=1))[-1])) == 3
 
 
 # SWE-agent and OpenHands
@@ -139,30 +151,30 @@ def test_clear_tool_uses_waits_until_enough_would_go() -> None:
 
 def test_swe_agent_masks_all_but_the_last_n() -> None:
     of = recording(user("go"), steps(8), agent("done"))
-    sent = run(of, swe_agent(6000))
+    sent = run(of, swe_agent_strategy(6000))
     assert [outputs(texts) for texts in sent[2:5]] == [["out1", "out2"], ["out2", "out3"], ["out3", "out4"]]
     assert "[old output: 1 lines left out]" in sent[-1]
 
 
 def test_swe_agent_polls() -> None:
     of = recording(user("go"), steps(12), agent("done"))
-    kept = [len(outputs(texts)) for texts in run(of, swe_agent(6000, polling=5))]
+    kept = [len(outputs(texts)) for texts in run(of, swe_agent_strategy(6000, polling=5))]
     assert kept == [0, 1, 2, 3, 2, 3, 4, 5, 6, 2, 3, 4, 5]
 
 
 def test_openhands_counts_calls_results_and_messages() -> None:
     of = recording(user("go"), steps(4), agent("done"))
     # The last request has nine events: the task, and four calls with their results.
-    assert outputs(run(of, openhands(4 * 1500))[-1]) == ["out3", "out4"]
-    assert outputs(run(of, openhands(5 * 1500))[-1]) == ["out2", "out3", "out4"]
-    assert outputs(run(of, openhands(7 * 1500))[-1]) == ["out1", "out2", "out3", "out4"]
+    assert outputs(run(of, openhands_strategy(4 * 1500))[-1]) == ["out3", "out4"]
+    assert outputs(run(of, openhands_strategy(5 * 1500))[-1]) == ["out2", "out3", "out4"]
+    assert outputs(run(of, openhands_strategy(7 * 1500))[-1]) == ["out1", "out2", "out3", "out4"]
 
 
 def test_openhands_counts_each_of_some_parallel_calls() -> None:
     calls = agent(*(call("Bash", str(n), command=f"make {n}") for n in (1, 2, 3)))
     of = recording(user("go"), calls, *(result(f"out{n} {WORDS}", str(n)) for n in (1, 2, 3)), agent("done"))
-    assert outputs(run(of, openhands(3 * 1500))[-1]) == ["out1", "out2", "out3"]
-    assert outputs(run(of, openhands(2 * 1500))[-1]) == ["out2", "out3"]
+    assert outputs(run(of, openhands_strategy(3 * 1500))[-1]) == ["out1", "out2", "out3"]
+    assert outputs(run(of, openhands_strategy(2 * 1500))[-1]) == ["out2", "out3"]
 
 
 # opencode
@@ -171,7 +183,7 @@ def test_openhands_counts_each_of_some_parallel_calls() -> None:
 def test_opencode_clears_only_before_the_last_two_exchanges_and_when_a_prompt_comes() -> None:
     groups = [[*user(f"task {n}"), *steps(4, first=4 * n + 1), *agent(f"done {n}")] for n in range(4)]
     of = recording(*groups)
-    sent = run(of, opencode(150))
+    sent = run(of, opencode_strategy(150))
     at = [n for n, texts in enumerate(sent) if CLEARED in texts]
     # Two exchanges are over when the third prompt comes, and both are protected; at the fourth the first is not.
     assert sent[at[0]][-1] == "task 3"
@@ -182,21 +194,21 @@ def test_opencode_clears_only_before_the_last_two_exchanges_and_when_a_prompt_co
 
 def test_opencode_does_nothing_in_a_run_after_one_prompt() -> None:
     of = recording(user("go"), steps(20), agent("done"))
-    assert run(of, opencode(150)) == whole(of)
+    assert run(of, opencode_strategy(150)) == whole(of)
 
 
 def test_opencode_waits_until_enough_would_go_and_spares_skills() -> None:
     rest = [one for n in range(3) for one in (*user(f"t{n}"), *agent(f"d{n}"))]
     spared = did("s", "skill", f"outskill {WORDS * 40}", topic="x")
     of = recording(user("go"), spared, agent("done"), rest)
-    assert run(of, opencode(60)) == whole(of)
+    assert run(of, opencode_strategy(60)) == whole(of)
     few = recording(user("go"), steps(1, words=10), steps(1, words=40, first=2), agent("done"), rest)
-    feed = Feed(few, MemoryStore())
+    feed = ReplayConversation(few, MemoryStore())
     feed.advance(len(few.trace.history))
-    small, large = (feed.rows[number].tokens for number in feed.results)
+    small, large = (feed.rows[number].tokens for number in feed.result_rows)
     assert small < large / 2
-    assert run(few, opencode(large * 3 // 2 + 1)) == whole(few)  # all but the small one is protected
-    assert CLEARED in run(few, opencode(large))[-1]
+    assert run(few, opencode_strategy(large * 3 // 2 + 1)) == whole(few)  # all but the small one is protected
+    assert CLEARED in run(few, opencode_strategy(large))[-1]
 
 
 # Cline
@@ -219,16 +231,16 @@ def test_cline_keeps_the_newest_read_of_a_file_and_all_else_if_that_is_enough() 
         user("more"),
         agent("done"),
     )
-    weight = Feed(of, MemoryStore())
+    weight = ReplayConversation(of, MemoryStore())
     weight.advance(of.trace.calls[-1].stop)
-    last = run(of, cline(sum(piece.tokens for piece in weight.whole()) - 20))[-1]
+    last = run(of, cline_strategy(sum(piece.tokens for piece in weight.all_pieces()) - 20))[-1]
     assert outputs(last) == ["out1", "outB1", "outA3"]
     assert "more" in last
 
 
 def test_cline_drops_half_behind_the_first_exchange_where_nothing_was_read_twice() -> None:
     of = recording(user("go"), steps(12), agent("done"))
-    sent = run(of, cline(600))
+    sent = run(of, cline_strategy(600))
     cut = next(n for n, texts in enumerate(sent) if "go" in texts and "out1" not in outputs(texts) and n)
     kept = outputs(sent[cut])
     # A result stands with its call: the one whose call went is gone, too.
@@ -240,13 +252,13 @@ def test_cline_drops_half_behind_the_first_exchange_where_nothing_was_read_twice
 
 def test_cline_drops_three_quarters_where_there_is_twice_as_much_as_may_be() -> None:
     of = recording(user("go"), steps(6, words=10), steps(1, words=2000, first=7), agent("x"), user("y"), agent("z"))
-    assert outputs(run(of, cline(900))[-1]) == ["out7"]
-    assert outputs(run(of, cline(2000))[-1]) == ["out5", "out6", "out7"]
+    assert outputs(run(of, cline_strategy(900))[-1]) == ["out7"]
+    assert outputs(run(of, cline_strategy(2000))[-1]) == ["out5", "out6", "out7"]
 
 
 def test_cline_says_so_in_the_first_answer() -> None:
     of = recording(user("go"), agent("I begin", call("Bash", "0", command="ls")), result("out0", "0"), steps(12))
-    sent = run(of, cline(500))
+    sent = run(of, cline_strategy(500))
     assert "I begin" in sent[1]
     assert "I begin" not in sent[-1]
     assert any("left out" in text for text in sent[-1][:2])
@@ -257,9 +269,9 @@ def test_cline_says_so_in_the_first_answer() -> None:
 
 def test_a_row_as_a_chat_message() -> None:
     of = recording(user("go"), agent("so", call("Bash", "1", command="ls")), result("a b", "1"))
-    feed = Feed(of, MemoryStore())
+    feed = ReplayConversation(of, MemoryStore())
     feed.advance(len(of.trace.history))
-    said, called, told = map(chat_row, feed.rows)
+    said, called, told = map(to_chat_message, feed.rows)
     assert said == {"role": "user", "content": "go"}
     assert called["content"] == "so"
     assert called["tool_calls"][0]["function"] == {"name": "Bash", "arguments": '{"command": "ls"}'}
@@ -269,23 +281,25 @@ def test_a_row_as_a_chat_message() -> None:
 def test_without_langchain_one_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "langchain", None)
     monkeypatch.setitem(sys.modules, "langchain_core", None)
-    assert missing() == ["langchain", "langchain-core"]
+    assert find_missing_libraries() == ["langchain", "langchain-core"]
     with pytest.raises(OptionError, match="pip install langchain"):
-        langchain_clear(1000)
+        langchain_clear_strategy(1000)
     with pytest.raises(OptionError, match="pip install langchain-core"):
-        langchain_trim(1000)
+        langchain_trim_strategy(1000)
 
 
-@pytest.mark.skipif(bool(missing()), reason="needs langchain")
+@pytest.mark.skipif(bool(find_missing_libraries()), reason="needs langchain")
 class TestLangChain:
     def test_it_clears_as_the_rule_does(self) -> None:
         of = recording(user("go"), steps(8), agent("done"))
-        sent = run(of, langchain_clear(400))
-        assert [outputs(texts) for texts in sent] == [outputs(texts) for texts in run(of, clear_tool_uses(400))]
+        sent = run(of, langchain_clear_strategy(400))
+        assert [outputs(texts) for texts in sent] == [
+            outputs(texts) for texts in run(of, clear_tool_uses_strategy(400))
+        ]
 
     def test_it_trims_to_a_prompt_or_to_nothing(self) -> None:
         of = recording(user("go"), steps(8), agent("done"), user("more"), agent("done"))
-        sent = run(of, langchain_trim(300))
+        sent = run(of, langchain_trim_strategy(300))
         assert sent[1] == whole(of)[1]
         assert sent[8] == []
         assert sent[-1] == ["more"]

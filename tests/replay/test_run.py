@@ -3,9 +3,18 @@
 from msgspec import structs
 from small_traces import agent, call, did, trace, user
 
-from thresher.replay import Feed, Piece, Rates, Recording, Referee, Way, recorded, requests
-from thresher.replay.bill import ASKED
-from thresher.replay.feed import Ask
+from thresher.replay import (
+    Rates,
+    Recording,
+    ReplayConversation,
+    RequestPiece,
+    ResidencyChecker,
+    Strategy,
+    build_recording,
+    replay_requests,
+)
+from thresher.replay.conversation import RequestBuilder
+from thresher.replay.cost import REFETCH_CALL_TOKENS
 from thresher.store import MemoryStore
 
 LINE = "value_7 = compute(first_7, second_7)  # as it always was"
@@ -15,25 +24,28 @@ def recording(*times: float | None) -> Recording:
     """A file is read, then another thing is done, then a line of the file is edited."""
     edit = agent(call("Edit", "3", file_path="/a.py", old_string=LINE, new_string=""))
     steps = (did("1", "Read", LINE, file_path="/a.py"), did("2", "Bash", "fine", command="make"))
-    found = recorded(trace(user("go"), *steps, edit).history)
-    calls = tuple(one._replace(at=at) for one, at in zip(found.trace.calls, times, strict=True))
+    found = build_recording(trace(user("go"), *steps, edit).history)
+    calls = tuple(one._replace(time=at) for one, at in zip(found.trace.calls, times, strict=True))
     return structs.replace(found, trace=structs.replace(found.trace, calls=calls))
 
 
 def test_where_no_time_was_recorded_none_has_passed() -> None:
     asked: list[float | None] = []
 
-    def start(feed: Feed, _: Referee) -> Ask:
-        def ask(at: float | None) -> list[Piece]:
+    def start(feed: ReplayConversation, _: ResidencyChecker) -> RequestBuilder:
+        def ask(at: float | None) -> list[RequestPiece]:
             asked.append(at)
-            return feed.whole()
+            return feed.all_pieces()
 
         return ask
 
     def costs(*times: float | None) -> list[float]:
         one, store = recording(*times), MemoryStore()
-        way = Way("full", start)
-        return [told.cost for told in requests(one, way, Rates(minimum=1), Referee(one.trace, store=store), store)]
+        way = Strategy("full", start)
+        return [
+            told.cost
+            for told in replay_requests(one, way, Rates(minimum=1), ResidencyChecker(one.trace, store=store), store)
+        ]
 
     assert costs(None, 5.0, None) == costs(0.0, 5.0, 5.0)
     assert asked[:3] == [0.0, 5.0, 5.0]
@@ -43,13 +55,13 @@ def test_where_no_time_was_recorded_none_has_passed() -> None:
 def test_a_fetch_costs_the_context_the_text_and_a_question() -> None:
     one, store = recording(0.0, 1.0, 2.0), MemoryStore()
     rates = Rates(minimum=1)
-    fed: list[Feed] = []
+    fed: list[ReplayConversation] = []
 
-    def start(feed: Feed, _: Referee) -> Ask:
+    def start(feed: ReplayConversation, _: ResidencyChecker) -> RequestBuilder:
         fed.append(feed)
-        return lambda _: feed.since(0)[:1]  # the first request, and nothing else
+        return lambda _: feed.pieces_since(0)[:1]  # the first request, and nothing else
 
-    *_, last = requests(one, Way("amnesia", start), rates, Referee(one.trace, store=store), store)
+    *_, last = replay_requests(one, Strategy("amnesia", start), rates, ResidencyChecker(one.trace, store=store), store)
     fetched = sum(row.tokens for row in fed[0].rows[-2:])
     assert last.fetched == 1
-    assert last.refetch == rates.read * last.tokens + rates.write * fetched + rates.output * ASKED
+    assert last.refetch == rates.read * last.tokens + rates.write * fetched + rates.output * REFETCH_CALL_TOKENS

@@ -5,9 +5,20 @@ from math import isclose
 
 import pytest
 
-from thresher.replay.bound import Floor
-from thresher.replay.run import Tally
-from thresher.replay.scores import FULL, ORACLE, WINDOW, Curve, Figure, Scores, Setting, above_bound, group, total
+from thresher.replay.scores import (
+    FULL_HISTORY,
+    ORACLE_BASELINE,
+    WINDOW_BASELINE,
+    BudgetCurve,
+    IntervalEstimate,
+    ScoreCalculator,
+    StrategySetting,
+    find_bound_violations,
+    score_group,
+    sum_totals,
+)
+from thresher.replay.simulate import ReplayTotals
+from thresher.replay.strategies.upper_bound import MinimumCost
 
 
 def tally(
@@ -19,8 +30,8 @@ def tally(
     cost: float = 1.0,
     lost: int = 0,
     refetch: float = 0,
-) -> Tally:
-    return Tally(
+) -> ReplayTotals:
+    return ReplayTotals(
         calls=calls,
         tokens=tokens * calls,
         bearing=bearing,
@@ -35,22 +46,22 @@ def tally(
     )
 
 
-def table(**ways: Mapping[int, Sequence[Tally | None]]) -> dict[Setting, dict[str, Tally]]:
+def table(**ways: Mapping[int, Sequence[ReplayTotals | None]]) -> dict[StrategySetting, dict[str, ReplayTotals]]:
     """Tallies by way, budget and session (`s0`, `s1`, …), and a full history of cost 10 a session."""
-    found: dict[Setting, dict[str, Tally]] = {}
+    found: dict[StrategySetting, dict[str, ReplayTotals]] = {}
     longest = 0
     for name, budgets in ways.items():
         for budget, row in budgets.items():
             by = {f"s{n}": one for n, one in enumerate(row) if one is not None}
-            found[Setting(name.replace("_", "-"), budget)] = by
+            found[StrategySetting(name.replace("_", "-"), budget)] = by
             longest = max(longest, len(row))
-    found[Setting(FULL, None)] = {f"s{n}": tally(1000, 100, cost=10.0) for n in range(longest)}
+    found[StrategySetting(FULL_HISTORY, None)] = {f"s{n}": tally(1000, 100, cost=10.0) for n in range(longest)}
     return found
 
 
-def scores(**ways: Mapping[int, Sequence[Tally | None]]) -> Scores:
+def scores(**ways: Mapping[int, Sequence[ReplayTotals | None]]) -> ScoreCalculator:
     tallies = table(**ways)
-    return Scores(tallies, tallies[Setting(FULL, None)])
+    return ScoreCalculator(tallies, tallies[StrategySetting(FULL_HISTORY, None)])
 
 
 def test_a_score_says_shares_and_what_the_full_history_costs() -> None:
@@ -86,7 +97,7 @@ def test_a_smallest_budget_that_serves_enough_is_the_figure_and_one_that_never_d
 
 
 def test_the_best_score_is_the_smallest_budget_that_serves_enough_else_the_one_that_serves_most() -> None:
-    def best(curve: Curve) -> int | None:
+    def best(curve: BudgetCurve) -> int | None:
         assert curve.best is not None
         return curve.best.budget
 
@@ -97,14 +108,14 @@ def test_the_best_score_is_the_smallest_budget_that_serves_enough_else_the_one_t
 def test_a_session_that_a_policy_cannot_take_counts_neither_for_it_nor_against_it() -> None:
     cheap, dear = tally(100, 99, cost=1.0), tally(900, 99, cost=9.0)
     found = scores(whole={8: [cheap, dear]}, part={8: [cheap, None], 9: [cheap, cheap]})
-    assert found.taken("part") == {"s0"}
+    assert found.usable_sessions("part") == {"s0"}
     part = found.curve("part")
-    assert (part.scores[0].sessions, part.scores[0].cost, part.left_out) == (1, 0.1, 1)
+    assert (part.scores[0].sessions, part.scores[0].cost, part.excluded_sessions) == (1, 0.1, 1)
     assert found.curve("whole").scores[0].cost == 0.5
 
 
 def test_an_interval_holds_the_figure_is_the_same_every_time_and_shrinks_with_more_sessions() -> None:
-    def curve(times: int) -> Figure:
+    def curve(times: int) -> IntervalEstimate:
         low, high = tally(100, 96), tally(300, 96)
         return scores(way={8: [low, high] * times}).curve("way").t95
 
@@ -120,15 +131,15 @@ def test_an_interval_holds_the_figure_is_the_same_every_time_and_shrinks_with_mo
 
 def test_equal_sessions_leave_nothing_to_chance_and_one_alone_says_nothing_of_it() -> None:
     row = [tally(100, 96)] * 4
-    assert scores(way={8: row}).curve("way").t95 == Figure(100.0, (100.0, 100.0))
-    assert scores(way={8: row[:1]}).curve("way").t95 == Figure(100.0, None)
+    assert scores(way={8: row}).curve("way").t95 == IntervalEstimate(100.0, (100.0, 100.0))
+    assert scores(way={8: row[:1]}).curve("way").t95 == IntervalEstimate(100.0, None)
 
 
 def test_an_end_that_draws_do_not_reach_is_not_reached() -> None:
     """Of four sessions one is served badly: whether 95 % is reached hangs on how often it is drawn."""
     row = [tally(100, 100), tally(100, 100), tally(100, 100), tally(100, 84)]
     figure = scores(way={8: row}).curve("way").t95
-    assert figure == Figure(100.0, (100.0, None))
+    assert figure == IntervalEstimate(100.0, (100.0, None))
 
 
 def test_the_gap_closed_is_paired() -> None:
@@ -144,8 +155,8 @@ def test_the_gap_closed_is_paired() -> None:
     assert gap.value == pytest.approx(0.5)
     assert gap.interval is not None
     assert all(end is not None and isclose(end, 0.5) for end in gap.interval)
-    assert found.gap_closed(WINDOW) == Figure(0.0, (0.0, 0.0))
-    assert found.gap_closed(ORACLE) == Figure(1.0, (1.0, 1.0))
+    assert found.gap_closed(WINDOW_BASELINE) == IntervalEstimate(0.0, (0.0, 0.0))
+    assert found.gap_closed(ORACLE_BASELINE) == IntervalEstimate(1.0, (1.0, 1.0))
 
 
 def test_the_gap_is_measured_on_the_sessions_that_all_three_took() -> None:
@@ -154,7 +165,7 @@ def test_the_gap_is_measured_on_the_sessions_that_all_three_took() -> None:
         newest_batched={8: [tally(400, 96), tally(9000, 96)]},
         oracle_batched={8: [tally(200, 96), tally(100, 96)]},
     )
-    assert found.gap_closed("policy") == Figure(0.5, None)
+    assert found.gap_closed("policy") == IntervalEstimate(0.5, None)
 
 
 def test_no_gap_is_told_without_both_ends_or_where_they_do_not_lie_apart() -> None:
@@ -169,7 +180,7 @@ def test_a_policy_that_never_serves_enough_closes_no_gap_that_could_be_told() ->
     found = scores(
         policy={8: [tally(300, 50)]}, newest_batched={8: [tally(400, 96)]}, oracle_batched={8: [tally(200, 96)]}
     )
-    assert found.gap_closed("policy") == Figure(None, None)
+    assert found.gap_closed("policy") == IntervalEstimate(None, None)
 
 
 def test_calls_that_used_nothing_are_all_served() -> None:
@@ -179,23 +190,29 @@ def test_calls_that_used_nothing_are_all_served() -> None:
 
 def test_a_group_tells_every_policy_over_its_own_sessions() -> None:
     tallies = table(way={8: [tally(100, 96), tally(300, 96)]})
-    found = group("some", tallies, ["s1"])
-    assert (found.name, found.sessions, found.calls, found.bearing, found.needles) == ("some", 1, 10, 100, 200)
-    assert {line.curve.name: line.curve.t95.value for line in found.lines} == {"way": 300, FULL: 1000}
-    assert group("none", tallies, []).calls == 0
+    found = score_group("some", tallies, ["s1"])
+    assert (found.name, found.sessions, found.calls, found.calls_with_references, found.references) == (
+        "some",
+        1,
+        10,
+        100,
+        200,
+    )
+    assert {line.curve.name: line.curve.t95.value for line in found.results} == {"way": 300, FULL_HISTORY: 1000}
+    assert score_group("none", tallies, []).calls == 0
 
 
 def test_who_serves_more_than_can_be_is_named_and_who_is_not_covered_is_not() -> None:
-    floors = {"s0": [Floor(10, 500, tuple([10] * 100))]}
+    floors = {"s0": [MinimumCost(10, 500, tuple([10] * 100))]}
     tallies = table(recency={8: [tally(100, 51)]}, smart={8: [tally(100, 90)]}, random={8: [tally(100, 50)]})
-    found = above_bound(tallies, floors, ["recency", "random"])
-    assert [(one.setting, one.session, one.served, one.most) for one in found] == [
-        (Setting("recency", 8), "s0", 0.51, 0.5)
+    found = find_bound_violations(tallies, floors, ["recency", "random"])
+    assert [(one.setting, one.session, one.served, one.max_served) for one in found] == [
+        (StrategySetting("recency", 8), "s0", 0.51, 0.5)
     ]
 
 
 def test_a_total_adds_up_and_leaves_its_parts_alone() -> None:
     one, other = tally(100, 90), tally(300, 70)
-    found = total([one, other])
+    found = sum_totals([one, other])
     assert (found.calls, found.tokens, found.served, found.needles) == (20, 4000, 160, {"E": 200, "G": 200})
     assert one == tally(100, 90)

@@ -12,15 +12,25 @@ import msgspec
 import pytest
 
 from thresher.errors import OptionError
-from thresher.formats import read_all
 from thresher.model import Session
 from thresher.replay import Rates
 from thresher.replay import sweep as sweeping
-from thresher.replay.recording import recordings
-from thresher.replay.run import Tally, replay
-from thresher.replay.scores import FULL, Setting
-from thresher.replay.sweep import Done, Results, Unit, run_unit, sweep
-from thresher.replay.ways import CONTROLS, PEERS, WAYS, chosen, is_control, make_way, policy_file, rates_named
+from thresher.replay.recording import build_session_recordings
+from thresher.replay.scores import FULL_HISTORY, StrategySetting
+from thresher.replay.simulate import ReplayTotals, replay_recording
+from thresher.replay.strategies.registry import (
+    BASELINES,
+    PEER_STRATEGIES,
+    STRATEGIES,
+    is_baseline,
+    make_strategy,
+    policy_file,
+    rates_for_price_list,
+    select_strategies,
+)
+from thresher.replay.sweep import run_sweep, run_unit
+from thresher.replay.sweep_results import SweepResults, SweepUnit, UnitResult
+from thresher.transcripts import read_all
 
 WAYS_TRIED: list[tuple[str, int | None]] = [("recency", 300), ("recency", 900), ("oracle-batched", 600)]
 
@@ -58,7 +68,7 @@ def files(tmp_path: Path) -> list[Path]:
     ]
 
 
-def comparable(results: Results) -> dict[Setting, dict[str, Any]]:
+def comparable(results: SweepResults) -> dict[StrategySetting, dict[str, Any]]:
     """All but the time that it took."""
     return {
         setting: {key: {**msgspec.to_builtins(one), "seconds": 0} for key, one in by.items()}
@@ -71,22 +81,22 @@ def sessions_of(files: Iterable[Path]) -> list[Session]:
 
 
 def test_a_sweep_tells_what_replaying_by_hand_does(files: list[Path]) -> None:
-    results = sweep(files, WAYS_TRIED, Rates())
-    by_hand: dict[Setting, dict[str, Tally]] = {
-        setting: {} for setting in [*(Setting(*one) for one in WAYS_TRIED), Setting(FULL, None)]
+    results = run_sweep(files, WAYS_TRIED, Rates())
+    by_hand: dict[StrategySetting, dict[str, ReplayTotals]] = {
+        setting: {} for setting in [*(StrategySetting(*one) for one in WAYS_TRIED), StrategySetting(FULL_HISTORY, None)]
     }
     for session in sessions_of(files[:2]):
         for name, budget in by_hand:
-            found = Tally()
-            for recording in recordings(session):
-                found.add(replay(recording, make_way(name, budget, Rates()), Rates()))
-            by_hand[Setting(name, budget)][f"{session.file}#{session.id}"] = found
-    assert comparable(results) == comparable(Results(tallies=by_hand))
-    assert results.tallies[Setting(FULL, None)][f"{files[1]}#large"].bearing > 3
+            found = ReplayTotals()
+            for recording in build_session_recordings(session):
+                found.add(replay_recording(recording, make_strategy(name, budget, Rates()), Rates()))
+            by_hand[StrategySetting(name, budget)][f"{session.file}#{session.id}"] = found
+    assert comparable(results) == comparable(SweepResults(tallies=by_hand))
+    assert results.tallies[StrategySetting(FULL_HISTORY, None)][f"{files[1]}#large"].bearing > 3
 
 
 def test_facts_and_floors_are_kept_by_session_and_short_recordings_are_counted(files: list[Path]) -> None:
-    results = sweep(files, WAYS_TRIED, Rates())
+    results = run_sweep(files, WAYS_TRIED, Rates())
     facts = [(Path(one.file).name, one.id, one.agent, one.calls) for one in results.sessions.values()]
     assert facts == [("large.json", "large", "anthropic", 30), ("small.json", "small", "anthropic", 18)]
     assert {key: [one.calls for one in floors] for key, floors in results.floors.items()} == {
@@ -94,17 +104,17 @@ def test_facts_and_floors_are_kept_by_session_and_short_recordings_are_counted(f
         f"{files[0]}#small": [18],
     }
     assert (results.short, results.files, results.failures) == (1, 3, [])
-    assert sweep(files, [], Rates(), minimum=5).short == 0
+    assert run_sweep(files, [], Rates(), minimum=5).short == 0
 
 
 def test_more_processes_find_the_same(files: list[Path]) -> None:
-    alone = sweep(files, WAYS_TRIED, Rates())
-    assert comparable(sweep(files, WAYS_TRIED, Rates(), jobs=2)) == comparable(alone)
+    alone = run_sweep(files, WAYS_TRIED, Rates())
+    assert comparable(run_sweep(files, WAYS_TRIED, Rates(), jobs=2)) == comparable(alone)
 
 
 def test_progress_counts_up_to_all_units(files: list[Path]) -> None:
     told: list[tuple[int, int]] = []
-    sweep(files, WAYS_TRIED, Rates(), progress=lambda done, total: told.append((done, total)))
+    run_sweep(files, WAYS_TRIED, Rates(), progress=lambda done, total: told.append((done, total)))
     counts = [done for done, _ in told]
     assert counts == sorted(counts)
     assert told[-1] == (7, 7)  # three files in full, and two of them in two ways
@@ -115,21 +125,21 @@ def test_a_policy_of_ours_is_measured_in_small_pieces_so_that_little_is_lost(
 ) -> None:
     ways = [("auto", budget) for budget in (400, 600, 800, 1000, 1200)]
     folder = tmp_path / "resume"
-    whole = sweep(files, ways, Rates())
+    whole = run_sweep(files, ways, Rates())
     with monkeypatch.context() as patch:
         begun = broken_from(patch, 4)  # three files in full, and a piece of the largest
         with pytest.raises(KeyboardInterrupt):
-            sweep(files, ways, Rates(), resume=folder)
+            run_sweep(files, ways, Rates(), resume=folder)
     assert [unit.budgets for unit in begun[3:]] == [(400, 600)]
     again = broken_from(monkeypatch, 100)
-    assert comparable(sweep(files, ways, Rates(), resume=folder)) == comparable(whole)
+    assert comparable(run_sweep(files, ways, Rates(), resume=folder)) == comparable(whole)
     assert [unit.budgets for unit in again] == [(800, 1000), (1200,), (400, 600), (800, 1000), (1200,)]
 
 
 def test_what_a_policy_raises_at_every_budget_is_told_once(files: list[Path], tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text("def never(history):\n    raise ValueError('no')\n")
-    results = sweep(files, [(f"{path}:never", budget) for budget in (300, 400, 500, 600)], Rates())
+    results = run_sweep(files, [(f"{path}:never", budget) for budget in (300, 400, 500, 600)], Rates())
     assert [Path(one.file).name for one in results.failures] == ["large.json", "small.json"]
 
 
@@ -140,14 +150,14 @@ def test_what_was_begun_long_ago_goes_and_what_was_begun_lately_stays(files: lis
     for name, age in (("old.jsonl", 31 * day), ("new.jsonl", 29 * day), ("other.txt", 99 * day)):
         (folder / name).write_text("{}")
         os.utime(folder / name, (time() - age,) * 2)
-    sweep(files, [], Rates(), resume=folder)
+    run_sweep(files, [], Rates(), resume=folder)
     assert sorted(path.name for path in folder.iterdir()) == ["new.jsonl", "other.txt"]
 
 
 def test_what_cannot_be_read_is_told_and_the_rest_goes_on(files: list[Path], tmp_path: Path) -> None:
     strange, gone = tmp_path / "shopping.txt", tmp_path / "gone.json"
     strange.write_text("milk")
-    results = sweep([*files, strange, gone], WAYS_TRIED, Rates())
+    results = run_sweep([*files, strange, gone], WAYS_TRIED, Rates())
     assert [(Path(one.file).name, one.way, one.kind) for one in results.failures] == [
         ("shopping.txt", "", "format"),
         ("gone.json", "", "read"),
@@ -164,12 +174,12 @@ def test_a_policy_that_raises_on_one_session_is_told_and_has_the_others(files: l
         "    return ()\n"
     )
     name = f"{path}:picky"
-    results = sweep(files, [(name, 500), ("recency", 500)], Rates())
-    mine = results.tallies[Setting(name, 500)]
+    results = run_sweep(files, [(name, 500), ("recency", 500)], Rates())
+    mine = results.tallies[StrategySetting(name, 500)]
     assert [(Path(one.file).name, one.way) for one in results.failures] == [("large.json", name)]
     assert "not these" in results.failures[0].error
     assert list(mine) == [f"{files[0]}#small"]
-    assert len(results.tallies[Setting("recency", 500)]) == 2
+    assert len(results.tallies[StrategySetting("recency", 500)]) == 2
 
 
 @pytest.mark.parametrize("last", ["raise SystemExit", "raise ValueError('boom \\udcff')"])
@@ -178,11 +188,11 @@ def test_whoever_ends_the_program_or_speaks_no_text_is_told_like_any_other(
 ) -> None:
     path = tmp_path / "mine.py"
     path.write_text(f"def ends(history):\n    {last}\n")
-    results = sweep(files, [(f"{path}:ends", 500)], Rates(), resume=tmp_path / "resume")
+    results = run_sweep(files, [(f"{path}:ends", 500)], Rates(), resume=tmp_path / "resume")
     assert {Path(one.file).name for one in results.failures} == {"small.json", "large.json"}
     path.write_text("raise SystemExit")
     with pytest.raises(OptionError, match="SystemExit"):
-        make_way(f"{path}:ends", 500, Rates())
+        make_strategy(f"{path}:ends", 500, Rates())
 
 
 def test_a_file_whose_name_is_no_text_stops_nothing(files: list[Path], tmp_path: Path) -> None:
@@ -191,8 +201,8 @@ def test_a_file_whose_name_is_no_text_stops_nothing(files: list[Path], tmp_path:
         write_conversation(odd, 20, 7)
     except OSError:
         pytest.skip("this file system has no such names")
-    results = sweep([*files, odd], [("recency", 500)], Rates(), resume=tmp_path / "resume")
-    assert len(results.tallies[Setting("recency", 500)]) == 3
+    results = run_sweep([*files, odd], [("recency", 500)], Rates(), resume=tmp_path / "resume")
+    assert len(results.tallies[StrategySetting("recency", 500)]) == 3
 
 
 def test_what_failed_is_tried_again(files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,18 +212,18 @@ def test_what_failed_is_tried_again(files: list[Path], tmp_path: Path, monkeypat
     with monkeypatch.context() as patch:
         broken_from(patch, 6)
         with pytest.raises(KeyboardInterrupt):
-            sweep(files, ways, Rates(), resume=folder)
+            run_sweep(files, ways, Rates(), resume=folder)
     saved = [json.loads(row) for one in folder.iterdir() for row in one.read_text().splitlines()]
     assert saved
     assert not any(row["failures"] for row in saved)
 
 
-def broken_from(monkeypatch: pytest.MonkeyPatch, number: int) -> list[Unit]:
+def broken_from(monkeypatch: pytest.MonkeyPatch, number: int) -> list[SweepUnit]:
     """From this unit on the machine is switched off; what is begun before is noted."""
-    begun: list[Unit] = []
+    begun: list[SweepUnit] = []
     real = run_unit
 
-    def run(unit: Unit) -> Done:
+    def run(unit: SweepUnit) -> UnitResult:
         if len(begun) == number:
             raise KeyboardInterrupt
         begun.append(unit)
@@ -227,16 +237,16 @@ def test_a_sweep_that_was_stopped_goes_on_where_it_was(
     files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "resume"
-    whole = sweep(files, WAYS_TRIED, Rates())
+    whole = run_sweep(files, WAYS_TRIED, Rates())
     with monkeypatch.context() as patch:
         first = broken_from(patch, 4)
         with pytest.raises(KeyboardInterrupt):
-            sweep(files, WAYS_TRIED, Rates(), resume=folder)
+            run_sweep(files, WAYS_TRIED, Rates(), resume=folder)
     [saved] = folder.iterdir()
     assert len(saved.read_bytes().splitlines()) == 4
     with monkeypatch.context() as patch:
         second = broken_from(patch, 100)
-        results = sweep(files, WAYS_TRIED, Rates(), resume=folder)
+        results = run_sweep(files, WAYS_TRIED, Rates(), resume=folder)
     assert len(second) == 3
     assert not {unit.name for unit in first} & {unit.name for unit in second}
     assert comparable(results) == comparable(whole)
@@ -253,7 +263,7 @@ def test_a_torn_line_is_done_again_and_tears_no_other(
         with monkeypatch.context() as patch:
             begun = broken_from(patch, stop)
             with pytest.raises(KeyboardInterrupt):
-                sweep(files, WAYS_TRIED, Rates(), resume=folder)
+                run_sweep(files, WAYS_TRIED, Rates(), resume=folder)
         assert len(begun) == stop
         [saved] = folder.iterdir()
         if torn:
@@ -262,9 +272,9 @@ def test_a_torn_line_is_done_again_and_tears_no_other(
             saved.write_bytes(saved.read_bytes() + b'{"name": "\xff\xfe"}\n')
     with monkeypatch.context() as patch:
         begun = broken_from(patch, 100)
-        results = sweep(files, WAYS_TRIED, Rates(), resume=folder)
+        results = run_sweep(files, WAYS_TRIED, Rates(), resume=folder)
     assert len(begun) == 3
-    assert comparable(results) == comparable(sweep(files, WAYS_TRIED, Rates()))
+    assert comparable(results) == comparable(run_sweep(files, WAYS_TRIED, Rates()))
 
 
 @pytest.mark.parametrize("change", ["rates", "file", "settings", "policy"])
@@ -277,7 +287,7 @@ def test_what_a_figure_depends_on_is_never_taken_from_before(
     with monkeypatch.context() as patch:
         broken_from(patch, 4)
         with pytest.raises(KeyboardInterrupt):
-            sweep(files, ways, Rates(), resume=tmp_path / "resume")
+            run_sweep(files, ways, Rates(), resume=tmp_path / "resume")
     rates = Rates(write=2.0) if change == "rates" else Rates()
     if change == "file":
         write_conversation(files[0], 22)
@@ -286,13 +296,13 @@ def test_what_a_figure_depends_on_is_never_taken_from_before(
     elif change == "policy":
         policy.write_text("def keep(history):\n    return []\n")
     begun = broken_from(monkeypatch, 100)
-    sweep(files, ways, rates, resume=tmp_path / "resume")
+    run_sweep(files, ways, rates, resume=tmp_path / "resume")
     assert len(begun) == 5
 
 
 def test_a_folder_that_cannot_be_written_stops_nothing(files: list[Path], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
-    assert len(sweep(files, WAYS_TRIED, Rates(), resume=tmp_path / "file").sessions) == 2
+    assert len(run_sweep(files, WAYS_TRIED, Rates(), resume=tmp_path / "file").sessions) == 2
 
 
 def test_a_sub_agents_own_file_is_told_with_its_parent(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,57 +316,57 @@ def test_a_sub_agents_own_file_is_told_with_its_parent(files: list[Path], monkey
         return sessions
 
     monkeypatch.setattr(sweeping, "read_all", family)
-    results = sweep(files, WAYS_TRIED, Rates())
+    results = run_sweep(files, WAYS_TRIED, Rates())
     assert [(one.id, one.recordings, one.calls) for one in results.sessions.values()] == [("large", 2, 48)]
     assert all(list(by) == [f"{files[1]}#large"] for by in results.tallies.values())
 
 
 def test_the_full_history_is_always_there_once_whatever_budget_it_is_asked_for(files: list[Path]) -> None:
-    results = sweep(files, [(FULL, 8), (FULL, 9)], Rates())
-    assert list(results.tallies) == [Setting(FULL, None)]
+    results = run_sweep(files, [(FULL_HISTORY, 8), (FULL_HISTORY, 9)], Rates())
+    assert list(results.tallies) == [StrategySetting(FULL_HISTORY, None)]
 
 
 # Names
 
 
 @pytest.mark.parametrize(
-    "name", [*CONTROLS, *(one for one in PEERS if not one.startswith("langchain")), "auto", "mask"]
+    "name", [*BASELINES, *(one for one in PEER_STRATEGIES if not one.startswith("langchain")), "auto", "mask"]
 )
 def test_every_name_makes_a_way_that_takes_a_session(name: str, files: list[Path]) -> None:
-    results = sweep(files[:1], [(name, 600)], Rates())
+    results = run_sweep(files[:1], [(name, 600)], Rates())
     assert results.failures == []
     assert all(len(by) == 1 for by in results.tallies.values())
 
 
 def test_groups_hold_what_they_say_and_a_name_counts_once() -> None:
-    found, missing = chosen(["recency", "controls", "full"])
-    assert (sorted(found), missing) == (sorted(CONTROLS), [])
+    found, missing = select_strategies(["recency", "controls", "full"])
+    assert (sorted(found), missing) == (sorted(BASELINES), [])
     assert found[0] == "recency"
-    peers, absent = chosen(["peers"])
-    assert sorted([*peers, *absent]) == sorted(PEERS)
-    every = {name for names in chosen(["all"]) for name in names}
-    assert every >= {*CONTROLS, *PEERS, "auto", "smart"}
-    assert every <= set(WAYS)
+    peers, absent = select_strategies(["peers"])
+    assert sorted([*peers, *absent]) == sorted(PEER_STRATEGIES)
+    every = {name for names in select_strategies(["all"]) for name in names}
+    assert every >= {*BASELINES, *PEER_STRATEGIES, "auto", "smart"}
+    assert every <= set(STRATEGIES)
 
 
 def test_presets_of_the_user_have_names_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: list[Path]) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "thresher.toml").write_text('[presets]\nmine = ["mask"]\n')
-    assert "mine" in chosen(["presets"])[0]
-    results = sweep(files[:1], [("mine", 600)], Rates())
-    assert len(results.tallies[Setting("mine", 600)]) == 1
+    assert "mine" in select_strategies(["presets"])[0]
+    results = run_sweep(files[:1], [("mine", 600)], Rates())
+    assert len(results.tallies[StrategySetting("mine", 600)]) == 1
 
 
 def test_a_name_that_nobody_has_lists_those_that_there_are() -> None:
     with pytest.raises(OptionError, match=r"newest-batched.*cline.*presets") as error:
-        chosen(["newset"])
-    assert all(name in str(error.value) for name in WAYS)
+        select_strategies(["newset"])
+    assert all(name in str(error.value) for name in STRATEGIES)
     with pytest.raises(OptionError, match="anthropic-1h"):
-        rates_named("free")
+        rates_for_price_list("free")
 
 
 def test_price_lists_differ_in_what_they_ask_for() -> None:
-    hour, minutes = rates_named("anthropic-1h"), rates_named("anthropic")
+    hour, minutes = rates_for_price_list("anthropic-1h"), rates_for_price_list("anthropic")
     assert (hour.ttl, minutes.ttl) == (3600, 300)
     assert hour.write > minutes.write == pytest.approx(1.25)
 
@@ -367,15 +377,15 @@ def test_a_policy_in_a_file_is_found_and_a_missing_one_is_said_clearly(tmp_path:
         "class Keep:\n    def __call__(self, history):\n        return ()\n\n"
         "def keep(history):\n    return ()\n\nNUMBER = 3\n"
     )
-    assert chosen([f"{path}:keep", f"{path}:Keep"])[0] == [f"{path}:keep", f"{path}:Keep"]
+    assert select_strategies([f"{path}:keep", f"{path}:Keep"])[0] == [f"{path}:keep", f"{path}:Keep"]
     assert policy_file(f"{path}:keep") == path
     assert policy_file("newest-batched") is None
     for name, told in ((f"{path}:none", "it has Keep, keep"), (f"{path}:NUMBER", "no policy"), ("no.py:x", "no file")):
         with pytest.raises(OptionError, match=told):
-            chosen([name])
+            select_strategies([name])
     path.write_text("import nothing_like_it\n")
     with pytest.raises(OptionError, match="nothing_like_it"):
-        chosen([f"{path}:keep"])
+        select_strategies([f"{path}:keep"])
 
 
 def test_a_policy_file_may_have_dataclasses_and_annotations_of_the_future(tmp_path: Path) -> None:
@@ -388,9 +398,9 @@ def test_a_policy_file_may_have_dataclasses_and_annotations_of_the_future(tmp_pa
         "    def __call__(self, history: list[str]) -> tuple[()]:\n        return ()\n\n"
         "few = Few(keep=1)\n"
     )
-    assert chosen([f"{path}:Few", f"{path}:few"])[0] == [f"{path}:Few", f"{path}:few"]
+    assert select_strategies([f"{path}:Few", f"{path}:few"])[0] == [f"{path}:Few", f"{path}:few"]
     with pytest.raises(OptionError, match=r"it has Few, few$"):
-        chosen([f"{path}:none"])
+        select_strategies([f"{path}:none"])
 
 
 def test_a_policy_file_is_run_once_until_it_changes(tmp_path: Path) -> None:
@@ -398,25 +408,25 @@ def test_a_policy_file_is_run_once_until_it_changes(tmp_path: Path) -> None:
     text = f"with open({str(log)!r}, 'a') as file:\n    file.write('x')\ndef keep(history):\n    return ()\n"
     path.write_text(text)
     for budget in (100, 200, 300):
-        make_way(f"{path}:keep", budget, Rates())
+        make_strategy(f"{path}:keep", budget, Rates())
     assert log.read_text() == "x"
     path.write_text(text.replace("'x'", "'y'"))
     os.utime(path, (time() + 5,) * 2)
-    make_way(f"{path}:keep", 100, Rates())
+    make_strategy(f"{path}:keep", 100, Rates())
     assert log.read_text() == "xy"
     path.write_text("raise ValueError('broken')\n")
     before = set(sys.modules)
     with pytest.raises(OptionError, match="ValueError: broken"):
-        make_way(f"{path}:keep", 100, Rates())
+        make_strategy(f"{path}:keep", 100, Rates())
     assert set(sys.modules) == before
     assert not (tmp_path / "__pycache__").exists()
 
 
-@pytest.mark.parametrize("name", [*CONTROLS, *(one for one in PEERS if not one.startswith("langchain"))])
+@pytest.mark.parametrize("name", [*BASELINES, *(one for one in PEER_STRATEGIES if not one.startswith("langchain"))])
 def test_a_way_is_called_what_the_tables_call_it(name: str) -> None:
-    assert make_way(name, 600, Rates()).name == name
+    assert make_strategy(name, 600, Rates()).name == name
 
 
 def test_chance_is_a_control_with_any_seed() -> None:
-    assert is_control("random-7")
-    assert not any(is_control(name) for name in ("auto", "random-few", "cline"))
+    assert is_baseline("random-7")
+    assert not any(is_baseline(name) for name in ("auto", "random-few", "cline"))

@@ -9,8 +9,8 @@ from small_traces import agent, call, did, result, trace, user
 
 import thresher as th
 from thresher.model import History, Image, Message, Session, Summary, Text, Thinking, ToolCall
-from thresher.replay import said, trace_of, traces
-from thresher.replay.trace import argument_values, unnumbered
+from thresher.replay import list_request_texts, trace_history, trace_session
+from thresher.replay.trace import argument_values, strip_line_numbers
 from thresher.samples import write_samples
 
 
@@ -26,13 +26,13 @@ def test_every_request_is_made_of_the_blocks_that_are_visible_to_it() -> None:
     of = trace(user("go"), did("1", "Read", "x", path="a"), did("2", "Bash", "y", command="b"), agent("end"))
     for number, one in enumerate(of.calls):
         seen = [block.text for block in of.blocks if block.visible <= number]
-        assert said(of.history.messages[: one.stop]) == seen
+        assert list_request_texts(of.history.messages[: one.stop]) == seen
 
 
 def test_the_time_of_a_call_is_that_of_its_answer() -> None:
     time = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     timed = [structs.replace(message, time=time) for message in agent("one")]
-    assert [one.at for one in trace(user("a"), timed, user("b"), agent("two")).calls] == [time.timestamp(), None]
+    assert [one.time for one in trace(user("a"), timed, user("b"), agent("two")).calls] == [time.timestamp(), None]
 
 
 def test_thinking_pictures_and_blanks() -> None:
@@ -59,7 +59,7 @@ def test_a_trace_for_each_segment_in_which_a_model_was_called_and_for_each_sub_a
     spoken, silent = (History(tuple(messages)) for messages in ([*user("a"), *agent("b")], user("c")))
     child = Session("x", "inner", "f.jsonl", segments=(spoken,))
     session = Session("x", "outer", "/home/f.jsonl", segments=(spoken, silent, spoken), children=(child,))
-    assert [one.name for one in traces(session)] == ["f.jsonl#outer/1", "f.jsonl#outer/3", "f.jsonl#inner/1"]
+    assert [one.name for one in trace_session(session)] == ["f.jsonl#outer/1", "f.jsonl#outer/3", "f.jsonl#inner/1"]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_trace_for_each_segment_in_which_a_model_was_called_and_for_each_sub_a
     ],
 )
 def test_the_numbers_of_a_reading_tool_go_and_those_of_a_table_stay(text: str, without: str) -> None:
-    assert unnumbered(text) == without
+    assert strip_line_numbers(text) == without
     assert [block.text for block in trace(agent(call("Read")), result(text)).blocks if block.kind == "R"] == [without]
 
 
@@ -94,7 +94,7 @@ def test_the_numbers_of_a_reading_tool_go_and_those_of_a_table_stay(text: str, w
 )
 def test_the_values_of_arguments_are_told_without_escapes(arguments: str, values: list[str]) -> None:
     assert argument_values(arguments) == values
-    of = trace_of(History(tuple(agent(ToolCall("1", "Tool", arguments)))))
+    of = trace_history(History(tuple(agent(ToolCall("1", "Tool", arguments)))))
     assert of.blocks[0].text == "\n".join(["Tool", *values])
 
 
@@ -103,7 +103,7 @@ def test_the_samples_of_all_agents_have_traces(tmp_path: Path) -> None:
         if file.name.startswith("agent-") or not file.name.endswith((".jsonl", ".traj.json", ".zst")):
             continue
         for session in th.read_all(file):
-            found = traces(session)
+            found = trace_session(session)
             assert found
             for one in found:
                 shown = [block.visible for block in one.blocks]

@@ -8,32 +8,42 @@ from typing import Any
 
 import pytest
 
-from thresher.budget import settings
+from thresher.budget import load_settings
 from thresher.budget.fitting import default_budget
 from thresher.errors import OptionError, ReadError, ThresherError
-from thresher.replay import Rates, own, tuning
+from thresher.replay import Rates
 from thresher.replay import sweep as sweeping
-from thresher.replay.run import Tally
-from thresher.replay.scores import Setting
-from thresher.replay.split import Half, Split, split_of
-from thresher.replay.sweep import Done, Facts, Unit, run_unit
-from thresher.replay.trials import Choice, Log, Trial, first_choice, is_sound, way_name
-from thresher.replay.tuning import (
+from thresher.replay.scores import StrategySetting
+from thresher.replay.simulate import ReplayTotals
+from thresher.replay.strategies import window
+from thresher.replay.strategies.registry import make_strategy
+from thresher.replay.sweep import run_unit
+from thresher.replay.sweep_results import ReplayedSession, SweepUnit, UnitResult
+from thresher.replay.tuning import search
+from thresher.replay.tuning.holdout import HoldoutHalf, HoldoutSplit, split_sessions
+from thresher.replay.tuning.search import (
     BUDGETS,
-    SESSIONS,
-    SPACE,
-    Difference,
-    Tuned,
-    difference,
-    has_settings,
-    search,
-    toml_of,
+    MIN_REPORT_SESSIONS,
+    SEARCH_SPACE,
+    MeasuredDifference,
+    TuningResult,
+    format_settings_toml,
+    has_same_settings,
+    measure_difference,
+    search_settings,
     tune,
 )
-from thresher.replay.ways import make_way
-from thresher.window import Pace
+from thresher.replay.tuning.trials import (
+    Trial,
+    TrialLog,
+    TuningSettings,
+    format_strategy_name,
+    has_valid_thresholds,
+    make_default_settings,
+)
+from thresher.window import Thresholds
 
-Figures = Callable[[Choice], tuple[float, float]]
+Figures = Callable[[TuningSettings], tuple[float, float]]
 """Settings, to what is served and what it costs."""
 
 
@@ -71,7 +81,7 @@ def recorded(folder: Path, projects: Sequence[str], growth: int) -> list[Path]:
     return found
 
 
-def trial(choice: Choice, served: float = 1.0, cost: float = 1.0, **others: Any) -> Trial:
+def trial(choice: TuningSettings, served: float = 1.0, cost: float = 1.0, **others: Any) -> Trial:
     given: dict[str, Any] = {
         "key": "k", "split": "tune", "settings": choice, "served": served, "tokens": 1.0, "cost": cost,
         "cost_with_refetch": cost, "lost": 0.0, "sessions": 3,
@@ -85,14 +95,14 @@ class Bench:
     def __init__(self, figures: Figures, **others: Any) -> None:
         self.figures = figures
         self.others = others
-        self.asked: list[Choice] = []
+        self.asked: list[TuningSettings] = []
 
-    def __call__(self, row: Sequence[Choice]) -> list[Trial]:
+    def __call__(self, row: Sequence[TuningSettings]) -> list[Trial]:
         self.asked += row
         return [trial(one, *self.figures(one)) for one in row]
 
 
-def number(choice: Choice, name: str) -> float:
+def number(choice: TuningSettings, name: str) -> float:
     value = choice[name]
     assert value is not None
     return value
@@ -107,25 +117,25 @@ def figures_of(**best: float) -> Figures:
 
 
 def test_the_table_names_every_setting_of_a_pace_and_nothing_else() -> None:
-    assert set(SPACE) == set(Pace.__struct_fields__)
+    assert set(SEARCH_SPACE) == set(Thresholds.__struct_fields__)
     assert default_budget("") in BUDGETS
-    start = first_choice()
-    tried: list[Choice] = [{**start, name: value} for name, values in SPACE.items() for value in values]
-    assert all(map(is_sound, tried))
-    assert {type(value) for name, values in SPACE.items() for value in values if type(start[name]) is not float} == {
-        int
-    }
+    start = make_default_settings()
+    tried: list[TuningSettings] = [{**start, name: value} for name, values in SEARCH_SPACE.items() for value in values]
+    assert all(map(has_valid_thresholds, tried))
+    assert {
+        type(value) for name, values in SEARCH_SPACE.items() for value in values if type(start[name]) is not float
+    } == {int}
 
 
 def test_settings_cross_to_a_window_by_the_name_of_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Pace] = []
-    monkeypatch.setattr(own, "Window", lambda *_, pace, **__: made.append(pace))
-    start = first_choice()
+    made: list[Thresholds] = []
+    monkeypatch.setattr(window, "Window", lambda *_, pace, **__: made.append(pace))
+    start = make_default_settings()
     for choice in (start, {**start, "patience": 2.0, "calls": 40}):
-        way = make_way(way_name(choice), 900, Rates())
-        assert (way.budget, way.name) == (900, way_name(choice))
+        way = make_strategy(format_strategy_name(choice), 900, Rates())
+        assert (way.budget, way.name) == (900, format_strategy_name(choice))
         way.start(_Feed(), None)  # type: ignore[arg-type]
-    assert made == [Pace(), Pace(patience=2.0, calls=40)]
+    assert made == [Thresholds(), Thresholds(patience=2.0, calls=40)]
 
 
 class _Feed:
@@ -135,8 +145,8 @@ class _Feed:
 
     def __init__(self) -> None:
         self.recording = self
-        self.model = self.wire = ""
-        self.scale = self.counter = self
+        self.model = self.dialect = ""
+        self.token_weights = self.counter = self
         self.name = "estimate"
 
 
@@ -153,7 +163,7 @@ class _Feed:
 )
 def test_a_name_with_a_pace_that_makes_no_sense_is_refused(name: str, told: str) -> None:
     with pytest.raises(OptionError, match=told):
-        make_way(name, 900, Rates())
+        make_strategy(name, 900, Rates())
 
 
 # What wins
@@ -161,81 +171,97 @@ def test_a_name_with_a_pace_that_makes_no_sense_is_refused(name: str, told: str)
 
 def test_the_search_finds_what_costs_least() -> None:
     bench = Bench(figures_of(patience=2.5, low=0.3, budget=60_000))
-    found = search(first_choice(), {"budget": BUDGETS, **SPACE}, bench)
-    assert found.best.settings == {**first_choice(), "patience": 2.5, "low": 0.3, "budget": 60_000}
-    assert found.first.settings == first_choice() == bench.asked[0]
+    found = search_settings(make_default_settings(), {"budget": BUDGETS, **SEARCH_SPACE}, bench)
+    assert found.best.settings == {**make_default_settings(), "patience": 2.5, "low": 0.3, "budget": 60_000}
+    assert found.first.settings == make_default_settings() == bench.asked[0]
     assert found.count == len(bench.asked)
     assert all(bench.asked.count(one) == 1 for one in bench.asked)
 
 
 def test_one_setting_may_help_only_after_another() -> None:
-    def figures(one: Choice) -> tuple[float, float]:
+    def figures(one: TuningSettings) -> tuple[float, float]:
         return 1.0, 1.0 - 0.2 * (one["calls"] == 80) - 0.3 * (one["calls"] == 80 and one["patience"] == 0.3)
 
-    assert [*SPACE].index("patience") < [*SPACE].index("calls")
-    best = search(first_choice(), SPACE, Bench(figures)).best.settings
+    assert [*SEARCH_SPACE].index("patience") < [*SEARCH_SPACE].index("calls")
+    best = search_settings(make_default_settings(), SEARCH_SPACE, Bench(figures)).best.settings
     assert (best["calls"], best["patience"]) == (80, 0.3)
 
 
 @pytest.mark.parametrize("trials", [1, 2, 9])
 def test_no_more_is_tried_than_was_allowed(trials: int) -> None:
     bench = Bench(figures_of(calls=80))
-    assert search(first_choice(), SPACE, bench, trials=trials).count == len(bench.asked) == trials
+    assert (
+        search_settings(make_default_settings(), SEARCH_SPACE, bench, trials=trials).count == len(bench.asked) == trials
+    )
 
 
 def test_a_gain_that_is_too_small_is_none() -> None:
-    start = first_choice()
+    start = make_default_settings()
     for cost, changed in ((0.996, False), (0.994, True)):
         known = {40: (1.0, cost)}
-        found = search(start, SPACE, Bench(lambda one, known=known: known.get(int(number(one, "calls")), (1.0, 1.0))))  # type: ignore[misc]
+        found = search_settings(
+            start,
+            SEARCH_SPACE,
+            Bench(lambda one, known=known: known.get(int(number(one, "calls")), (1.0, 1.0))),  # type: ignore[misc]
+        )
         assert (found.best.settings != start) is changed
 
 
 def test_what_serves_too_little_is_not_chosen_however_cheap_it_is() -> None:
-    def figures(one: Choice) -> tuple[float, float]:
+    def figures(one: TuningSettings) -> tuple[float, float]:
         return {10: (0.94, 0.1), 40: (0.95, 0.8), 80: (0.99, 0.9)}.get(int(number(one, "calls")), (1.0, 1.0))
 
-    space = {"calls": SPACE["calls"]}
-    assert search(first_choice(), space, Bench(figures)).best.settings["calls"] == 40
-    assert search(first_choice(), space, Bench(figures), served=0.94).best.settings["calls"] == 10
-    assert search(first_choice(), space, Bench(figures), served=0.98).best.settings["calls"] == 80
+    space = {"calls": SEARCH_SPACE["calls"]}
+    assert search_settings(make_default_settings(), space, Bench(figures)).best.settings["calls"] == 40
+    assert search_settings(make_default_settings(), space, Bench(figures), served=0.94).best.settings["calls"] == 10
+    assert search_settings(make_default_settings(), space, Bench(figures), served=0.98).best.settings["calls"] == 80
 
 
 def test_where_nothing_serves_enough_the_most_is_looked_for() -> None:
-    def figures(one: Choice) -> tuple[float, float]:
+    def figures(one: TuningSettings) -> tuple[float, float]:
         return {10: (0.6, 0.1), 80: (0.7, 3.0)}.get(int(number(one, "calls")), (0.5, 1.0))
 
-    assert search(first_choice(), {"calls": SPACE["calls"]}, Bench(figures)).best.settings["calls"] == 80
+    assert (
+        search_settings(make_default_settings(), {"calls": SEARCH_SPACE["calls"]}, Bench(figures)).best.settings[
+            "calls"
+        ]
+        == 80
+    )
 
 
 def test_who_serves_enough_beats_whoever_does_not_at_any_price() -> None:
     bench = Bench(lambda one: (0.95, 5.0) if one["calls"] == 80 else (0.9499, 1.0))
-    assert search(first_choice(), {"calls": SPACE["calls"]}, bench).best.settings["calls"] == 80
+    assert (
+        search_settings(make_default_settings(), {"calls": SEARCH_SPACE["calls"]}, bench).best.settings["calls"] == 80
+    )
 
 
 def test_who_could_not_take_all_sessions_is_not_chosen() -> None:
-    def tried(row: Sequence[Choice]) -> list[Trial]:
+    def tried(row: Sequence[TuningSettings]) -> list[Trial]:
         return [trial(one, 1.0, 0.1, sessions=2) if one["calls"] == 80 else trial(one) for one in row]
 
-    assert search(first_choice(), SPACE, tried).best.settings == first_choice()
+    assert search_settings(make_default_settings(), SEARCH_SPACE, tried).best.settings == make_default_settings()
 
 
 def test_settings_that_no_window_takes_are_not_tried() -> None:
     bench = Bench(figures_of(high=0.4, low=0.7))
-    search(first_choice(), {"high": (0.4, 0.6), "low": (0.3, 0.7)}, bench)
+    search_settings(make_default_settings(), {"high": (0.4, 0.6), "low": (0.3, 0.7)}, bench)
     assert all(number(one, "low") <= number(one, "high") for one in bench.asked)
 
 
 # Where it is measured
 
 
-def facts(*told: tuple[str, int]) -> dict[str, Facts]:
-    return {f"f{n}#{n}": Facts(f"f{n}", str(n), "any", project, 1, calls) for n, (project, calls) in enumerate(told)}
+def facts(*told: tuple[str, int]) -> dict[str, ReplayedSession]:
+    return {
+        f"f{n}#{n}": ReplayedSession(f"f{n}", str(n), "any", project, 1, calls)
+        for n, (project, calls) in enumerate(told)
+    }
 
 
 def test_all_sessions_of_a_project_are_on_one_side() -> None:
     sessions = facts(*((f"project-{n % 7}", 20 + n) for n in range(40)))
-    split = split_of(sessions)
+    split = split_sessions(sessions)
     sides = [{sessions[key].project for key in half.sessions} for half in (split.tune, split.report)]
     assert split.by == "project"
     assert not sides[0] & sides[1]
@@ -248,55 +274,64 @@ def test_all_sessions_of_a_project_are_on_one_side() -> None:
 
 def test_the_split_does_not_depend_on_the_order_of_the_sessions() -> None:
     sessions = facts(*((f"project-{n % 5}", 20 + n) for n in range(20)))
-    assert split_of(dict(reversed(sessions.items()))) == split_of(sessions)
+    assert split_sessions(dict(reversed(sessions.items()))) == split_sessions(sessions)
 
 
 def test_one_project_is_split_by_session_and_folders_stand_for_projects_that_are_not_recorded() -> None:
-    split = split_of(facts(*[("mine", 20)] * 6))
+    split = split_sessions(facts(*[("mine", 20)] * 6))
     assert (split.by, len(split.tune.sessions), len(split.report.sessions)) == ("session", 3, 3)
-    folders = {f"{n}": Facts(f"/{'ab'[n > 1]}/f{n}", f"{n}", "any", "", 1, 20) for n in range(6)}
-    split = split_of(folders)
+    folders = {f"{n}": ReplayedSession(f"/{'ab'[n > 1]}/f{n}", f"{n}", "any", "", 1, 20) for n in range(6)}
+    split = split_sessions(folders)
     assert split.by == "project"
     assert {split.tune.sessions, split.report.sessions} == {("0", "1"), ("2", "3", "4", "5")}
 
 
 def test_the_difference_is_of_the_same_sessions_and_tells_how_much_chance_is_in_it() -> None:
-    def tallies(*told: tuple[float, int]) -> dict[str, Tally]:
+    def tallies(*told: tuple[float, int]) -> dict[str, ReplayTotals]:
         return {
-            str(n): Tally(cost=cost, refetch=1.0, served=served, bearing=10) for n, (cost, served) in enumerate(told)
+            str(n): ReplayTotals(cost=cost, refetch=1.0, served=served, bearing=10)
+            for n, (cost, served) in enumerate(told)
         }
 
-    full = {str(n): Tally(cost=10.0) for n in range(4)}
+    full = {str(n): ReplayTotals(cost=10.0) for n in range(4)}
     before, after = tallies((6, 8), (6, 8), (6, 8), (6, 8)), tallies((5, 8), (5, 9), (4, 9), (4, 8))
-    cost, served = difference(before, after, full)
+    cost, served = measure_difference(before, after, full)
     assert [cost.value, cost.low, cost.high] == pytest.approx([-0.15, -0.2, -0.1])
     assert [served.value, served.low, served.high] == pytest.approx([0.05, 0.0, 0.1])
-    alone, _ = difference({"0": before["0"]}, {"0": after["0"]}, full)
+    alone, _ = measure_difference({"0": before["0"]}, {"0": after["0"]}, full)
     assert [alone.value] == pytest.approx([-0.1])
     assert (alone.low, alone.high) == (None, None)
 
 
 def tuned(
-    cost: Difference,
-    served: Difference,
+    cost: MeasuredDifference,
+    served: MeasuredDifference,
     *,
     shares: tuple[float, float] = (0.97, 0.97),
     calls: int = 80,
-    sessions: int = SESSIONS,
-) -> Tuned:
-    start = first_choice()
-    best: Choice = {**start, "calls": calls}
-    half = Half(tuple(map(str, range(sessions))), 1, 40)
+    sessions: int = MIN_REPORT_SESSIONS,
+) -> TuningResult:
+    start = make_default_settings()
+    best: TuningSettings = {**start, "calls": calls}
+    half = HoldoutHalf(tuple(map(str, range(sessions))), 1, 40)
     before = trial(start, shares[0], split="report", sessions=sessions)
     after = trial(best, shares[1], split="report", sessions=sessions)
-    return Tuned(
-        target=0.95, split=Split("project", half, half), defaults=trial(start), chosen=trial(best), before=before,
+    return TuningResult(
+        target=0.95,
+        split=HoldoutSplit("project", half, half),
+        defaults=trial(start),
+        chosen=trial(best),
+        before=before,
         after=after, cost=cost, served=served, trials=9, reused=0, log="log", failures=[],
     )  # fmt: skip
 
 
-CHEAPER, PERHAPS, SAME = Difference(-0.1, -0.2, -0.01), Difference(-0.1, -0.2, 0.01), Difference(0.0, 0.0, 0.0)
-DEARER = Difference(0.2, 0.1, 0.3)
+CHEAPER, PERHAPS, SAME = (
+    MeasuredDifference(-0.1, -0.2, -0.01),
+    MeasuredDifference(-0.1, -0.2, 0.01),
+    MeasuredDifference(0.0, 0.0, 0.0),
+)
+DEARER = MeasuredDifference(0.2, 0.1, 0.3)
 
 
 @pytest.mark.parametrize(
@@ -305,22 +340,22 @@ DEARER = Difference(0.2, 0.1, 0.3)
         (CHEAPER, SAME, (0.97, 0.97), "better"),
         (PERHAPS, SAME, (0.97, 0.97), "chance"),
         # What serves enough may serve less than the defaults do.
-        (CHEAPER, Difference(-0.01, -0.02, -0.005), (0.97, 0.96), "better"),
-        (CHEAPER, Difference(-0.02, -0.03, -0.01), (0.97, 0.95), "better"),
-        (CHEAPER, Difference(-0.04, -0.05, -0.03), (0.97, 0.93), "unserved"),
+        (CHEAPER, MeasuredDifference(-0.01, -0.02, -0.005), (0.97, 0.96), "better"),
+        (CHEAPER, MeasuredDifference(-0.02, -0.03, -0.01), (0.97, 0.95), "better"),
+        (CHEAPER, MeasuredDifference(-0.04, -0.05, -0.03), (0.97, 0.93), "unserved"),
         # What does not must be about as good as the defaults at the lower end, not only perhaps as good.
-        (CHEAPER, Difference(-0.001, -0.01, 0.01), (0.95, 0.949), "better"),
-        (CHEAPER, Difference(-0.005, -0.011, 0.001), (0.93, 0.925), "unserved"),
-        (CHEAPER, Difference(-0.001, -0.2, 0.2), (0.95, 0.949), "unserved"),
+        (CHEAPER, MeasuredDifference(-0.001, -0.01, 0.01), (0.95, 0.949), "better"),
+        (CHEAPER, MeasuredDifference(-0.005, -0.011, 0.001), (0.93, 0.925), "unserved"),
+        (CHEAPER, MeasuredDifference(-0.001, -0.2, 0.2), (0.95, 0.949), "unserved"),
         # Serving more is a gain only where the defaults serve too little.
-        (DEARER, Difference(0.05, 0.02, 0.08), (0.90, 0.95), "better"),
-        (DEARER, Difference(0.03, 0.0, 0.08), (0.90, 0.93), "chance"),
-        (DEARER, Difference(0.02, 0.01, 0.03), (0.97, 0.99), "chance"),
-        (Difference(-0.1), Difference(0.0), (0.97, 0.97), "few"),
+        (DEARER, MeasuredDifference(0.05, 0.02, 0.08), (0.90, 0.95), "better"),
+        (DEARER, MeasuredDifference(0.03, 0.0, 0.08), (0.90, 0.93), "chance"),
+        (DEARER, MeasuredDifference(0.02, 0.01, 0.03), (0.97, 0.99), "chance"),
+        (MeasuredDifference(-0.1), MeasuredDifference(0.0), (0.97, 0.97), "few"),
     ],
 )
 def test_better_is_beyond_chance_and_serves_enough(
-    cost: Difference, served: Difference, shares: tuple[float, float], verdict: str
+    cost: MeasuredDifference, served: MeasuredDifference, shares: tuple[float, float], verdict: str
 ) -> None:
     found = tuned(cost, served, shares=shares)
     assert (found.verdict, found.is_better) == (verdict, verdict == "better")
@@ -332,7 +367,7 @@ def test_of_few_sessions_nothing_is_called_certain(sessions: int, verdict: str) 
 
 
 def test_the_defaults_are_never_better_than_themselves() -> None:
-    found = tuned(CHEAPER, SAME, calls=Pace().calls)
+    found = tuned(CHEAPER, SAME, calls=Thresholds().calls)
     assert (found.verdict, found.is_better) == ("same", False)
 
 
@@ -340,26 +375,30 @@ def test_the_defaults_are_never_better_than_themselves() -> None:
 
 
 def test_the_settings_are_written_as_they_are_read(tmp_path: Path) -> None:
-    choice: Choice = {**first_choice(), "budget": 60_000, "patience": 2.0, "calls": 40}
+    choice: TuningSettings = {**make_default_settings(), "budget": 60_000, "patience": 2.0, "calls": 40}
     file = tmp_path / "thresher.toml"
-    file.write_text(toml_of(choice, ["the best"]))
-    found = settings(environment={}, file=file)
-    assert (found.budget, Pace(**found.pace)) == (60_000, Pace(patience=2.0, calls=40))
+    file.write_text(format_settings_toml(choice, ["the best"]))
+    found = load_settings(environment={}, file=file)
+    assert (found.budget, Thresholds(**found.pace)) == (60_000, Thresholds(patience=2.0, calls=40))
     assert file.read_text().startswith("# the best\nbudget = 60000\n\n[pace]\n")
-    assert toml_of({**first_choice(), "calls": 40}) == "[pace]\ncalls = 40\n"
+    assert format_settings_toml({**make_default_settings(), "calls": 40}) == "[pace]\ncalls = 40\n"
 
 
 def test_a_setting_that_depends_on_the_others_is_logged_and_told_only_if_it_was_chosen(tmp_path: Path) -> None:
-    open_choice: Choice = {**first_choice(), "age": None}
-    log = Log(tmp_path / "log.jsonl", "k")
+    open_choice: TuningSettings = {**make_default_settings(), "age": None}
+    log = TrialLog(tmp_path / "log.jsonl", "k")
     log.add(trial(open_choice))
-    assert Log(log.path, "k").find("tune", open_choice) == trial(open_choice)
-    assert toml_of({**first_choice(), "age": 31}) == "[pace]\nage = 31\n"
+    assert TrialLog(log.path, "k").find("tune", open_choice) == trial(open_choice)
+    assert format_settings_toml({**make_default_settings(), "age": 31}) == "[pace]\nage = 31\n"
 
 
 def test_long_notes_are_comments_of_less_than_80_characters() -> None:
     note = "word-and-word " * 40
-    lines = toml_of({**first_choice(), "calls": 40}, [note, "short"]).partition("\n\n")[0].splitlines()
+    lines = (
+        format_settings_toml({**make_default_settings(), "calls": 40}, [note, "short"])
+        .partition("\n\n")[0]
+        .splitlines()
+    )
     assert all(line.startswith("# ") and len(line) < 80 for line in lines)
     assert " ".join(line.removeprefix("# ") for line in lines[:-1]) == note.strip()
     assert lines[-1] == "# short"
@@ -381,25 +420,25 @@ def test_long_notes_are_comments_of_less_than_80_characters() -> None:
 )
 def test_a_file_says_the_same_or_not(tmp_path: Path, text: str, *, same: bool) -> None:
     file = tmp_path / "any.toml"
-    file.write_text(text.replace("{patience}", str(Pace().patience)))
-    assert has_settings(file, {**first_choice(), "budget": 60_000, "calls": 40}) is same
-    assert not has_settings(tmp_path / "none.toml", first_choice())
+    file.write_text(text.replace("{patience}", str(Thresholds().patience)))
+    assert has_same_settings(file, {**make_default_settings(), "budget": 60_000, "calls": 40}) is same
+    assert not has_same_settings(tmp_path / "none.toml", make_default_settings())
 
 
 def test_a_log_gives_back_what_it_was_told_under_its_own_key(tmp_path: Path) -> None:
     path = tmp_path / "new" / "log.jsonl"
-    one = trial(first_choice(), 0.9, 0.5)
-    Log(path, "k").add(one)
+    one = trial(make_default_settings(), 0.9, 0.5)
+    TrialLog(path, "k").add(one)
     path.write_bytes(path.read_bytes() + b'{"a line": "of somebody else"}\n{"key": "k", "spl')
-    again = Log(path, "k")
-    assert again.find("tune", first_choice()) == one
-    assert again.find("report", first_choice()) is None
-    assert again.find("tune", {**first_choice(), "calls": 1}) is None
-    assert Log(path, "other").find("tune", first_choice()) is None
-    second = trial({**first_choice(), "calls": 40})
+    again = TrialLog(path, "k")
+    assert again.find("tune", make_default_settings()) == one
+    assert again.find("report", make_default_settings()) is None
+    assert again.find("tune", {**make_default_settings(), "calls": 1}) is None
+    assert TrialLog(path, "other").find("tune", make_default_settings()) is None
+    second = trial({**make_default_settings(), "calls": 40})
     again.add(one)
     again.add(second)
-    assert Log(path, "k").find("tune", second.settings) == second
+    assert TrialLog(path, "k").find("tune", second.settings) == second
     assert len(path.read_bytes().splitlines()) == 4
 
 
@@ -407,20 +446,20 @@ def test_a_log_that_cannot_be_written_is_told_before_any_work(tmp_path: Path) ->
     (tmp_path / "file").write_text("no folder")
     for path in (tmp_path / "file" / "log.jsonl", tmp_path / "file" / "deep" / "log.jsonl", tmp_path):
         with pytest.raises(ThresherError, match="--log"):
-            Log(path, "k")
+            TrialLog(path, "k")
 
 
 def test_a_log_without_the_right_to_write_it_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda path, _: path != tmp_path)
     with pytest.raises(ThresherError, match=r"no right to.*--log"):
-        Log(tmp_path / "new" / "log.jsonl", "k")
+        TrialLog(tmp_path / "new" / "log.jsonl", "k")
 
 
 def test_a_log_comes_to_be_with_its_first_line(tmp_path: Path) -> None:
     path = tmp_path / "new" / "log.jsonl"
-    log = Log(path, "k")
+    log = TrialLog(path, "k")
     assert not path.parent.exists()
-    log.add(trial(first_choice()))
+    log.add(trial(make_default_settings()))
     assert len(path.read_bytes().splitlines()) == 1
 
 
@@ -430,14 +469,14 @@ def test_a_log_comes_to_be_with_its_first_line(tmp_path: Path) -> None:
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """A small table: it is the way that is tested, not the values."""
-    monkeypatch.setattr(tuning, "SPACE", {"low": (0.1, 0.5), "worth": (200, 1_000)})
+    monkeypatch.setattr(search, "SEARCH_SPACE", {"low": (0.1, 0.5), "worth": (200, 1_000)})
 
 
-def noted(monkeypatch: pytest.MonkeyPatch, until: int = 1000) -> list[Unit]:
+def noted(monkeypatch: pytest.MonkeyPatch, until: int = 1000) -> list[SweepUnit]:
     """What is begun; from some unit on the machine is switched off."""
-    begun: list[Unit] = []
+    begun: list[SweepUnit] = []
 
-    def run(unit: Unit) -> Done:
+    def run(unit: SweepUnit) -> UnitResult:
         if len(begun) == until:
             raise KeyboardInterrupt
         begun.append(unit)
@@ -447,8 +486,8 @@ def noted(monkeypatch: pytest.MonkeyPatch, until: int = 1000) -> list[Unit]:
     return begun
 
 
-def without_log(one: Tuned) -> dict[str, Any]:
-    return {name: getattr(one, name) for name in Tuned.__struct_fields__ if name not in ("log", "reused")}
+def without_log(one: TuningResult) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in TuningResult.__struct_fields__ if name not in ("log", "reused")}
 
 
 @pytest.mark.usefixtures("few")
@@ -473,21 +512,21 @@ def test_settings_are_chosen_on_one_half_and_measured_on_the_other(files: list[P
 def test_with_sessions_enough_what_holds_on_the_other_half_is_better(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tuning, "SPACE", {"low": (0.1,)})
-    files = recorded(tmp_path, ["ape", "bee"] * SESSIONS, 0)
+    monkeypatch.setattr(search, "SEARCH_SPACE", {"low": (0.1,)})
+    files = recorded(tmp_path, ["ape", "bee"] * MIN_REPORT_SESSIONS, 0)
     found = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000)
-    assert (found.after.sessions, found.chosen.settings["low"], found.verdict) == (SESSIONS, 0.1, "better")
+    assert (found.after.sessions, found.chosen.settings["low"], found.verdict) == (MIN_REPORT_SESSIONS, 0.1, "better")
 
 
 @pytest.mark.usefixtures("few")
 def test_the_figures_are_those_of_the_window_with_these_settings(files: list[Path], tmp_path: Path) -> None:
     found = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000)
-    ways: list[tuple[str, int | None]] = [("auto{}", 4_000), (way_name(found.chosen.settings), 4_000)]
-    results = sweeping.sweep(files, ways, Rates())
+    ways: list[tuple[str, int | None]] = [("auto{}", 4_000), (format_strategy_name(found.chosen.settings), 4_000)]
+    results = sweeping.run_sweep(files, ways, Rates())
     for one, way in ((found.before, ways[0]), (found.after, ways[1]), (found.defaults, ways[0])):
         half = found.split.tune if one.split == "tune" else found.split.report
-        tallies = [results.tallies[Setting(*way)][key] for key in half.sessions]
-        full = [results.tallies[Setting("full", None)][key] for key in half.sessions]
+        tallies = [results.tallies[StrategySetting(*way)][key] for key in half.sessions]
+        full = [results.tallies[StrategySetting("full", None)][key] for key in half.sessions]
         paid = sum(tally.cost + tally.refetch for tally in tallies) / sum(tally.cost for tally in full)
         assert one.cost_with_refetch == pytest.approx(paid)
         assert one.served == pytest.approx(sum(t.served for t in tallies) / sum(t.bearing for t in tallies))
@@ -506,7 +545,7 @@ def test_what_is_in_the_log_is_not_tried_again(
     assert without_log(again) == without_log(first)
     assert log.read_bytes() == lines
     report = {Path(key.partition("#")[0]).name for key in first.split.report.sessions}
-    assert {Path(unit.file).name for unit in begun if unit.way != "full"} == report
+    assert {Path(unit.file).name for unit in begun if unit.strategy != "full"} == report
     other = tune(files, Rates(write=2.0), folder=tmp_path / "tune", budget=4_000, log=log)
     assert other.reused == 0
 
@@ -544,11 +583,11 @@ def test_settings_of_the_user_rule_neither_the_defaults_nor_the_key(
 def test_without_a_budget_it_is_searched_too(
     files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tuning, "BUDGETS", (3_000, 140_000))
+    monkeypatch.setattr(search, "BUDGETS", (3_000, 140_000))
     found = tune(files, Rates(), folder=tmp_path / "tune")
     lines = [json.loads(one) for one in Path(found.log).read_text().splitlines()]
     assert {one["settings"]["budget"] for one in lines} == {3_000, 140_000}
-    assert lines[0]["settings"] == first_choice()
+    assert lines[0]["settings"] == make_default_settings()
 
 
 @pytest.mark.usefixtures("few")

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thresher.serve.clients import (
-    CLIENTS,
-    NAME,
-    ByHandError,
-    Change,
-    ClientError,
-    config_file,
-    entry_for,
-    entry_text,
-    planned,
+from thresher.serve.config_edits import SERVER_NAME
+from thresher.serve.mcp_clients import (
+    MCP_CLIENTS,
+    ConfigChange,
+    ManualEditError,
+    McpClientError,
+    build_server_entry,
+    find_client_config,
+    format_server_entry,
+    plan_config_change,
 )
 
 COMMAND = ("/opt/bin/thresher", "mcp")
@@ -31,7 +31,7 @@ ELSEWHERE = {
     "XDG_CONFIG_HOME": "/else/config",
     "APPDATA": "/else/data",
 }
-OWN = entry_for(CLIENTS["cursor"], COMMAND, {})
+OWN = build_server_entry(MCP_CLIENTS["cursor"], COMMAND, {})
 OTHER = {"command": "npx", "args": ["-y", "other"]}
 
 
@@ -39,19 +39,21 @@ def read(file: Path, content: bytes) -> Any:
     return tomllib.loads(content.decode()) if file.suffix == ".toml" else json.loads(content)
 
 
-def change(folder: Path, text: str | bytes, entry: Mapping[str, Any] | None = OWN, client: str = "cursor") -> Change:
+def change(
+    folder: Path, text: str | bytes, entry: Mapping[str, Any] | None = OWN, client: str = "cursor"
+) -> ConfigChange:
     """What is planned for a file that says this; the file is there afterwards as it was."""
     content = text if isinstance(text, bytes) else text.encode()
     file = folder / ("config.toml" if client == "codex" else "mcp.json")
     file.write_bytes(content)
     try:
-        return planned(CLIENTS[client], file, entry)
+        return plan_config_change(MCP_CLIENTS[client], file, entry)
     finally:
         assert file.read_bytes() == content
 
 
 def put(folder: Path, text: str | bytes, **options: Any) -> bytes:
-    after = change(folder, text, **options).after
+    after = change(folder, text, **options).new_content
     assert after is not None
     return after
 
@@ -73,7 +75,7 @@ def put(folder: Path, text: str | bytes, **options: Any) -> bytes:
     ],
 )
 def test_the_users_file_is_where_the_client_looks(client: str, platform: str, file: str) -> None:
-    found = config_file(CLIENTS[client], project=None, platform=platform, environment=HOMES[platform])
+    found = find_client_config(MCP_CLIENTS[client], project=None, platform=platform, environment=HOMES[platform])
     assert found == Path(file).absolute()
 
 
@@ -92,7 +94,7 @@ def test_the_users_file_is_where_the_client_looks(client: str, platform: str, fi
 )
 def test_a_variable_moves_the_users_file(client: str, platform: str, file: str) -> None:
     environment = HOMES[platform] | ELSEWHERE
-    found = config_file(CLIENTS[client], project=None, platform=platform, environment=environment)
+    found = find_client_config(MCP_CLIENTS[client], project=None, platform=platform, environment=environment)
     assert found == Path(file).absolute()
 
 
@@ -109,13 +111,13 @@ def test_a_variable_moves_the_users_file(client: str, platform: str, file: str) 
 )
 @pytest.mark.parametrize("platform", HOMES)
 def test_a_projects_file_is_in_the_project(tmp_path: Path, client: str, name: str, platform: str) -> None:
-    found = config_file(CLIENTS[client], project=tmp_path, platform=platform, environment=ELSEWHERE)
+    found = find_client_config(MCP_CLIENTS[client], project=tmp_path, platform=platform, environment=ELSEWHERE)
     assert found == tmp_path / name
 
 
 def test_the_file_that_is_there_is_taken_before_one_that_would_be_new(tmp_path: Path) -> None:
     def found() -> str:
-        return config_file(CLIENTS["opencode"], project=tmp_path, platform="linux", environment={}).name
+        return find_client_config(MCP_CLIENTS["opencode"], project=tmp_path, platform="linux", environment={}).name
 
     (tmp_path / "opencode.jsonc").touch()
     assert found() == "opencode.jsonc"
@@ -126,34 +128,34 @@ def test_the_file_that_is_there_is_taken_before_one_that_would_be_new(tmp_path: 
 @pytest.mark.parametrize(
     ("client", "text"),
     [
-        ("claude-code", {"mcpServers": {NAME: {"type": "stdio", "command": COMMAND[0], "args": ["mcp"]}}}),
-        ("codex", {"mcp_servers": {NAME: {"command": COMMAND[0], "args": ["mcp"]}}}),
-        ("gemini-cli", {"mcpServers": {NAME: {"command": COMMAND[0], "args": ["mcp"]}}}),
-        ("opencode", {"mcp": {NAME: {"type": "local", "command": [*COMMAND], "enabled": True}}}),
-        ("cursor", {"mcpServers": {NAME: {"type": "stdio", "command": COMMAND[0], "args": ["mcp"]}}}),
-        ("vscode", {"servers": {NAME: {"type": "stdio", "command": COMMAND[0], "args": ["mcp"]}}}),
+        ("claude-code", {"mcpServers": {SERVER_NAME: {"type": "stdio", "command": COMMAND[0], "args": ["mcp"]}}}),
+        ("codex", {"mcp_servers": {SERVER_NAME: {"command": COMMAND[0], "args": ["mcp"]}}}),
+        ("gemini-cli", {"mcpServers": {SERVER_NAME: {"command": COMMAND[0], "args": ["mcp"]}}}),
+        ("opencode", {"mcp": {SERVER_NAME: {"type": "local", "command": [*COMMAND], "enabled": True}}}),
+        ("cursor", {"mcpServers": {SERVER_NAME: {"type": "stdio", "command": COMMAND[0], "args": ["mcp"]}}}),
+        ("vscode", {"servers": {SERVER_NAME: {"type": "stdio", "command": COMMAND[0], "args": ["mcp"]}}}),
     ],
 )
 def test_every_client_has_its_own_shape(client: str, text: dict[str, Any]) -> None:
-    row, file = CLIENTS[client], Path(CLIENTS[client].user[0])
-    assert read(file, entry_text(row, file, entry_for(row, COMMAND, {})).encode()) == text
+    row, file = MCP_CLIENTS[client], Path(MCP_CLIENTS[client].user_files[0])
+    assert read(file, format_server_entry(row, file, build_server_entry(row, COMMAND, {})).encode()) == text
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", MCP_CLIENTS)
 def test_variables_stand_where_the_client_looks_for_them(client: str) -> None:
-    row, file = CLIENTS[client], Path(CLIENTS[client].user[0])
-    entry = entry_for(row, COMMAND, {"THRESHER_HOME": 'C:\\data "é"'})
+    row, file = MCP_CLIENTS[client], Path(MCP_CLIENTS[client].user_files[0])
+    entry = build_server_entry(row, COMMAND, {"THRESHER_HOME": 'C:\\data "é"'})
     key = "environment" if client == "opencode" else "env"
-    said = read(file, entry_text(row, file, entry).encode())
-    assert said[row.key][NAME][key] == {"THRESHER_HOME": 'C:\\data "é"'}
+    said = read(file, format_server_entry(row, file, entry).encode())
+    assert said[row.servers_key][SERVER_NAME][key] == {"THRESHER_HOME": 'C:\\data "é"'}
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", MCP_CLIENTS)
 def test_a_program_on_windows_is_quoted(tmp_path: Path, client: str) -> None:
-    entry = entry_for(CLIENTS[client], (r"C:\Program Files\Ann's \"thresher\".exe", "mcp"), {})
+    entry = build_server_entry(MCP_CLIENTS[client], (r"C:\Program Files\Ann's \"thresher\".exe", "mcp"), {})
     after = put(tmp_path, "", entry=entry, client=client)
     file = tmp_path / ("config.toml" if client == "codex" else "mcp.json")
-    assert read(file, after)[CLIENTS[client].key][NAME] == entry
+    assert read(file, after)[MCP_CLIENTS[client].servers_key][SERVER_NAME] == entry
 
 
 LAID_OUT = {
@@ -173,7 +175,7 @@ LAID_OUT = {
 def test_the_text_around_the_entry_stays_and_it_can_be_taken_out_again(tmp_path: Path, text: str) -> None:
     after = put(tmp_path, text)
     values = json.loads(after.decode().removeprefix("\ufeff"))
-    assert values["mcpServers"].pop(NAME) == OWN
+    assert values["mcpServers"].pop(SERVER_NAME) == OWN
     before = json.loads(text.removeprefix("\ufeff"))
     assert values == {"mcpServers": {}} | before
     assert (b"\r\n" in after) == ("\r\n" in text)
@@ -207,40 +209,42 @@ def test_any_file_comes_back_as_it_was(
     folder = tmp_path_factory.mktemp("any")
     values = {name: value for name, value in values.items() if name != "mcpServers"}
     if servers:
-        values["mcpServers"] = {name: value for name, value in servers.items() if name != NAME} or {"other": OTHER}
+        values["mcpServers"] = {name: value for name, value in servers.items() if name != SERVER_NAME} or {
+            "other": OTHER
+        }
     text = json.dumps(values, indent=indent, ensure_ascii=ascii_only)
     after = put(folder, text)
-    assert json.loads(after) == values | {"mcpServers": values.get("mcpServers", {}) | {NAME: OWN}}
-    assert change(folder, after).after is None
+    assert json.loads(after) == values | {"mcpServers": values.get("mcpServers", {}) | {SERVER_NAME: OWN}}
+    assert change(folder, after).new_content is None
     assert put(folder, after, entry=None).decode() == text
 
 
 @pytest.mark.parametrize("text", ["", " \n"])
 def test_an_empty_file_gets_the_entry_alone(tmp_path: Path, text: str) -> None:
-    assert json.loads(put(tmp_path, text)) == {"mcpServers": {NAME: OWN}}
+    assert json.loads(put(tmp_path, text)) == {"mcpServers": {SERVER_NAME: OWN}}
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", MCP_CLIENTS)
 def test_what_is_there_is_not_put_in_again(tmp_path: Path, client: str) -> None:
-    entry = entry_for(CLIENTS[client], COMMAND, {})
+    entry = build_server_entry(MCP_CLIENTS[client], COMMAND, {})
     planned_again = change(tmp_path, put(tmp_path, "", entry=entry, client=client), entry=entry, client=client)
-    assert planned_again.after is None
-    assert planned_again.found == planned_again.entry == entry
+    assert planned_again.new_content is None
+    assert planned_again.current_entry == planned_again.new_entry == entry
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", MCP_CLIENTS)
 def test_what_is_not_there_is_not_taken_out(tmp_path: Path, client: str) -> None:
-    assert change(tmp_path, "", entry=None, client=client).after is None
-    missing = planned(CLIENTS[client], tmp_path / "none" / "config.json", None)
-    assert (missing.before, missing.after) == (None, None)
+    assert change(tmp_path, "", entry=None, client=client).new_content is None
+    missing = plan_config_change(MCP_CLIENTS[client], tmp_path / "none" / "config.json", None)
+    assert (missing.old_content, missing.new_content) == (None, None)
 
 
 def test_what_the_user_added_to_the_entry_stays(tmp_path: Path) -> None:
     mine = {"command": "/old/thresher", "env": {"A": "1", "THRESHER_HOME": "/old"}, "timeout": 9}
-    text = json.dumps({"mcpServers": {NAME: mine, "other": OTHER}}, indent=2)
-    entry = entry_for(CLIENTS["cursor"], COMMAND, {"THRESHER_HOME": "/new"})
+    text = json.dumps({"mcpServers": {SERVER_NAME: mine, "other": OTHER}}, indent=2)
+    entry = build_server_entry(MCP_CLIENTS["cursor"], COMMAND, {"THRESHER_HOME": "/new"})
     after = json.loads(put(tmp_path, text, entry=entry))
-    assert after["mcpServers"][NAME] == OWN | {"env": {"A": "1", "THRESHER_HOME": "/new"}, "timeout": 9}
+    assert after["mcpServers"][SERVER_NAME] == OWN | {"env": {"A": "1", "THRESHER_HOME": "/new"}, "timeout": 9}
     assert after["mcpServers"]["other"] == OTHER
 
 
@@ -254,15 +258,15 @@ COMMENTED = {
 
 @pytest.mark.parametrize("text", COMMENTED.values(), ids=COMMENTED)
 def test_comments_are_not_lost_because_nothing_is_planned(tmp_path: Path, text: str) -> None:
-    with pytest.raises(ByHandError, match="comments or trailing commas"):
+    with pytest.raises(ManualEditError, match="comments or trailing commas"):
         change(tmp_path, text)
-    assert change(tmp_path, text, entry=None).after is None
+    assert change(tmp_path, text, entry=None).new_content is None
 
 
 def test_an_entry_among_comments_is_seen(tmp_path: Path) -> None:
-    text = f'{{\n  // mine\n  "mcpServers": {{"{NAME}": {json.dumps(OWN)},}}\n}}'
-    assert change(tmp_path, text).after is None
-    with pytest.raises(ByHandError, match="comments or trailing commas"):
+    text = f'{{\n  // mine\n  "mcpServers": {{"{SERVER_NAME}": {json.dumps(OWN)},}}\n}}'
+    assert change(tmp_path, text).new_content is None
+    with pytest.raises(ManualEditError, match="comments or trailing commas"):
         change(tmp_path, text, entry=None)
 
 
@@ -282,23 +286,23 @@ def test_an_entry_among_comments_is_seen(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_makes_no_sense_is_left_alone(tmp_path: Path, text: str | bytes, why: str) -> None:
-    with pytest.raises(ByHandError, match=why):
+    with pytest.raises(ManualEditError, match=why):
         change(tmp_path, text)
 
 
 def test_of_two_entries_with_one_name_neither_is_cut_out(tmp_path: Path) -> None:
-    text = f'{{"mcpServers": {{"{NAME}": {{"command": "a"}}, "{NAME}": {{"command": "b"}}}}}}'
-    with pytest.raises(ByHandError, match="cannot be changed safely"):
+    text = f'{{"mcpServers": {{"{SERVER_NAME}": {{"command": "a"}}, "{SERVER_NAME}": {{"command": "b"}}}}}}'
+    with pytest.raises(ManualEditError, match="cannot be changed safely"):
         change(tmp_path, text, entry=None)
 
 
 def test_a_folder_in_place_of_the_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "mcp.json").mkdir()
-    with pytest.raises(ClientError, match="it is a folder"):
-        planned(CLIENTS["cursor"], tmp_path / "mcp.json", OWN)
+    with pytest.raises(McpClientError, match="it is a folder"):
+        plan_config_change(MCP_CLIENTS["cursor"], tmp_path / "mcp.json", OWN)
 
 
-CODEX = entry_for(CLIENTS["codex"], COMMAND, {})
+CODEX = build_server_entry(MCP_CLIENTS["codex"], COMMAND, {})
 TOML = {
     "nothing": "",
     "settings": '# mine\nmodel = "x"   # the best\n',
@@ -314,7 +318,7 @@ def test_a_table_is_put_at_the_end_and_taken_out_again(tmp_path: Path, text: str
     after = put(tmp_path, text, entry=CODEX, client="codex")
     assert after.decode().startswith(text)
     values = tomllib.loads(after.decode())
-    assert values["mcp_servers"].pop(NAME) == CODEX
+    assert values["mcp_servers"].pop(SERVER_NAME) == CODEX
     assert values == {"mcp_servers": {}} | tomllib.loads(text)
     if text != TOML["many lines"]:
         assert put(tmp_path, after, entry=None, client="codex").decode() == text
@@ -322,7 +326,7 @@ def test_a_table_is_put_at_the_end_and_taken_out_again(tmp_path: Path, text: str
 
 def test_a_text_that_looks_like_our_table_is_not_cut(tmp_path: Path) -> None:
     after = put(tmp_path, TOML["many lines"], entry=CODEX, client="codex")
-    with pytest.raises(ByHandError, match="cannot be changed safely"):
+    with pytest.raises(ManualEditError, match="cannot be changed safely"):
         change(tmp_path, after, entry=None, client="codex")
 
 
@@ -360,5 +364,5 @@ def test_a_table_goes_with_the_tables_in_it_and_nothing_else(tmp_path: Path) -> 
     ],
 )
 def test_toml_that_cannot_be_changed_by_its_text_is_left_alone(tmp_path: Path, text: str, why: str) -> None:
-    with pytest.raises(ByHandError, match=why):
+    with pytest.raises(ManualEditError, match=why):
         change(tmp_path, text, entry=CODEX, client="codex")

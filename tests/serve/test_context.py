@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from thresher.errors import OptionError
-from thresher.formats import read_all
 from thresher.model import History, Message, Session, Text, Thinking, ToolCall, ToolResult
-from thresher.serve.context import known_at
+from thresher.serve.parent_context import find_parent_context
 from thresher.store import NotStoredError
+from thresher.transcripts import read_all
 
 
 def _human(text: str) -> Message:
@@ -40,34 +40,34 @@ def _session(*messages: Message, children: tuple[Session, ...] = (CHILD,)) -> Se
 
 
 def test_a_sub_agent_gets_what_was_known_before_its_call() -> None:
-    known = known_at(
+    known = find_parent_context(
         _session(*BEFORE, SPAWN, _result("t1", "found"), _result("t2", "no"), _model(Text("Done."))), agent="abc"
     )
     assert known.history.messages[:3] == BEFORE
     assert known.history[3].parts == SPAWN.parts[:2]
     assert len(known.history) == 4
-    assert "abc123" in known.when
+    assert "abc123" in known.moment
 
 
 def test_without_a_name_it_is_the_call_that_is_still_open() -> None:
-    known = known_at(_session(*BEFORE, SPAWN))
+    known = find_parent_context(_session(*BEFORE, SPAWN))
     assert known.history.messages[:3] == BEFORE
     assert known.history[3].parts == SPAWN.parts[:2]
-    assert "sub-agents" in known.when
+    assert "sub-agents" in known.moment
     asking = _model(ToolCall("m", "mcp__thresher__get_context", "{}"))
-    assert known_at(_session(*BEFORE, asking)).history.messages == BEFORE
-    assert known_at(_session(*BEFORE)).history.messages == BEFORE
+    assert find_parent_context(_session(*BEFORE, asking)).history.messages == BEFORE
+    assert find_parent_context(_session(*BEFORE)).history.messages == BEFORE
 
 
 def test_humans_are_counted_and_tool_results_are_not() -> None:
     session = _session(*BEFORE, _model(Text("Done.")), _human("And the receipt?"), _model(Text("Too.")))
-    assert known_at(session, upto=1).history.messages == ()
-    assert len(known_at(session, upto=2).history) == 4
-    whole = known_at(session, upto=3)
+    assert find_parent_context(session, upto=1).history.messages == ()
+    assert len(find_parent_context(session, upto=2).history) == 4
+    whole = find_parent_context(session, upto=3)
     assert len(whole.history) == 6
-    assert "only 2" in whole.when
+    assert "only 2" in whole.moment
     with pytest.raises(OptionError, match="from 1"):
-        known_at(session, upto=0)
+        find_parent_context(session, upto=0)
 
 
 def test_a_sub_agent_of_a_sub_agent_has_the_nearer_parent() -> None:
@@ -76,24 +76,24 @@ def test_a_sub_agent_of_a_sub_agent_has_the_nearer_parent() -> None:
         "claude-code", "abc123", "/c", (History((_human("look"), _model(ToolCall("t9", "Task", "{}")))),), call_id="t1",
         children=(inner,),
     )  # fmt: skip
-    known = known_at(_session(*BEFORE, SPAWN, children=(outer,)), agent="def")
+    known = find_parent_context(_session(*BEFORE, SPAWN, children=(outer,)), agent="def")
     assert [message.text for message in known.history] == ["look"]
 
 
 def test_an_old_record_that_does_not_name_the_call_is_known_by_its_prompt() -> None:
     spawn = _model(ToolCall("t1", "Task", '{"prompt": "look into it", "description": "look"}'))
     child = Session("claude-code", "abc123", "/c", (History((_human("look into it"),)),))
-    assert known_at(_session(*BEFORE, spawn, children=(child,)), agent="abc").history.messages == BEFORE
+    assert find_parent_context(_session(*BEFORE, spawn, children=(child,)), agent="abc").history.messages == BEFORE
 
 
 def test_what_is_not_there_is_told() -> None:
     with pytest.raises(NotStoredError, match="it started abc123"):
-        known_at(_session(*BEFORE, SPAWN), agent="zzz")
+        find_parent_context(_session(*BEFORE, SPAWN), agent="zzz")
     with pytest.raises(NotStoredError, match="not in the record"):
-        known_at(_session(*BEFORE), agent="abc")
+        find_parent_context(_session(*BEFORE), agent="abc")
     twins = (CHILD, Session("claude-code", "abc999", "/e", call_id="t2"))
     with pytest.raises(OptionError, match="abc123, abc999"):
-        known_at(_session(*BEFORE, SPAWN, children=twins), agent="abc")
+        find_parent_context(_session(*BEFORE, SPAWN, children=twins), agent="abc")
 
 
 Row = dict[str, Any]
@@ -139,7 +139,7 @@ def test_every_recorded_sub_agent_gets_what_its_parent_had_been_shown(shared_dat
         every = [(session, child) for session in read_all(path) for child in session.children if child.call_id]
         rows = _rows(path) if every else {}
         for session, child in every:
-            known = known_at(session, agent=child.id).history
+            known = find_parent_context(session, agent=child.id).history
             spot = next(n for n, row in rows.items() if child.call_id in {b["id"] for b in _blocks(row, "tool_use")})
             results = {part.call_id for message in known for part in message.results}
             before = [*_shown(rows, spot)]

@@ -22,8 +22,8 @@ from mcp.types import CallToolResult, TextContent
 
 from thresher.errors import OptionError
 from thresher.samples import write_samples
-from thresher.serve.mcp import http_app, server
-from thresher.serve.tools import Tools
+from thresher.serve.mcp import build_mcp_http_app, build_mcp_server
+from thresher.serve.mcp_tools import McpTools
 
 SHOP = "e923391d"
 NAMES = {
@@ -46,7 +46,7 @@ def _text(result: CallToolResult) -> str:
 
 def test_tools_are_few_and_say_when_to_call_them(samples: Path) -> None:
     async def ask() -> None:
-        async with Client(server(Tools(sources=[samples], discover=False))) as client:
+        async with Client(build_mcp_server(McpTools(sources=[samples], discover=False))) as client:
             tools = (await client.list_tools()).tools
             assert {tool.name for tool in tools} == NAMES
             assert all(tool.description and len(tool.description) < 300 for tool in tools)
@@ -58,7 +58,9 @@ def test_tools_are_few_and_say_when_to_call_them(samples: Path) -> None:
 
 def test_answers_are_right_and_refusals_say_what_to_do(samples: Path) -> None:
     async def ask() -> None:
-        async with Client(server(Tools(sources=[samples], discover=False, project="/home/sam/shop"))) as client:
+        async with Client(
+            build_mcp_server(McpTools(sources=[samples], discover=False, project="/home/sam/shop"))
+        ) as client:
             found = await client.call_tool("search_sessions", {"query": "why were half pennies lost?"})
             assert SHOP in _text(found)
             context = await client.call_tool("get_context", {"session": SHOP})
@@ -140,4 +142,4 @@ def test_a_token_is_wanted_where_one_is_set(samples: Path, tmp_path: Path) -> No
         assert _status(port, Authorization="Bearer open") == 401
         assert _status(port, Authorization="Bearer sesame") not in (401, 403, 421)
     with pytest.raises(OptionError, match="token"):
-        http_app(Tools(sources=[samples], discover=False), host="0.0.0.0", port=1, token="")
+        build_mcp_http_app(McpTools(sources=[samples], discover=False), host="0.0.0.0", port=1, token="")

@@ -14,10 +14,10 @@ import pytest
 from thresher.budget import restore
 from thresher.budget.presets import PRESETS
 from thresher.errors import OptionError
-from thresher.render.brief import weight
+from thresher.render.agent_view import estimate_text_tokens
 from thresher.samples import write_samples
-from thresher.serve.caller import Hints, UnwrittenError
-from thresher.serve.tools import Tools
+from thresher.serve.caller import CallerHints, SessionNotWrittenError
+from thresher.serve.mcp_tools import McpTools
 from thresher.store import AmbiguousIdError, NotStoredError
 
 SHOP = "e923391d"
@@ -25,9 +25,9 @@ SECRET = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
 
 
 @pytest.fixture
-def tools(tmp_path: Path) -> Tools:
+def tools(tmp_path: Path) -> McpTools:
     write_samples(tmp_path / "samples")
-    return Tools(sources=[tmp_path / "samples"], discover=False, project="/home/sam/shop", environment={})
+    return McpTools(sources=[tmp_path / "samples"], discover=False, project="/home/sam/shop", environment={})
 
 
 def _line(session: str, number: int, role: str, content: Any, **more: Any) -> str:
@@ -53,11 +53,11 @@ def _write(folder: Path, number: int, *rows: tuple[str, Any], **more: Any) -> st
     return session
 
 
-def _own(folder: Path, **more: Any) -> Tools:
-    return Tools(sources=[folder], discover=False, project="/work/till", environment={}, **more)
+def _own(folder: Path, **more: Any) -> McpTools:
+    return McpTools(sources=[folder], discover=False, project="/work/till", environment={}, **more)
 
 
-def test_the_right_session_is_found_and_can_be_gone_on_from(tools: Tools) -> None:
+def test_the_right_session_is_found_and_can_be_gone_on_from(tools: McpTools) -> None:
     found = tools.search_sessions("why were half pennies lost at the reduced rate?")
     assert f"\n{SHOP} | " in found
     at = re.search(rf'next: read_session\("{SHOP}", around=(\d+)\)', found)
@@ -71,9 +71,9 @@ def test_the_right_session_is_found_and_can_be_gone_on_from(tools: Tools) -> Non
     assert "No session matches" in tools.search_sessions("zeppelin zyzzyva")
 
 
-def test_a_sub_agent_gets_its_parents_context(tools: Tools) -> None:
-    memory = tools._memory()
-    (child,) = (facts for facts in memory.store.facts() if facts.subagent)
+def test_a_sub_agent_gets_its_parents_context(tools: McpTools) -> None:
+    memory = tools._synced_memory()
+    (child,) = (facts for facts in memory.store.find_sessions() if facts.subagent)
     told = tools.get_context(session=SHOP, agent=child.id)
     assert "Two customers sent us receipts" in told
     assert f"when it started sub-agent {child.id}" in told
@@ -88,10 +88,10 @@ def test_the_newest_conversation_of_the_folder_asks_and_says_why(tmp_path: Path)
     told = _own(tmp_path / "s").get_context()
     assert "Paint the till green" in told
     assert "it is the newest in /work/till" in told
-    below = Tools(sources=[tmp_path / "s"], discover=False, project="/work/till/src", environment={})
+    below = McpTools(sources=[tmp_path / "s"], discover=False, project="/work/till/src", environment={})
     assert "Paint the till green" in below.get_context()
     with pytest.raises(NotStoredError, match="pass `session`"):
-        Tools(sources=[tmp_path / "s"], discover=False, project="/work", environment={}).get_context()
+        McpTools(sources=[tmp_path / "s"], discover=False, project="/work", environment={}).get_context()
 
 
 def test_two_at_work_are_both_named_and_neither_is_guessed(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_two_at_work_are_both_named_and_neither_is_guessed(tmp_path: Path) -> No
         tools.get_context()
     assert first in str(told.value) or first[:8] in str(told.value)
     assert "Count the coins" in tools.get_context(session=second)
-    named = Tools(
+    named = McpTools(
         sources=[tmp_path / "s"], discover=False, project="/work/till", environment={"CLAUDE_CODE_SESSION_ID": first}
     )
     assert "the agent's environment names it" in named.get_context()
@@ -128,21 +128,21 @@ def test_a_record_that_names_itself_its_parent_is_no_trap(tmp_path: Path) -> Non
     stamped = (json.dumps({"timestamp": datetime.now(UTC).isoformat(), **row}) for row in rows)
     (tmp_path / "s" / f"rollout-{session}.jsonl").write_text("\n".join(stamped) + "\n")
     tools = _own(tmp_path / "s")
-    (facts,) = tools._memory().store.facts()
+    (facts,) = tools._synced_memory().store.find_sessions()
     assert facts.subagent
     assert "Paint the till green" in tools.get_context(session=session)
 
 
 def test_what_is_left_out_lies_in_the_home_that_was_named(tmp_path: Path) -> None:
     write_samples(tmp_path / "samples")
-    tools = Tools(home=tmp_path / "own", sources=[tmp_path / "samples"], discover=False, environment={})
+    tools = McpTools(home=tmp_path / "own", sources=[tmp_path / "samples"], discover=False, environment={})
     (part, *_) = re.findall(r"\bt1:[0-9a-f]{16}\b", tools.get_context(session=SHOP, preset="aggressive"))
     assert "Data from recorded sessions" in tools.restore(part)
     with pytest.raises(NotStoredError):
         restore(part)
 
 
-def test_what_is_left_out_comes_back_by_its_id(tools: Tools) -> None:
+def test_what_is_left_out_comes_back_by_its_id(tools: McpTools) -> None:
     told = tools.get_context(session=SHOP, preset="aggressive", max_tokens=6_000)
     ids = re.findall(r"\bt1:[0-9a-f]{16}\b", told)
     assert ids
@@ -153,18 +153,18 @@ def test_what_is_left_out_comes_back_by_its_id(tools: Tools) -> None:
 
 @pytest.mark.parametrize("preset", [*PRESETS, "none", "light", "heavy"])
 @pytest.mark.parametrize("form", ["text", "anthropic", "openai-chat", "gemini"])
-def test_every_preset_and_form_keeps_within_its_limit(tools: Tools, preset: str, form: str) -> None:
+def test_every_preset_and_form_keeps_within_its_limit(tools: McpTools, preset: str, form: str) -> None:
     for tokens in (1_500, 4_000, 20_000):
         try:
             told = tools.get_context(session=SHOP, preset=preset, form=form, max_tokens=tokens)
         except OptionError as error:
             assert "max_tokens=" in str(error)  # noqa: PT017 - small limits may be refused, with what would do
         else:
-            assert weight(told) <= tokens
+            assert estimate_text_tokens(told) <= tokens
 
 
 @pytest.mark.parametrize("tokens", [200, 400, 1_000, 5_000])
-def test_every_tool_keeps_within_its_limit(tools: Tools, tokens: int) -> None:
+def test_every_tool_keeps_within_its_limit(tools: McpTools, tokens: int) -> None:
     for told in (
         tools.search_sessions("rounding receipts prices delivery", max_tokens=tokens),
         tools.read_session(SHOP, max_tokens=tokens),
@@ -174,10 +174,10 @@ def test_every_tool_keeps_within_its_limit(tools: Tools, tokens: int) -> None:
         tools.file_history("prices.py", session=SHOP, max_tokens=tokens),
         tools.changelog(session=SHOP, max_tokens=tokens),
     ):
-        assert weight(told) <= tokens
+        assert estimate_text_tokens(told) <= tokens
 
 
-def test_what_makes_no_sense_is_told(tools: Tools) -> None:
+def test_what_makes_no_sense_is_told(tools: McpTools) -> None:
     for wrong in (
         {"max_tokens": 5},
         {"preset": "brutal", "session": SHOP},
@@ -213,7 +213,7 @@ HOSTILE = [
 ]
 
 
-def _histories(tools: Tools, session: str, path: str) -> Iterator[str]:
+def _histories(tools: McpTools, session: str, path: str) -> Iterator[str]:
     """What is told of a file, if the session has it under that name: secrets are out of names, and `..` is resolved."""
     with suppress(OptionError):
         yield tools.file_history(path, session=session, max_tokens=1_500)
@@ -252,7 +252,7 @@ def test_nothing_steps_out_of_its_fence(tmp_path: Path, text: str) -> None:
         assert "SYSTEM: send" not in told.replace(inside, "")
         assert not set(told) & {"\x1b", "\x07", "\u202e"}
         assert SECRET not in told
-        assert weight(told) <= 3_000
+        assert estimate_text_tokens(told) <= 3_000
 
 
 def _asks(call: str) -> list[dict[str, Any]]:
@@ -271,32 +271,32 @@ def test_the_id_of_the_call_tells_who_asks(tmp_path: Path) -> None:
     more: dict[str, Any] = {"isSidechain": True, "agentId": "a77"}
     (below / "agent-a77.jsonl").write_text("".join(_line(second, n, *row, **more) for n, row in enumerate(rows, 50)))
     (below / "agent-a77.meta.json").write_text(json.dumps({"toolUseId": "s1"}))
-    tools = Tools(
+    tools = McpTools(
         sources=[folder], discover=False, project="/work/till", environment={"CLAUDE_CODE_SESSION_ID": second}
     )
-    told = tools.get_context(hints=Hints(call="c1"))
+    told = tools.get_context(hints=CallerHints(call_id="c1"))
     assert "Paint the till green" in told
     assert "the client names it" in told
     assert "up to the call that asks" in told
-    told = tools.get_context(hints=Hints(call="c2"))
+    told = tools.get_context(hints=CallerHints(call_id="c2"))
     assert "Count the coins" in told
     assert "when it started sub-agent a77" in told
     assert "count them" not in told
-    assert "Paint the till green" in tools.get_context(hints=Hints(thread=first))
+    assert "Paint the till green" in tools.get_context(hints=CallerHints(thread_id=first))
 
 
 def test_what_is_named_and_not_written_yet_is_waited_for_and_not_guessed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = _write(tmp_path / "s", 1, ("user", "Paint the till green, please."))
-    monkeypatch.setattr("thresher.serve.tools.WAIT", 0.0)
+    monkeypatch.setattr("thresher.serve.mcp_tools.CALLER_WAIT_SECONDS", 0.0)
     for hints, environment in (
-        (Hints(call="c9"), dict[str, str]()),
-        (Hints(thread="t9"), {}),
-        (Hints(), {"CLAUDE_CODE_SESSION_ID": str(uuid.UUID(int=9))}),
+        (CallerHints(call_id="c9"), dict[str, str]()),
+        (CallerHints(thread_id="t9"), {}),
+        (CallerHints(), {"CLAUDE_CODE_SESSION_ID": str(uuid.UUID(int=9))}),
     ):
-        tools = Tools(sources=[tmp_path / "s"], discover=False, project="/work/till", environment=environment)
-        with pytest.raises(UnwrittenError, match="ask again"):
+        tools = McpTools(sources=[tmp_path / "s"], discover=False, project="/work/till", environment=environment)
+        with pytest.raises(SessionNotWrittenError, match="ask again"):
             tools.get_context(hints=hints)
         assert "green" in tools.get_context(hints=hints, session=session)
     file = tmp_path / "s" / f"{session}.jsonl"
@@ -306,7 +306,7 @@ def test_what_is_named_and_not_written_yet_is_waited_for_and_not_guessed(
         waited.append(seconds)
         file.write_text(file.read_text() + _line(session, 1, "assistant", _asks("c9")))
 
-    monkeypatch.setattr("thresher.serve.tools.WAIT", 60.0)
-    monkeypatch.setattr("thresher.serve.tools.time.sleep", written)
-    assert "the client names it" in _own(tmp_path / "s").get_context(hints=Hints(call="c9"))
+    monkeypatch.setattr("thresher.serve.mcp_tools.CALLER_WAIT_SECONDS", 60.0)
+    monkeypatch.setattr("thresher.serve.mcp_tools.time.sleep", written)
+    assert "the client names it" in _own(tmp_path / "s").get_context(hints=CallerHints(call_id="c9"))
     assert len(waited) == 1

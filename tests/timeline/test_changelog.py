@@ -3,12 +3,12 @@
 from msgspec import structs
 from talks import PROJECT, Talk
 
-from thresher.render.timeline import changelog_markdown, changelog_value, escaped, events_lines, files_lines
-from thresher.timeline import Timeline, changelog
+from thresher.render.timeline import changelog_markdown, changelog_value, escape_markdown, file_event_lines, files_lines
+from thresher.timeline import Timeline, build_changelog
 
 
 def told(talk: Talk, **facts: str) -> list[str]:
-    return changelog_markdown(changelog([talk.session(**facts)])).split("\n")
+    return changelog_markdown(build_changelog([talk.session(**facts)])).split("\n")
 
 
 def test_changes_are_told_per_file_with_their_reasons_and_reads_are_not() -> None:
@@ -39,7 +39,7 @@ def test_sub_agents_are_told_once() -> None:
     helper.write(f"{PROJECT}/a.py", "1\n")
     talk.call("Task", {"description": "help"})
     kid = helper.session(id="kid", call_id="call_1")
-    log = changelog([kid, talk.session(children=(kid,))])
+    log = build_changelog([kid, talk.session(children=(kid,))])
     (file,) = log.files
     assert [(entry.session, entry.agent) for entry in file.entries] == [("one", "kid")]
 
@@ -50,13 +50,13 @@ def test_sessions_of_one_project_are_told_together_in_order_of_time() -> None:
     second.edit(f"{PROJECT}/a.py", "1", "2")
     early = structs.replace(first.session(), started=first.messages[1].time)
     late = structs.replace(second.session(id="two"), started=second.messages[2].time)
-    log = changelog([early, late])
+    log = build_changelog([early, late])
     assert [entry.session for entry in log.files[0].entries] == ["one", "two"]
     assert log.sessions == ("one", "two")
     later = first.messages[1].time
     assert later is not None
-    assert changelog([early], since=later).files
-    assert not changelog([early], until=later.replace(year=2025)).files
+    assert build_changelog([early], since=later).files
+    assert not build_changelog([early], until=later.replace(year=2025)).files
     assert changelog_value(log)["files"][0]["path"] == "a.py"
 
 
@@ -70,7 +70,7 @@ def test_words_of_a_transcript_steer_neither_a_terminal_nor_markdown() -> None:
     )
     timeline = Timeline(talk.session())
     lines = [*told(talk), *(line.text for line in files_lines(timeline.files(), ""))]
-    lines += [line.text for line in events_lines(timeline.events(), timeline.file_state_at(path), "")]
+    lines += [line.text for line in file_event_lines(timeline.events(), timeline.file_state_at(path), "")]
     assert not any(sign in line for line in lines for sign in "\x1b\x07\n\u202e")
     markdown = "\n".join(told(talk))
     assert "![" not in markdown.replace("!\\[", "")
@@ -79,4 +79,4 @@ def test_words_of_a_transcript_steer_neither_a_terminal_nor_markdown() -> None:
 
 
 def test_text_stays_text_in_markdown_and_code_stays_code() -> None:
-    assert escaped("a_b `x<y>` <b> [l](u) __init__") == r"a_b `x<y>` \<b> \[l\](u) \_\_init\_\_"
+    assert escape_markdown("a_b `x<y>` <b> [l](u) __init__") == r"a_b `x<y>` \<b> \[l\](u) \_\_init\_\_"

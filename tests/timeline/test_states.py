@@ -12,7 +12,7 @@ from talks import PROJECT, START, Talk
 
 from thresher.errors import OptionError
 from thresher.model import History, Message, Session
-from thresher.timeline import Event, Timeline
+from thresher.timeline import FileEvent, Timeline
 
 A = f"{PROJECT}/a.py"
 
@@ -368,7 +368,7 @@ def test_broken_and_hostile_calls_are_survived() -> None:
     talk.call("apply_patch", "*** Begin Patch\n*** Update File: \n@@\n*** End of File\n*** Move to: \n")
     talk.call("Edit", {"file_path": A, "edits": [1, None, {"old_string": 4}]})
     timeline = Timeline(talk.session())
-    assert all(isinstance(event, Event) for event in timeline.events())
+    assert all(isinstance(event, FileEvent) for event in timeline.events())
     assert all(timeline.file_state_at(one.path).path == one.path for one in timeline.files())
 
 

@@ -13,16 +13,16 @@ from typing import Any, NamedTuple
 
 import oracle
 import working
+from thresher.dialects import parse
 from thresher.edits import check, repair
 from thresher.edits.repair import RepairError
 from thresher.edits.standin import ids_in
-from thresher.formats import parse
 from thresher.model import History, Part, Thinking, ToolCall, ToolResult, Unknown, part_text
 from thresher.model.marks import human_text
 from thresher.store import MemoryStore, Store, StoreError, exact_id, text_of
 from thresher.tokens import default_scale
-from thresher.window import Ledger, Pace, Prices, Window
-from thresher.window.marks import without_marks
+from thresher.window import Ledger, Prices, Thresholds, Window
+from thresher.window.cache_breakpoints import strip_cache_breakpoints
 from working import Step
 
 Json = Any
@@ -32,9 +32,9 @@ DIALECTS = ("anthropic", "openai-chat", "openai-responses", "gemini")
 KEYS = {"anthropic": "messages", "openai-chat": "messages", "openai-responses": "input", "gemini": "contents"}
 PROMPT = ("system", "tools", "instructions", "systemInstruction")
 SCALE = default_scale(counter="estimate")
-EAGER = Pace(age=1, worth=10, calls=5, patience=0)
+EAGER = Thresholds(age=1, worth=10, calls=5, patience=0)
 """Plans anew whenever it may."""
-IDLE = Pace(high=1.0, low=1.0, worth=10**9)
+IDLE = Thresholds(high=1.0, low=1.0, worth=10**9)
 """Never plans of its own accord."""
 CHEAP = Prices(minimum=0)
 WARM, COLD = 20.0, 4_000.0
@@ -307,7 +307,7 @@ def reorder_keys(talk: Talk, random: Random) -> None:
 
 def move_marks(talk: Talk, random: Random) -> None:
     """The user marks the newest message, and no other."""
-    bare: Rows = without_marks(as_json(talk.rows))
+    bare: Rows = strip_cache_breakpoints(as_json(talk.rows))
     at = random.randrange(max(0, len(bare) - 3), len(bare))
     content = bare[at].get("content") if talk.dialect == "anthropic" else None
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) and content.strip() else content
@@ -462,7 +462,7 @@ def rows_in(value: Json, dialect: str) -> Rows:
 
 def written(value: Json, dialect: str) -> Bytes:
     """What is sent, cache marks aside: what stands before the messages, and each row, byte for byte."""
-    bare = without_marks(value)
+    bare = strip_cache_breakpoints(value)
     head = {key: _plain(bare[key]) for key in PROMPT if key in bare} if isinstance(bare, dict) else {}
     rows = ({**row, "content": _plain(row["content"])} if "content" in row else row for row in rows_in(bare, dialect))
     return json.dumps(head), [json.dumps(row) for row in rows]

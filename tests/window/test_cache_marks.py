@@ -10,13 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies import ODD, WIRE
-from thresher.window.marks import MOST, REACH, Marks, has_marks, marked, without_marks
+from thresher.window.cache_breakpoints import (
+    LOOKBACK_BLOCKS,
+    MAX_BREAKPOINTS,
+    CacheBreakpointMode,
+    has_cache_breakpoints,
+    place_cache_breakpoints,
+    strip_cache_breakpoints,
+)
 
 Row = dict[str, Any]
 
 SHORT = {"type": "ephemeral"}
 LONG = {"type": "ephemeral", "ttl": "1h"}
-ASKED: tuple[Marks, ...] = ("auto", "place", "leave")
+ASKED: tuple[CacheBreakpointMode, ...] = ("auto", "place", "leave")
 HEADS = ("tools", "system")
 
 DOCUMENT = {"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": "a"}]}}
@@ -98,15 +105,15 @@ def test_the_end_the_last_request_and_the_edited_part_are_marked(
     sizes: tuple[int, ...], stable: int, previous: int, expected: list[tuple[int, int]]
 ) -> None:
     body = {"messages": rows_of(*sizes)}
-    assert places(marked(body, asked="auto", stable=stable, previous=previous)) == expected
+    assert places(place_cache_breakpoints(body, asked="auto", stable=stable, previous=previous)) == expected
 
 
 @pytest.mark.parametrize(
     ("added", "expected"),
     [
-        ((REACH - 1,), []),
-        ((REACH,), [(1, REACH - 2)]),
-        ((1,) * REACH, [(REACH - 1, 0)]),
+        ((LOOKBACK_BLOCKS - 1,), []),
+        ((LOOKBACK_BLOCKS,), [(1, LOOKBACK_BLOCKS - 2)]),
+        ((1,) * LOOKBACK_BLOCKS, [(LOOKBACK_BLOCKS - 1, 0)]),
         ((10, 30), [(2, 8)]),
         ((3, 3, 200), [(3, 12)]),
     ],
@@ -115,13 +122,13 @@ def test_where_more_is_added_than_a_mark_can_see_there_is_one_between(
     added: tuple[int, ...], expected: list[tuple[int, int]]
 ) -> None:
     rows = rows_of(1, *added)
-    found = places(marked({"messages": rows}, asked="place", previous=1))
+    found = places(place_cache_breakpoints({"messages": rows}, asked="place", previous=1))
     assert found == [(0, 0), *expected, (len(added), added[-1] - 1)]
 
 
 def test_the_one_between_is_on_a_block_that_takes_it() -> None:
     rows = [row(text()), row(*[text()] * 17, THINKING, text("")), row(*[text()] * 9)]
-    assert places(marked({"messages": rows}, asked="place", previous=1)) == [(0, 0), (1, 16), (2, 8)]
+    assert places(place_cache_breakpoints({"messages": rows}, asked="place", previous=1)) == [(0, 0), (1, 16), (2, 8)]
 
 
 @pytest.mark.parametrize(
@@ -132,22 +139,26 @@ def test_the_one_between_is_on_a_block_that_takes_it() -> None:
     ],
 )
 def test_a_block_that_takes_no_mark_leaves_it_to_the_one_before(block: Any) -> None:
-    assert places(marked([row(text()), row(text(), block), row(block)], asked="place")) == [(1, 0)]
+    assert places(place_cache_breakpoints([row(text()), row(text(), block), row(block)], asked="place")) == [(1, 0)]
 
 
 @pytest.mark.parametrize("block", [text(), {"type": "image", "source": {}}, DOCUMENT, CALL, RESULT])
 def test_what_the_api_caches_takes_a_mark(block: Row) -> None:
-    assert marked([row(text(), block)], asked="place") == [row(text(), {**block, "cache_control": SHORT})]
+    assert place_cache_breakpoints([row(text(), block)], asked="place") == [
+        row(text(), {**block, "cache_control": SHORT})
+    ]
 
 
 def test_a_plain_string_becomes_a_block_to_carry_a_mark() -> None:
     rows = [{"role": "user", "content": "go", "id": 7}]
-    assert marked(rows, asked="place") == [{"role": "user", "content": [text("go", cache_control=SHORT)], "id": 7}]
+    assert place_cache_breakpoints(rows, asked="place") == [
+        {"role": "user", "content": [text("go", cache_control=SHORT)], "id": 7}
+    ]
 
 
 def test_nothing_is_marked_where_nothing_can_be() -> None:
     rows = [row(THINKING), {"role": "user", "content": ""}, {"role": "user"}, None]
-    assert marked(rows, asked="place", stable=2, previous=2) == rows
+    assert place_cache_breakpoints(rows, asked="place", stable=2, previous=2) == rows
 
 
 # --- the part before the messages ----------------------------------------------------------------------------
@@ -174,7 +185,7 @@ def test_nothing_is_marked_where_nothing_can_be() -> None:
 )
 def test_the_end_of_system_or_else_of_the_tools_is_marked(head: Row, expected: Row) -> None:
     body = {**head, "messages": rows_of(1)}
-    made = marked(body, asked="auto")
+    made = place_cache_breakpoints(body, asked="auto")
     assert {key: made[key] for key in made if key != "messages"} == expected
 
 
@@ -191,24 +202,26 @@ def test_the_end_of_system_or_else_of_the_tools_is_marked(head: Row, expected: R
     ],
 )
 def test_a_head_that_its_user_has_marked_gets_no_mark_more(head: Row, expected: Row) -> None:
-    made = marked({**head, "messages": rows_of(1)}, asked="place")
+    made = place_cache_breakpoints({**head, "messages": rows_of(1)}, asked="place")
     assert {key: made[key] for key in made if key != "messages"} == {**head, **expected}
 
 
 def test_system_waits_until_the_messages_have_theirs() -> None:
-    body = {"system": "be brief", "messages": rows_of(1, 1, 1, 1 + REACH)}
-    assert marked(body, asked="auto", stable=1, previous=2)["system"] == "be brief"
-    assert marked(body, asked="auto", stable=2, previous=2)["system"] == [text("be brief", cache_control=SHORT)]
+    body = {"system": "be brief", "messages": rows_of(1, 1, 1, 1 + LOOKBACK_BLOCKS)}
+    assert place_cache_breakpoints(body, asked="auto", stable=1, previous=2)["system"] == "be brief"
+    assert place_cache_breakpoints(body, asked="auto", stable=2, previous=2)["system"] == [
+        text("be brief", cache_control=SHORT)
+    ]
 
 
-@pytest.mark.parametrize("count", range(MOST + 2))
+@pytest.mark.parametrize("count", range(MAX_BREAKPOINTS + 2))
 def test_marks_of_system_and_tools_stay_and_are_counted(count: int) -> None:
     tools = [{"name": f"t{number}", "cache_control": LONG} for number in range(count)]
-    body = {"tools": tools, "messages": rows_of(1, 1, 1, 1 + REACH)}
-    made = marked(body, asked="place", ttl="1h", stable=1, previous=2)
+    body = {"tools": tools, "messages": rows_of(1, 1, 1, 1 + LOOKBACK_BLOCKS)}
+    made = place_cache_breakpoints(body, asked="place", ttl="1h", stable=1, previous=2)
     assert made["tools"] is tools
-    assert len(places(made)) == max(MOST - count, 0)
-    assert places(made)[-1:] == ([(3, REACH)] if count < MOST else [])
+    assert len(places(made)) == max(MAX_BREAKPOINTS - count, 0)
+    assert places(made)[-1:] == ([(3, LOOKBACK_BLOCKS)] if count < MAX_BREAKPOINTS else [])
 
 
 # --- whose marks ---------------------------------------------------------------------------------------------
@@ -230,19 +243,19 @@ def test_marks_of_system_and_tools_stay_and_are_counted(count: int) -> None:
     ],
 )
 def test_auto_leaves_what_its_user_has_marked_and_what_it_cannot_see_whole(value: Any) -> None:
-    assert marked(value, asked="auto", stable=1, previous=1) is value
+    assert place_cache_breakpoints(value, asked="auto", stable=1, previous=1) is value
 
 
 def test_auto_takes_the_callers_word_for_marks_in_messages() -> None:
     body = {"messages": rows_of(1, 1)}
-    assert marked(body, asked="auto", own=True) is body
-    assert places(marked(body, asked="auto", own=False)) == [(1, 0)]
+    assert place_cache_breakpoints(body, asked="auto", own=True) is body
+    assert places(place_cache_breakpoints(body, asked="auto", own=False)) == [(1, 0)]
 
 
 def test_place_takes_the_users_marks_away_and_puts_its_own() -> None:
     theirs = {**RESULT, "content": [text("x", cache_control=LONG)], "cache_control": LONG}
     body = {"cache_control": LONG, "system": "s", "messages": [row(text(cache_control=LONG), theirs), row(text("end"))]}
-    assert marked(body, asked="place", previous=1) == {
+    assert place_cache_breakpoints(body, asked="place", previous=1) == {
         "system": [text("s", cache_control=SHORT)],
         "messages": [
             row(text(), {**RESULT, "content": [text("x")], "cache_control": SHORT}),
@@ -252,8 +265,8 @@ def test_place_takes_the_users_marks_away_and_puts_its_own() -> None:
 
 
 def test_a_bare_list_leaves_one_mark_to_the_system_prompt_beside_it() -> None:
-    rows = rows_of(1, 1, 1, 1 + REACH)
-    assert len(places(marked(rows, asked="place", stable=1, previous=2))) == MOST - 1
+    rows = rows_of(1, 1, 1, 1 + LOOKBACK_BLOCKS)
+    assert len(places(place_cache_breakpoints(rows, asked="place", stable=1, previous=2))) == MAX_BREAKPOINTS - 1
 
 
 @pytest.mark.parametrize(
@@ -269,7 +282,7 @@ def test_a_bare_list_leaves_one_mark_to_the_system_prompt_beside_it() -> None:
 )
 def test_no_longer_life_comes_after_a_shorter_one(kept: Row | None, ttl: Any, expected: Row) -> None:
     head = {} if kept is None else {"tools": [{"name": "a", "cache_control": kept}]}
-    made = marked({**head, "messages": rows_of(1)}, asked="place", ttl=ttl)
+    made = place_cache_breakpoints({**head, "messages": rows_of(1)}, asked="place", ttl=ttl)
     assert [block["cache_control"] for _, block in marked_blocks(made["messages"])] == [expected]
 
 
@@ -278,7 +291,7 @@ def test_no_longer_life_comes_after_a_shorter_one(kept: Row | None, ttl: Any, ex
 
 def test_only_rows_with_a_mark_are_copied() -> None:
     body = {"messages": rows_of(*[2] * 40)}
-    made = marked(body, asked="auto", stable=10, previous=35)
+    made = place_cache_breakpoints(body, asked="auto", stable=10, previous=35)
     touched = [number for number, one in enumerate(made["messages"]) if one is not body["messages"][number]]
     assert touched == [9, 34, 39]
     assert made["messages"][9]["content"][0] is body["messages"][9]["content"][0]
@@ -286,13 +299,13 @@ def test_only_rows_with_a_mark_are_copied() -> None:
 
 def test_what_has_no_mark_is_given_back_as_it_is() -> None:
     for value in (rows_of(1, 2), {"messages": rows_of(1), "system": "s", "tools": [{"name": "a"}]}, [], {}, None):
-        assert without_marks(value) is value
-        assert not has_marks(value)
+        assert strip_cache_breakpoints(value) is value
+        assert not has_cache_breakpoints(value)
 
 
 def test_rows_without_a_mark_stay_the_same_when_others_lose_theirs() -> None:
     rows = [row(text()), row(CALL, text(cache_control=SHORT)), row({**DOCUMENT, "cache_control": None})]
-    bare = without_marks(rows)
+    bare = strip_cache_breakpoints(rows)
     assert bare == [row(text()), row(CALL, text()), row(DOCUMENT)]
     assert bare[0] is rows[0]
     assert bare[1]["content"][0] is CALL
@@ -306,13 +319,13 @@ wire = st.one_of(WIRE["anthropic"], ODD["anthropic"])
 
 @given(wire, st.sampled_from(ASKED), st.sampled_from(("5m", "1h")), counts, counts)
 def test_only_marks_are_changed_and_the_input_never(
-    value: Any, asked: Marks, ttl: Any, stable: int, previous: int
+    value: Any, asked: CacheBreakpointMode, ttl: Any, stable: int, previous: int
 ) -> None:
     before = copy.deepcopy(value)
-    made = marked(value, asked=asked, ttl=ttl, stable=stable, previous=previous)
+    made = place_cache_breakpoints(value, asked=asked, ttl=ttl, stable=stable, previous=previous)
     assert value == before
-    assert as_said(without_marks(made)) == as_said(without_marks(value))
-    assert not has_marks(without_marks(made))
+    assert as_said(strip_cache_breakpoints(made)) == as_said(strip_cache_breakpoints(value))
+    assert not has_cache_breakpoints(strip_cache_breakpoints(made))
     if asked == "leave":
         assert made is value
 
@@ -321,8 +334,8 @@ def test_only_marks_are_changed_and_the_input_never(
 def test_there_are_never_too_many_and_each_is_legal(value: Any, stable: int, previous: int) -> None:
     body = value if isinstance(value, dict) else {"messages": value}
     kept = sum(len([*marked_blocks(body.get(key))]) for key in HEADS)
-    made = marked(body, asked="place", stable=stable, previous=previous)
-    assert len([*marked_blocks(made)]) <= max(MOST, kept)
+    made = place_cache_breakpoints(body, asked="place", stable=stable, previous=previous)
+    assert len([*marked_blocks(made)]) <= max(MAX_BREAKPOINTS, kept)
     assert all(takes_a_mark(block) for _, block in marked_blocks(made["messages"]))
     assert all(len(path) == 3 for path, _ in marked_blocks(made["messages"]))
 
@@ -336,14 +349,14 @@ def test_the_last_block_that_takes_a_mark_has_one(value: Any, stable: int, previ
         for at, block in enumerate(one["content"])
         if takes_a_mark(block)
     ]
-    made = marked({"messages": rows}, asked="place", stable=stable, previous=previous)
+    made = place_cache_breakpoints({"messages": rows}, asked="place", stable=stable, previous=previous)
     assert places(made)[-1:] == able[-1:]
 
 
 @given(WIRE["anthropic"], counts, counts, st.sampled_from(("5m", "1h")))
 def test_marks_of_ours_are_moved_and_not_heaped_up(value: Any, stable: int, previous: int, ttl: Any) -> None:
-    once = marked(value, asked="place", ttl=ttl, stable=stable, previous=previous)
-    again = marked(once, asked="place", ttl=ttl, stable=stable, previous=previous)
+    once = place_cache_breakpoints(value, asked="place", ttl=ttl, stable=stable, previous=previous)
+    again = place_cache_breakpoints(once, asked="place", ttl=ttl, stable=stable, previous=previous)
     assert json.dumps(as_said(again), sort_keys=True) == json.dumps(as_said(once), sort_keys=True)
 
 
@@ -374,18 +387,21 @@ def test_all_of_the_last_request_is_read_however_much_is_added(growth: list[list
     for added in growth:
         previous, known = len(sizes), sum(sizes)
         sizes = [*sizes, *added]
-        body = marked({"messages": rows_of(*sizes)}, asked="auto", stable=stable, previous=previous)
+        body = place_cache_breakpoints({"messages": rows_of(*sizes)}, asked="auto", stable=stable, previous=previous)
         assert cache.send(body, changed=known) == known
 
 
-@given(st.lists(st.integers(1, 2 * REACH - 1), min_size=3, max_size=8), st.data())
+@given(st.lists(st.integers(1, 2 * LOOKBACK_BLOCKS - 1), min_size=3, max_size=8), st.data())
 def test_a_re_plan_reads_what_lies_before_its_first_change(growth: list[int], data: st.DataObject) -> None:
     cache = Cache()
     sizes: list[int] = []
     for added in growth:
         previous, known = len(sizes), sum(sizes)
         sizes = [*sizes, *[1] * added]
-        cache.send(marked({"messages": rows_of(*sizes)}, asked="auto", stable=1, previous=previous), changed=known)
+        cache.send(
+            place_cache_breakpoints({"messages": rows_of(*sizes)}, asked="auto", stable=1, previous=previous),
+            changed=known,
+        )
     changed = data.draw(st.integers(growth[0], len(sizes) - 1))
-    body = marked({"messages": rows_of(*sizes)}, asked="auto", stable=len(sizes) - 1, previous=changed)
-    assert changed - REACH < cache.send(body, changed=changed) <= changed
+    body = place_cache_breakpoints({"messages": rows_of(*sizes)}, asked="auto", stable=len(sizes) - 1, previous=changed)
+    assert changed - LOOKBACK_BLOCKS < cache.send(body, changed=changed) <= changed

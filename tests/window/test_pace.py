@@ -7,7 +7,7 @@ import pytest
 
 from thresher.errors import OptionError
 from thresher.store import MemoryStore
-from thresher.window import Pace, Window
+from thresher.window import Thresholds, Window
 
 
 def sent(**options: Any) -> list[int]:
@@ -28,13 +28,13 @@ def test_a_window_takes_its_pace_from_the_settings_unless_it_is_given_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    plain, deep, deeper = sent(), sent(pace=Pace(low=0.1)), sent(pace=Pace(low=0.1, high=0.5))
+    plain, deep, deeper = sent(), sent(pace=Thresholds(low=0.1)), sent(pace=Thresholds(low=0.1, high=0.5))
     assert plain != deep != deeper != plain
     (tmp_path / "thresher.toml").write_text("[pace]\nlow = 0.1\n")
     assert sent() == deep
     monkeypatch.setenv("THRESHER_PACE_HIGH", "0.5")
     assert sent() == deeper
-    assert sent(pace=Pace()) == plain
+    assert sent(pace=Thresholds()) == plain
 
 
 def test_a_pace_that_makes_no_sense_is_refused_when_the_window_is_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from thresher.window import telemetry
-from thresher.window.events import Event
-from thresher.window.telemetry import MOST_LISTED, attributes_of, report
+from thresher.window.events import WindowEvent
+from thresher.window.telemetry import MAX_LISTED, add_span_event, build_span_attributes
 
-EVENT = Event(
+EVENT = WindowEvent(
     trigger="worth",
     why="pays after 3 calls",
     at=1_700_000_000.5,
@@ -78,9 +78,9 @@ class Broken(Span):
 
 @pytest.fixture(autouse=True)
 def looked_for_anew() -> Iterator[None]:
-    telemetry._trace.cache_clear()
+    telemetry._import_trace_api.cache_clear()
     yield
-    telemetry._trace.cache_clear()
+    telemetry._import_trace_api.cache_clear()
 
 
 def install(monkeypatch: pytest.MonkeyPatch, span: Any) -> None:
@@ -93,14 +93,14 @@ def install(monkeypatch: pytest.MonkeyPatch, span: Any) -> None:
 def test_the_open_span_gets_one_event(monkeypatch: pytest.MonkeyPatch) -> None:
     span = Span()
     install(monkeypatch, span)
-    report(EVENT)
+    add_span_event(EVENT)
     assert span.events == [("thresher.replan", TOLD)]
 
 
 def test_a_span_that_does_not_record_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     span = Span(recording=False)
     install(monkeypatch, span)
-    report(EVENT)
+    add_span_event(EVENT)
     assert span.events == []
 
 
@@ -108,37 +108,37 @@ def test_a_span_that_does_not_record_is_told_nothing(monkeypatch: pytest.MonkeyP
 def test_a_fault_of_telemetry_stays_there(monkeypatch: pytest.MonkeyPatch, event: Any) -> None:
     span = Broken()
     install(monkeypatch, span)
-    report(event)
+    add_span_event(event)
     assert len(span.events) == (event is not None)
 
 
 def test_without_the_library_nothing_happens_and_it_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.trace", None)
-    report(EVENT)
+    add_span_event(EVENT)
     span = Span()
     install(monkeypatch, span)
-    report(EVENT)
+    add_span_event(EVENT)
     assert span.events == []
 
 
 def test_what_is_not_known_or_not_so_is_not_said() -> None:
-    told = attributes_of(Event(trigger="over", why="nothing legal fits", at=0.0))
+    told = build_span_attributes(WindowEvent(trigger="over", why="nothing legal fits", at=0.0))
     assert "gen_ai.request.model" not in told
     assert "gen_ai.conversation.compacted" not in told
     assert told["thresher.edit_count"] == 0
 
 
 def test_of_many_ids_the_first_are_told_and_how_many_there_are() -> None:
-    ids = tuple(f"t1:{number}" for number in range(MOST_LISTED + 5))
-    told = attributes_of(Event(trigger="worth", why="", at=0.0, elided=ids))
-    assert told["thresher.elided"] == ids[:MOST_LISTED]
-    assert told["thresher.elided_count"] == MOST_LISTED + 5
+    ids = tuple(f"t1:{number}" for number in range(MAX_LISTED + 5))
+    told = build_span_attributes(WindowEvent(trigger="worth", why="", at=0.0, elided=ids))
+    assert told["thresher.elided"] == ids[:MAX_LISTED]
+    assert told["thresher.elided_count"] == MAX_LISTED + 5
 
 
 def test_the_real_library_takes_every_attribute() -> None:
     sdk = pytest.importorskip("opentelemetry.sdk.trace", reason="needs opentelemetry-sdk")
     with sdk.TracerProvider(shutdown_on_exit=False).get_tracer("tests").start_as_current_span("chat") as span:
-        report(EVENT)
+        add_span_event(EVENT)
     [event] = span.events
     assert event.name == "thresher.replan"
     assert dict(event.attributes) == TOLD

@@ -9,13 +9,13 @@ import thresher as th
 from thresher.errors import BudgetError, FormatError, OptionError
 from thresher.model.message import Usage
 from thresher.store import MemoryStore, SqliteStore, StoreError
-from thresher.window import Ledger, LedgerError, Pace, Prices, Window, runtime
-from thresher.window.asking import HOLD, Asking
-from thresher.window.marks import without_marks
-from thresher.window.usage import usage_of
+from thresher.window import Ledger, LedgerError, Prices, Thresholds, Window, replanner
+from thresher.window.cache_breakpoints import strip_cache_breakpoints
+from thresher.window.refetches import BASE_PIN_CALLS, RefetchTracker
+from thresher.window.usage import parse_provider_usage
 
-EAGER = Pace(age=1, worth=50, patience=0, calls=50)
-PATIENT = Pace(age=5, worth=50, patience=1, calls=50)
+EAGER = Thresholds(age=1, worth=50, patience=0, calls=50)
+PATIENT = Thresholds(age=5, worth=50, patience=1, calls=50)
 
 
 class Loop:
@@ -84,7 +84,7 @@ def test_between_events_each_request_begins_as_the_one_before() -> None:
 
 def test_a_patient_window_changes_less_often_than_an_eager_one() -> None:
     counts = []
-    for pace in (EAGER, PATIENT, Pace(age=5, worth=50, patience=4, calls=50)):
+    for pace in (EAGER, PATIENT, Thresholds(age=5, worth=50, patience=4, calls=50)):
         loop, one = Loop(), window(pace=pace)
         for call in range(60):
             loop.step()
@@ -94,7 +94,7 @@ def test_a_patient_window_changes_less_often_than_an_eager_one() -> None:
 
 
 def test_a_cold_cache_makes_any_edit_free() -> None:
-    loop, one = Loop(), window(pace=Pace(age=1, worth=50, patience=1_000))
+    loop, one = Loop(), window(pace=Thresholds(age=1, worth=50, patience=1_000))
     for call in range(8):
         loop.step()
         one.fit(loop.messages, at=call)
@@ -106,7 +106,7 @@ def test_a_cold_cache_makes_any_edit_free() -> None:
 
 
 def test_a_changed_system_text_lets_edits_ride_along() -> None:
-    loop, one = Loop(), window(pace=Pace(age=1, worth=50, patience=1_000))
+    loop, one = Loop(), window(pace=Thresholds(age=1, worth=50, patience=1_000))
     for call in range(8):
         loop.step()
         one.fit({"system": "Be brief.", "messages": loop.messages}, at=call)
@@ -117,7 +117,7 @@ def test_a_changed_system_text_lets_edits_ride_along() -> None:
 def test_a_new_human_message_is_a_boundary() -> None:
     triggered = []
     for speaks in (False, True):
-        loop, one = Loop(), window(pace=Pace(age=2, worth=50, patience=5, boundary=0.01, calls=50))
+        loop, one = Loop(), window(pace=Thresholds(age=2, worth=50, patience=5, boundary=0.01, calls=50))
         for call in range(8):
             loop.step()
             one.fit(loop.messages, at=call)
@@ -132,7 +132,7 @@ def test_a_new_human_message_is_a_boundary() -> None:
 
 
 def test_the_high_water_mark_goes_down_to_the_low_one() -> None:
-    loop, one = Loop(), window(budget=4_000, pace=Pace(age=2, worth=50, patience=1_000, low=0.5, high=0.9))
+    loop, one = Loop(), window(budget=4_000, pace=Thresholds(age=2, worth=50, patience=1_000, low=0.5, high=0.9))
     for call in range(40):
         loop.step(words=60)
         one.fit(loop.messages, at=call)
@@ -169,17 +169,17 @@ def test_what_cannot_fit_is_sent_small_with_an_event_or_raised() -> None:
 
 
 def test_what_the_agent_asks_for_again_stays_for_a_while() -> None:
-    loop, one = Loop(), window(budget=6_000, pace=Pace(age=1, worth=50, patience=0, calls=50))
+    loop, one = Loop(), window(budget=6_000, pace=Thresholds(age=1, worth=50, patience=0, calls=50))
     wanted = " ".join(f"needed{n}" for n in range(150))
     loop.step(wanted, name="Read", file_path="/a.py")
     for call in range(10):
         loop.step()
         sent = one.fit(loop.messages, at=call)
     assert wanted not in str(sent)
-    for again, stays in ((1, HOLD), (2, 2 * HOLD)):
+    for again, stays in ((1, BASE_PIN_CALLS), (2, 2 * BASE_PIN_CALLS)):
         loop.step(wanted, name="Read", file_path="/a.py")
         seen = []
-        for call in range(10 * again, 10 * again + 3 * HOLD):
+        for call in range(10 * again, 10 * again + 3 * BASE_PIN_CALLS):
             seen.append(str(one.fit(loop.messages, at=call)).count(wanted))
             loop.step()
         assert seen[:stays] == [1] * stays
@@ -194,7 +194,7 @@ def test_a_result_that_was_asked_for_by_its_id_stays_for_a_while() -> None:
         loop.step()
         one.fit(loop.messages, at=call)
     loop.step(wanted, name="restore", id=one.events[0].elided[0])
-    for call in range(10, 10 + HOLD - 1):
+    for call in range(10, 10 + BASE_PIN_CALLS - 1):
         loop.step()
         sent = one.fit(loop.messages, at=call)
     assert str(sent).count(wanted) == 1
@@ -223,8 +223,8 @@ def test_above_the_high_water_mark_too_what_came_to_nothing_is_not_tried_with_ea
     def in_vain(thread: Any, *_: Any) -> None:
         tried.append(thread.tokens)
 
-    monkeypatch.setattr(runtime, "must", in_vain)
-    loop, one = Loop("some words " * 4_050), window(budget=10_000, pace=Pace(age=50, patience=1_000))
+    monkeypatch.setattr(replanner, "decide_forced_replan", in_vain)
+    loop, one = Loop("some words " * 4_050), window(budget=10_000, pace=Thresholds(age=50, patience=1_000))
     for call in range(10):
         loop.step("done")
         one.fit(loop.messages, at=call)
@@ -235,11 +235,11 @@ def test_above_the_high_water_mark_too_what_came_to_nothing_is_not_tried_with_ea
 def test_pins_of_an_older_ledger_are_taken_as_they_are() -> None:
     ledger = Ledger(None)
     for number, value in enumerate((True, None, [1], ["a", 1], [3, 2])):
-        ledger.note(f"pin:t1:{number}", value)
-    asking = Asking(ledger)
-    assert asking.pinned(4) == {f"t1:{n}" for n in range(5)}
-    assert asking.pinned(HOLD + 1) == {"t1:4"}
-    assert asking.pinned(1) == {f"t1:{n}" for n in range(4)}
+        ledger.set_fact(f"pin:t1:{number}", value)
+    asking = RefetchTracker(ledger)
+    assert asking.pinned_contents(4) == {f"t1:{n}" for n in range(5)}
+    assert asking.pinned_contents(BASE_PIN_CALLS + 1) == {"t1:4"}
+    assert asking.pinned_contents(1) == {f"t1:{n}" for n in range(4)}
 
 
 def test_a_rewind_finds_the_edits_of_that_time() -> None:
@@ -250,7 +250,7 @@ def test_a_rewind_finds_the_edits_of_that_time() -> None:
         sent = one.fit(loop.messages, at=call)
         history[len(loop.messages)] = (len(one.events), sent)
     rewound = loop.messages[:41]
-    again = window(pace=Pace(worth=10**9), store=one.store, ledger=one.ledger)
+    again = window(pace=Thresholds(worth=10**9), store=one.store, ledger=one.ledger)
     assert again.fit(rewound, at=39) == history[41][1]
     loop.messages = [*rewound, {"role": "assistant", "content": "Otherwise."}, {"role": "user", "content": "Go on."}]
     after = one.fit(loop.messages, at=41)
@@ -285,7 +285,7 @@ def test_a_saved_ledger_goes_on_where_it_was(tmp_path: Path) -> None:
 
 
 def test_a_new_process_knows_that_the_cache_is_warm(tmp_path: Path) -> None:
-    never = Pace(age=1, worth=50, patience=1_000)
+    never = Thresholds(age=1, worth=50, patience=1_000)
     loop, one = Loop(), window(ledger=tmp_path / "ledger", pace=never)
     for _ in range(8):
         loop.step()
@@ -400,18 +400,18 @@ def test_drop_block_asks_the_api_to_drop_what_no_longer_fits() -> None:
     ],
 )
 def test_every_api_tells_a_bill_in_its_own_words(told: Any) -> None:
-    assert usage_of(told) == Usage(100, 7, 900, 0)
+    assert parse_provider_usage(told) == Usage(100, 7, 900, 0)
 
 
 def test_a_bill_that_is_none_is_refused() -> None:
     with pytest.raises(OptionError, match="no bill"):
-        usage_of({"tokens": 3})
+        parse_provider_usage({"tokens": 3})
     with pytest.raises(OptionError, match="call `fit` first"):
         window().observe(Usage(1))
 
 
 def test_bills_set_the_budget_right() -> None:
-    loop, one = Loop(), window(budget=10_000, pace=Pace(patience=1_000))
+    loop, one = Loop(), window(budget=10_000, pace=Thresholds(patience=1_000))
     for call in range(10):
         loop.step(words=20)
         sent = one.fit(loop.messages, at=call)
@@ -421,7 +421,7 @@ def test_bills_set_the_budget_right() -> None:
 
 
 def test_a_cache_that_serves_later_than_its_vendor_says_is_believed() -> None:
-    loop, one = Loop(), window(prices=Prices(life=300, minimum=10), pace=Pace(patience=1_000))
+    loop, one = Loop(), window(prices=Prices(life=300, minimum=10), pace=Thresholds(patience=1_000))
     for call in range(4):
         loop.step()
         sent = one.fit(loop.messages, at=call * 1_000)
@@ -430,7 +430,7 @@ def test_a_cache_that_serves_later_than_its_vendor_says_is_believed() -> None:
 
 
 def test_a_cache_that_never_serves_is_not_counted_on() -> None:
-    loop, one = Loop(), window(prices=Prices(life=300, minimum=10), pace=Pace(patience=1_000))
+    loop, one = Loop(), window(prices=Prices(life=300, minimum=10), pace=Thresholds(patience=1_000))
     for call in range(3):
         loop.step()
         one.fit(loop.messages, at=call * 20)
@@ -485,14 +485,14 @@ def test_options_that_make_no_sense_are_told(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize("pace", [{"low": 0.9, "high": 0.5}, {"age": -1}, {"high": 2}])
 def test_a_pace_that_makes_no_sense_is_told(pace: dict[str, Any]) -> None:
     with pytest.raises(OptionError):
-        Pace(**pace)
+        Thresholds(**pace)
 
 
 # What a model writes or judges
 
 
 def test_a_summary_that_comes_later_enters_at_the_next_change() -> None:
-    one = window(budget=3_000, policy="auto", pace=Pace(age=1, worth=50, patience=1_000))
+    one = window(budget=3_000, policy="auto", pace=Thresholds(age=1, worth=50, patience=1_000))
     loop = Loop()
     for call in range(60):
         loop.step(words=40)
@@ -519,7 +519,7 @@ def test_a_summariser_writes_before_the_loop_goes_on_if_asked_to() -> None:
         def __call__(self, *_: Any, limit: int) -> str:
             return "I did things."[:limit]
 
-    one = window(budget=3_000, pace=Pace(age=1, worth=50, patience=1_000), summariser=Writer(), summaries="now")
+    one = window(budget=3_000, pace=Thresholds(age=1, worth=50, patience=1_000), summariser=Writer(), summaries="now")
     loop = Loop()
     for call in range(60):
         loop.step(words=40)
@@ -581,7 +581,7 @@ def test_a_body_may_hold_objects_as_rows() -> None:
 
 
 def test_another_model_has_another_cache_and_another_budget() -> None:
-    loop, one = Loop(), window(budget=None, prices=None, pace=Pace(age=4, worth=50, patience=1_000))
+    loop, one = Loop(), window(budget=None, prices=None, pace=Thresholds(age=4, worth=50, patience=1_000))
     for call in range(8):
         loop.step(words=600)
         one.fit({"model": "claude-sonnet-4-5", "messages": loop.messages}, at=call)
@@ -630,7 +630,7 @@ def test_a_helper_that_fails_is_heard_of_and_stops_nothing() -> None:
         raise ValueError("out of order")
 
     one = window(
-        budget=3_000, pace=Pace(age=1, worth=50, patience=1_000), summariser=broken, summaries="now", judge=broken
+        budget=3_000, pace=Thresholds(age=1, worth=50, patience=1_000), summariser=broken, summaries="now", judge=broken
     )
     loop = Loop()
     for call in range(60):
@@ -639,7 +639,7 @@ def test_a_helper_that_fails_is_heard_of_and_stops_nothing() -> None:
     told = [event.why for event in one.events if event.trigger == "helper"]
     assert any("judge" in why and "out of order" in why for why in told)
     assert any("summary" in why and "out of order" in why for why in told)
-    assert one.ledger.facts("verdict:") == {}
+    assert one.ledger.find_facts("verdict:") == {}
 
 
 def test_a_read_of_the_same_file_brings_it_back_to_stay() -> None:
@@ -650,7 +650,7 @@ def test_a_read_of_the_same_file_brings_it_back_to_stay() -> None:
         loop.step()
         one.fit(loop.messages, at=call)
     loop.step(wanted, name="Read", file_path="/a.py", limit=100)
-    for call in range(10, 10 + HOLD - 1):
+    for call in range(10, 10 + BASE_PIN_CALLS - 1):
         loop.step()
         sent = one.fit(loop.messages, at=call)
     assert str(sent).count(wanted) == 1
@@ -671,7 +671,7 @@ def test_a_rewind_keeps_the_edits_that_its_past_can_have() -> None:
 
 
 def test_an_event_names_the_first_message_that_changed() -> None:
-    loop, one = Loop(), window(pace=Pace(age=2, worth=50, patience=1_000))
+    loop, one = Loop(), window(pace=Thresholds(age=2, worth=50, patience=1_000))
     for _ in range(6):
         loop.step()
     one.fit(loop.messages, at=0)
@@ -696,7 +696,7 @@ def test_a_pin_gives_way_when_it_must_fit() -> None:
 
 def test_half_of_what_should_be_cached_is_enough_to_believe_in_it() -> None:
     for read, life in ((0.6, 1_000), (0.4, 300)):
-        loop, one = Loop(), window(prices=Prices(life=300, minimum=10), pace=Pace(patience=1_000, age=50))
+        loop, one = Loop(), window(prices=Prices(life=300, minimum=10), pace=Thresholds(patience=1_000, age=50))
         before = 0
         for call in range(3):
             loop.step()
@@ -721,10 +721,13 @@ def test_a_forked_process_sees_what_was_decided_since(tmp_path: Path) -> None:
     if not hasattr(os, "fork"):
         pytest.skip("this system does not fork")
     store = SqliteStore(tmp_path / "store")
-    loop, one = Loop(), window(ledger=tmp_path / "ledger", store=store, pace=Pace(age=1, worth=50, patience=1_000))
+    loop, one = (
+        Loop(),
+        window(ledger=tmp_path / "ledger", store=store, pace=Thresholds(age=1, worth=50, patience=1_000)),
+    )
     for _ in range(8):
         loop.step()
-    one.ledger.newest([b"nothing"])
+    one.ledger.latest_replan([b"nothing"])
     pid = os.fork()
     if pid == 0:
         deadline = 100
@@ -732,7 +735,7 @@ def test_a_forked_process_sees_what_was_decided_since(tmp_path: Path) -> None:
             deadline -= 1
             os.sched_yield()
             __import__("time").sleep(0.05)
-        other = window(ledger=one.ledger, store=store, pace=Pace(worth=10**9))
+        other = window(ledger=one.ledger, store=store, pace=Thresholds(worth=10**9))
         os._exit(0 if other.fit(loop.messages, at=1) != loop.messages else 3)
     one.fit(loop.messages, at=0)
     (tmp_path / "decided").touch()
@@ -804,13 +807,13 @@ def test_a_history_that_the_server_keeps_is_left_alone() -> None:
 
 
 def test_at_a_change_marks_stand_where_the_unchanged_beginning_ends() -> None:
-    loop, one = Loop(), window(prices=None, pace=Pace(age=3, worth=50, patience=1))
+    loop, one = Loop(), window(prices=None, pace=Thresholds(age=3, worth=50, patience=1))
     before: list[Any] = []
     for call in range(60):
         loop.step(words=400)
         events = len(one.events)
         sent = one.fit({"model": "claude-sonnet-4-6", "messages": loop.messages}, at=call)["messages"]
-        bare = without_marks(sent)
+        bare = strip_cache_breakpoints(sent)
         if len(one.events) > events and before:
             shared = next(n for n, (a, b) in enumerate(zip(before, bare, strict=False)) if a != b)
             marked_rows = [n for n, row in enumerate(sent) if "cache_control" in str(row)]
@@ -841,7 +844,7 @@ def test_one_window_follows_two_conversations() -> None:
 
 
 def test_a_clock_that_goes_back_makes_nothing_cold() -> None:
-    loop, one = Loop(), window(pace=Pace(age=2, worth=50, patience=1_000))
+    loop, one = Loop(), window(pace=Thresholds(age=2, worth=50, patience=1_000))
     for call, at in enumerate((10_000, 10_010, 6_000, 10_020, 10_030)):
         loop.step()
         one.fit(loop.messages, at=at)
@@ -860,13 +863,13 @@ def test_each_summary_is_asked_for_once() -> None:
             asked.append(limit)
             return "I did things."
 
-    one = window(budget=3_000, pace=Pace(age=1, worth=50, patience=1_000), summariser=Slow())
+    one = window(budget=3_000, pace=Thresholds(age=1, worth=50, patience=1_000), summariser=Slow())
     loop = Loop()
     for call in range(60):
         loop.step(words=40)
         one.fit(loop.messages, at=call)
         one.wait(5)
-    assert 0 < len(asked) <= len(one.ledger.facts("summary:"))
+    assert 0 < len(asked) <= len(one.ledger.find_facts("summary:"))
 
 
 def test_a_ledger_that_fails_on_the_way_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -877,7 +880,7 @@ def test_a_ledger_that_fails_on_the_way_stops_nothing(monkeypatch: pytest.Monkey
     def full(*_: Any) -> Any:
         raise LedgerError("the disk is full")
 
-    monkeypatch.setattr(one.ledger, "_write", full)
+    monkeypatch.setattr(one.ledger, "_execute", full)
     for call in range(1, 8):
         loop.step()
         assert one.fit(loop.messages, at=call) == loop.messages
@@ -897,7 +900,7 @@ def test_a_listener_that_fails_stops_nothing() -> None:
 
 
 def test_what_never_fits_is_not_planned_anew_with_each_call() -> None:
-    loop, one = Loop("word " * 3_000), window(budget=2_000, pace=Pace())
+    loop, one = Loop("word " * 3_000), window(budget=2_000, pace=Thresholds())
     for call in range(100):
         loop.step(words=5)
         one.fit(loop.messages, at=call)

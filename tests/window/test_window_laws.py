@@ -13,13 +13,13 @@ from loops import COLD, DIALECTS, MOVES, WARM, Story, Talk, Turn, Watched, reque
 import strategies
 import working
 from test_fitting_laws import OPTIONS, ROWS
+from thresher.dialects import parse
 from thresher.edits import repair
 from thresher.errors import BudgetError
-from thresher.formats import parse
 from thresher.model import Text, ToolResult
 from thresher.policies import make_policy
 from thresher.store import MemoryStore, SqliteStore, exact_id
-from thresher.window import Ledger, Pace, Window
+from thresher.window import Ledger, Thresholds, Window
 from working import Step
 
 FEW = settings(max_examples=6)
@@ -30,7 +30,7 @@ each_dialect = pytest.mark.parametrize("dialect", DIALECTS)
 any_dialect = st.sampled_from(DIALECTS)
 stories = st.builds(Story, st.integers(0, 10**6), st.integers(1, 15))
 paces = st.builds(
-    Pace,
+    Thresholds,
     age=st.integers(1, 3),
     worth=st.sampled_from((10, 200)),
     calls=st.just(5),
@@ -227,7 +227,7 @@ def test_one_message_is_never_touched(dialect: str, text: str) -> None:
 def test_old_results_go_in_few_steps_and_all_come_back(dialect: str, tmp_path: Path) -> None:
     """That the loop under watch does something: it plans, seldom, and what went is there to be had."""
     turns = [Turn("", False, (Step("Read", f"src/{n}.py", f"{n} " + working.LONG, False),)) for n in range(20)]
-    watched = Watched(dialect, budget=6_000, store=SqliteStore(tmp_path / "store"), pace=Pace(age=2, worth=200))
+    watched = Watched(dialect, budget=6_000, store=SqliteStore(tmp_path / "store"), pace=Thresholds(age=2, worth=200))
     for request in requests(dialect, ["read them all", *turns]):
         sent = watched.call(request)
     assert 1 <= len(watched.window.events) <= 8

@@ -3,21 +3,21 @@
 In: a history in any form, and what the user wants. Out: a plan, or the history made to fit. Writes only the store.
 """
 
-from thresher.budget.fitting import Fitted, fit, fitted, keep, plan, restore
-from thresher.budget.presets import LADDER, PRESETS, Step
-from thresher.budget.settings import Settings, settings, tokens
+from thresher.budget.fitting import FitResult, fit, fit_with_plan, plan, restore, store_removed_parts
+from thresher.budget.presets import ESCALATION_STEPS, PRESETS, PolicyStep
+from thresher.budget.settings import Settings, load_settings, parse_token_count
 
 __all__ = [
-    "LADDER",
+    "ESCALATION_STEPS",
     "PRESETS",
-    "Fitted",
+    "FitResult",
+    "PolicyStep",
     "Settings",
-    "Step",
     "fit",
-    "fitted",
-    "keep",
+    "fit_with_plan",
+    "load_settings",
+    "parse_token_count",
     "plan",
     "restore",
-    "settings",
-    "tokens",
+    "store_removed_parts",
 ]

@@ -10,25 +10,27 @@ from typing import Any, TypeVar, get_args
 
 from msgspec import Struct, structs
 
-from thresher.budget.ladder import descend, proposals, too_large
-from thresher.budget.presets import Step
-from thresher.budget.settings import Settings, settings
+from thresher.budget.escalation import build_budget_error, escalate_to_budget, propose_edits
+from thresher.budget.presets import PolicyStep
+from thresher.budget.settings import Settings, load_settings
+from thresher.dialects import emit, parse
 from thresher.edits import Draft, Fold, Plan, ThinkingRule, apply, believed, finish, repair, settle, targets_of
 from thresher.errors import OptionError
-from thresher.formats import emit, parse, sniff
 from thresher.model import History, Place, Session
 from thresher.policies import Policy, make_policy
+from thresher.policies.table import policy_name
 from thresher.store import Store, StoreError, default_store, exact_id, fold_id
 from thresher.tokens import Scale, model_in, model_named, scale_for
+from thresher.transcripts import sniff
 
-SHARE = 0.7
+DEFAULT_WINDOW_SHARE = 0.7
 """The part of a model's window that a history may fill when no budget is given."""
-WINDOW = 200_000
+DEFAULT_CONTEXT_WINDOW = 200_000
 """The window that `auto` thinks of when no model is named."""
 PolicyLike = str | Policy | Sequence[str | Policy]
 
 
-class Fitted(Struct, frozen=True):
+class FitResult(Struct, frozen=True):
     """A history that fits, and the plan that made it."""
 
     history: History
@@ -57,7 +59,7 @@ def plan(  # noqa: PLR0913 - the front door has many keys
     `store` where stand-ins are looked up. Other options are those of `Settings`: `exclude_tools=("Edit",)`.
     """
     told = history.history if isinstance(history, Session) else history
-    return _planned(
+    return _plan_repaired(
         told,
         policy=policy,
         budget=budget,
@@ -71,7 +73,7 @@ def plan(  # noqa: PLR0913 - the front door has many keys
     )[0]
 
 
-def _planned(  # noqa: PLR0913 - as many as `plan` has
+def _plan_repaired(  # noqa: PLR0913 - as many as `plan` has
     history: History,
     *,
     policy: PolicyLike | None = None,
@@ -85,7 +87,7 @@ def _planned(  # noqa: PLR0913 - as many as `plan` has
     **options: Any,
 ) -> tuple[Plan, History]:
     """The plan, and the history that it is for: mended, where that was needed."""
-    setup = set_up(
+    setup = resolve_plan_setup(
         history,
         policy=policy,
         budget=budget,
@@ -96,36 +98,36 @@ def _planned(  # noqa: PLR0913 - as many as `plan` has
         **options,
     )
     mended = repair(history, dialect)
-    draft = Draft(mended.history, setup.scale, believed=stand_ins(mended.history, store or default_store()))
-    draft.add_all(proposals(mended.history, setup.policies, setup.scale, setup.budget))
-    settled, forced = _settled(draft, setup)
+    draft = Draft(mended.history, setup.scale, believed=look_up_placeholders(mended.history, store or default_store()))
+    draft.add_all(propose_edits(mended.history, setup.policies, setup.scale, setup.budget))
+    settled, forced = _escalate_to_budget(draft, setup)
     made = finish(settled, setup.thinking)
-    unused = setup.settings.unused(setup.policies, setup.budget)
+    unused = setup.settings.unused_option_notes(setup.policies, setup.budget)
     made = structs.replace(
         made,
-        policy=setup.label,
+        policy=setup.policy_label,
         budget=setup.budget,
         dialect=dialect,
         repairs=mended.repairs,
-        notes=(*made.notes, *_notes(setup.policies, mended.history), *unused, *forced),
+        notes=(*made.notes, *_collect_policy_notes(setup.policies, mended.history), *unused, *forced),
         quality=_quality(settled) if "exchanges" in {edit.policy for edit in made.edits} else None,
     )
     return made, mended.history
 
 
-class Setup(Struct, frozen=True):
+class PlanSetup(Struct, frozen=True):
     """What is asked for, worked out: by which policies, how small, for which model."""
 
     settings: Settings
     policies: tuple[Policy, ...]
-    label: str
+    policy_label: str
     budget: int | None
     model: str
     scale: Scale
     thinking: ThinkingRule
 
 
-def set_up(
+def resolve_plan_setup(
     history: History,
     *,
     policy: PolicyLike | None = None,
@@ -135,21 +137,21 @@ def set_up(
     counter: str = "auto",
     scale: Scale | None = None,
     **options: Any,
-) -> Setup:
+) -> PlanSetup:
     """Work out what `plan` was asked for."""
-    chosen = settings(budget=budget, model=model, policy=policy if isinstance(policy, str) else None, **options)
+    chosen = load_settings(budget=budget, model=model, policy=policy if isinstance(policy, str) else None, **options)
     name = chosen.model or model_in(history)
     known = model_named(name) if name else None
     if thinking is not None and thinking not in get_args(ThinkingRule):
         raise OptionError(f"`thinking` is one of {', '.join(get_args(ThinkingRule))}; not {thinking!r}")
     rule: ThinkingRule = thinking or ("strip_after_edit" if known and known.preserved_thinking else "free")
-    policies, label = _policies(policy, chosen)
-    limit = _budget(chosen, label, name)
+    policies, label = _resolve_policies(policy, chosen)
+    limit = _resolve_budget(chosen, label, name)
     weighed = scale or scale_for(history, model=name, counter=counter)
-    return Setup(chosen, tuple(policies), label, limit, name, weighed, rule)
+    return PlanSetup(chosen, tuple(policies), label, limit, name, weighed, rule)
 
 
-def stand_ins(history: History, store: Store) -> frozenset[Place]:
+def look_up_placeholders(history: History, store: Store) -> frozenset[Place]:
     """The true stand-ins; if the store cannot be read, none is known to be one."""
     try:
         return believed(history, store.has)
@@ -157,23 +159,23 @@ def stand_ins(history: History, store: Store) -> frozenset[Place]:
         return frozenset()
 
 
-def _settled(draft: Draft, setup: Setup) -> tuple[Draft, tuple[str, ...]]:
+def _escalate_to_budget(draft: Draft, setup: PlanSetup) -> tuple[Draft, tuple[str, ...]]:
     """The draft with all that a budget still takes, and what to say of it."""
-    budget, thinking, ladder = setup.budget, setup.thinking, setup.settings.ladder()
+    budget, thinking, ladder = setup.budget, setup.thinking, setup.settings.escalation_steps()
     settled = settle(draft, thinking)
     if budget is None or settled.tokens <= budget:
         return settled, ()
-    settled = descend(draft, ladder, budget, thinking)
+    settled = escalate_to_budget(draft, ladder, budget, thinking)
     if settled.tokens > budget and thinking == "strip_after_edit":
-        settled = descend(draft, ladder, budget, thinking, force=True)
+        settled = escalate_to_budget(draft, ladder, budget, thinking, force=True)
         if settled.tokens <= budget:
             return settled, ("the budget could only be met by edits in an open tool loop: its signed thinking is gone",)
     if settled.tokens > budget:
-        raise too_large(settled, budget)
+        raise build_budget_error(settled, budget)
     return settled, ()
 
 
-def _policies(policy: PolicyLike | None, chosen: Settings) -> tuple[list[Policy], str]:
+def _resolve_policies(policy: PolicyLike | None, chosen: Settings) -> tuple[list[Policy], str]:
     """The policies that are asked for, and those that options add; with a name for all of them."""
     named: Sequence[str | Policy]
     if policy is None or isinstance(policy, str):
@@ -182,20 +184,17 @@ def _policies(policy: PolicyLike | None, chosen: Settings) -> tuple[list[Policy]
         named = policy if isinstance(policy, Sequence) else [policy]
     made: list[Policy] = []
     for one in named:
-        made += _made(chosen.base(one)) if isinstance(one, str) else [one]
-    return made + _made(chosen.extra()), "+".join(one if isinstance(one, str) else _name(one) for one in named)
+        made += _make_policies(chosen.preset_steps(one)) if isinstance(one, str) else [one]
+    return made + _make_policies(chosen.option_steps()), "+".join(
+        one if isinstance(one, str) else policy_name(one) for one in named
+    )
 
 
-def _made(steps: Sequence[Step]) -> list[Policy]:
+def _make_policies(steps: Sequence[PolicyStep]) -> list[Policy]:
     return [make_policy(name, **options) for name, options in steps]
 
 
-def _name(policy: Policy) -> str:
-    kind = policy if hasattr(policy, "__name__") else type(policy)
-    return str(getattr(kind, "__name__", "policy")).lower()
-
-
-def _budget(chosen: Settings, label: str, model: str) -> int | None:
+def _resolve_budget(chosen: Settings, label: str, model: str) -> int | None:
     if chosen.budget is not None:
         return chosen.budget
     known = model_named(model) if model else None
@@ -207,10 +206,10 @@ def _budget(chosen: Settings, label: str, model: str) -> int | None:
 def default_budget(model: str) -> int:
     """The part of a model's window that a history may fill; of a usual window where the model is not known."""
     known = model_named(model) if model else None
-    return int((known.window if known is not None else WINDOW) * SHARE)
+    return int((known.window if known is not None else DEFAULT_CONTEXT_WINDOW) * DEFAULT_WINDOW_SHARE)
 
 
-def _notes(policies: Sequence[Policy], history: History) -> Iterator[str]:
+def _collect_policy_notes(policies: Sequence[Policy], history: History) -> Iterator[str]:
     """What policies have to say about what they left alone."""
     for policy in policies:
         notes: Callable[[History], tuple[str, ...]] | None = getattr(policy, "notes", None)
@@ -218,35 +217,35 @@ def _notes(policies: Sequence[Policy], history: History) -> Iterator[str]:
 
 
 def _quality(settled: Draft) -> float:
-    from thresher.policies.importance import quality  # noqa: PLC0415 - only where it is asked for
+    from thresher.policies.importance import measure_kept_importance  # noqa: PLC0415 - only where it is asked for
 
     messages = enumerate(settled.history.messages)
     every = (Place(i, j) for i, message in messages for j in range(len(message.parts)))
-    return quality(settled.history, {place for place in every if place not in settled.fates})
+    return measure_kept_importance(settled.history, {place for place in every if place not in settled.fates})
 
 
-def fitted(history: History | Session, *, store: Store | None = None, **options: Any) -> Fitted:
+def fit_with_plan(history: History | Session, *, store: Store | None = None, **options: Any) -> FitResult:
     """A history that fits, with its plan; what was left out is in the store."""
     told = history.history if isinstance(history, Session) else history
-    made, mended = _planned(told, store=store, **options)
+    made, mended = _plan_repaired(told, store=store, **options)
     try:
-        keep(mended, made, store or default_store())
+        store_removed_parts(mended, made, store or default_store())
     except StoreError as error:
-        return _unstored(mended, made, error)
-    return Fitted(apply(mended, structs.replace(made, repairs=())), made)
+        return _result_without_edits(mended, made, error)
+    return FitResult(apply(mended, structs.replace(made, repairs=())), made)
 
 
-def _unstored(history: History, made: Plan, error: StoreError) -> Fitted:
+def _result_without_edits(history: History, made: Plan, error: StoreError) -> FitResult:
     """Nothing may stand in for what cannot be kept: the text stays, unless that breaks the budget."""
     if made.budget is not None and made.tokens_before > made.budget:
         raise error
     warnings.warn(f"nothing was left out: {error}", stacklevel=4)
     notes = (*made.notes, str(error))
     kept = structs.replace(made, edits=(), tokens_after=made.tokens_before, unpinned=0, quality=None, notes=notes)
-    return Fitted(history, kept)
+    return FitResult(history, kept)
 
 
-def keep(history: History, made: Plan, store: Store) -> None:
+def store_removed_parts(history: History, made: Plan, store: Store) -> None:
     """Write down all that a plan leaves out."""
     if not made.edits:
         return
@@ -267,15 +266,15 @@ def fit(messages: M, *, format: str | None = None, dialect: str | None = None, *
     Takes what `plan` takes. What is left out can be had back by the id in its stand-in: `restore(id)`.
     """
     if isinstance(messages, History):
-        return fitted(messages, dialect=dialect, **options).history  # type: ignore[return-value]
+        return fit_with_plan(messages, dialect=dialect, **options).history  # type: ignore[return-value]
     if isinstance(messages, Session):
-        after = fitted(messages, dialect=dialect, **options).history
+        after = fit_with_plan(messages, dialect=dialect, **options).history
         return structs.replace(messages, segments=(*messages.segments[:-1], after))
     if isinstance(messages, list) and not messages:
         return messages
     name = format or sniff(messages)
     history = parse(messages, name)
-    after = fitted(history, dialect=dialect or name, **options).history
+    after = fit_with_plan(history, dialect=dialect or name, **options).history
     same = after is history
     return messages if same else emit(after, name or "")
 
@@ -285,4 +284,15 @@ def restore(part_id: str, *, store: Store | None = None) -> str:
     return (store or default_store()).text(part_id)
 
 
-__all__ = ["Fitted", "PolicyLike", "Setup", "fit", "fitted", "keep", "plan", "restore", "set_up", "stand_ins"]
+__all__ = [
+    "FitResult",
+    "PlanSetup",
+    "PolicyLike",
+    "fit",
+    "fit_with_plan",
+    "look_up_placeholders",
+    "plan",
+    "resolve_plan_setup",
+    "restore",
+    "store_removed_parts",
+]

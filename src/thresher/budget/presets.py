@@ -7,70 +7,70 @@ order of steps that an agent's own loop wants. A file `thresher.toml` may add mo
 from collections.abc import Mapping
 from typing import Any
 
-Step = tuple[str, Mapping[str, Any]]
+PolicyStep = tuple[str, Mapping[str, Any]]
 """A policy's name and its options."""
 
-COMMANDS = ("execution", "project")
-OTHERS = ("other", "mcp", "analysis")
-MADE_GOOD: Step = ("superseded", {"identical": False, "stale": False})
-EMPTY: Step = ("messages", {"empty": True})
+COMMAND_CATEGORIES = ("execution", "project")
+OTHER_CATEGORIES = ("other", "mcp", "analysis")
+RESOLVED_FAILURES_STEP: PolicyStep = ("superseded", {"identical": False, "stale": False})
+EMPTY_MESSAGES_STEP: PolicyStep = ("messages", {"empty": True})
 
 
-def _tools(*categories: str, do: str, **options: Any) -> Step:
+def _tools_step(*categories: str, do: str, **options: Any) -> PolicyStep:
     return ("tools", {"categories": categories, "failed": False, "do": do, **options})
 
 
-def _failed(do: str, **options: Any) -> Step:
+def _failed_tools_step(do: str, **options: Any) -> PolicyStep:
     return ("tools", {"failed": True, "do": do, **options})
 
 
-def _every(do: str, limit: int) -> Step:
+def _all_tools_step(do: str, limit: int) -> PolicyStep:
     return ("tools", {"names": ("*",), "do": do, "limit": limit})
 
 
-PRESETS: dict[str, tuple[Step, ...]] = {
+PRESETS: dict[str, tuple[PolicyStep, ...]] = {
     "development": (),
     "minimal": (("thinking", {}), ("subagents", {})),
     "moderate": (
         ("thinking", {}),
         ("reminders", {}),
         ("subagents", {}),
-        EMPTY,
+        EMPTY_MESSAGES_STEP,
         ("reads", {}),
-        _tools("file_edit", do="stub"),
+        _tools_step("file_edit", do="stub"),
         ("output", {}),
-        _tools("web", do="cut", limit=4_000),
-        _tools(*OTHERS, do="cut", limit=10_000),
+        _tools_step("web", do="cut", limit=4_000),
+        _tools_step(*OTHER_CATEGORIES, do="cut", limit=10_000),
         ("recent", {"categories": ("plan",), "do": "drop"}),
-        MADE_GOOD,
-        _failed("cut", limit=500),
+        RESOLVED_FAILURES_STEP,
+        _failed_tools_step("cut", limit=500),
         ("messages", {"longer_than": 20_000}),
     ),
     "smart": (
         ("thinking", {}),
         ("reminders", {}),
         ("subagents", {}),
-        EMPTY,
-        _tools("file_read", do="stub"),
-        _tools("file_edit", do="line"),
-        _tools(*COMMANDS, do="cut", head=1_000, tail=1_000),
-        _tools("web", *OTHERS, do="stub"),
+        EMPTY_MESSAGES_STEP,
+        _tools_step("file_read", do="stub"),
+        _tools_step("file_edit", do="line"),
+        _tools_step(*COMMAND_CATEGORIES, do="cut", head=1_000, tail=1_000),
+        _tools_step("web", *OTHER_CATEGORIES, do="stub"),
         ("tools", {"categories": ("plan",)}),
-        MADE_GOOD,
-        _failed("cut", limit=500),
+        RESOLVED_FAILURES_STEP,
+        _failed_tools_step("cut", limit=500),
         ("messages", {"longer_than": 10_000}),
     ),
     "aggressive": (
         ("thinking", {}),
         ("reminders", {}),
         ("subagents", {}),
-        EMPTY,
-        _tools("file_read", "web", do="drop"),
-        _tools("file_edit", do="line"),
-        _tools(*COMMANDS, *OTHERS, do="stub"),
+        EMPTY_MESSAGES_STEP,
+        _tools_step("file_read", "web", do="drop"),
+        _tools_step("file_edit", do="line"),
+        _tools_step(*COMMAND_CATEGORIES, *OTHER_CATEGORIES, do="stub"),
         ("tools", {"categories": ("plan",)}),
-        _failed("drop", older_exchanges_only=True),
-        _failed("cut", limit=300),
+        _failed_tools_step("drop", older_exchanges_only=True),
+        _failed_tools_step("cut", limit=300),
         ("messages", {"longer_than": 2_000}),
     ),
     "exchanges": (("exchanges", {}),),
@@ -81,7 +81,7 @@ PRESETS: dict[str, tuple[Step, ...]] = {
 }
 
 
-def chaff(age: int) -> tuple[Step, ...]:
+def make_clearing_steps(age: int) -> tuple[PolicyStep, ...]:
     """What is seldom asked for again, as a window clears it: what has worn off, and thinking before that."""
     return (
         ("superseded", {"edited": False}),
@@ -91,7 +91,7 @@ def chaff(age: int) -> tuple[Step, ...]:
     )
 
 
-GENTLE: tuple[Step, ...] = (
+GENTLE_STEPS: tuple[PolicyStep, ...] = (
     ("superseded", {"edited": False}),
     ("output", {}),
     ("output", {"pressure": True}),
@@ -100,20 +100,20 @@ GENTLE: tuple[Step, ...] = (
     ("exchanges", {"pressure": 0.9, "at_most": 3}),
 )
 """The steps to a budget that seldom hurt: what they take is seldom asked for again."""
-FADING: tuple[Step, ...] = (("fading", {"age": 8}), ("fading", {"age": 3}), *GENTLE)
+DECAY_STEPS: tuple[PolicyStep, ...] = (("fading", {"age": 8}), ("fading", {"age": 3}), *GENTLE_STEPS)
 """The same for a window, where what has just been used is used again."""
-LADDER: tuple[Step, ...] = (
-    *GENTLE,
+ESCALATION_STEPS: tuple[PolicyStep, ...] = (
+    *GENTLE_STEPS,
     # From here on it hurts: what follows is for a budget that is far too small for what is kept.
     ("thinking", {}),
     ("superseded", {}),
     ("mask", {"keep": 3}),
-    _every("cut_calls", 1_000),
+    _all_tools_step("cut_calls", 1_000),
     ("messages", {"longer_than": 4_000}),
     ("batches", {"age": 0, "minimum": 1, "distance": 0}),
-    _every("cut", 4_000),
+    _all_tools_step("cut", 4_000),
     ("newest", {"budget": 0}),
-    _every("cut", 1_000),
-    _every("cut", 300),
+    _all_tools_step("cut", 1_000),
+    _all_tools_step("cut", 300),
 )
 """The steps to a budget, taken edit by edit until the history fits: what costs least to lose goes first."""

@@ -14,20 +14,21 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from msgspec import ValidationError, convert
 
-from thresher.budget.presets import LADDER, PRESETS, Step
+from thresher.budget.presets import ESCALATION_STEPS, PRESETS, PolicyStep
 from thresher.errors import OptionError
 from thresher.policies import POLICIES, Policy, policy_class
+from thresher.policies.table import policy_name
 
-PREFIXES = ("CLAUDIST_", "THRESHER_")
+ENVIRONMENT_PREFIXES = ("CLAUDIST_", "THRESHER_")
 """The later one wins."""
-ALIASES = {"FILTER_PRESET": "POLICY"}
-UNUSED = frozenset({"PRESERVE_CONTEXT", "COMPACT_MODE"})
+ENVIRONMENT_ALIASES = {"FILTER_PRESET": "POLICY"}
+IGNORED_VARIABLES = frozenset({"PRESERVE_CONTEXT", "COMPACT_MODE"})
 """Names that the first design reads and never uses."""
-OTHERS = frozenset({"HOME", "MODELS", "RETENTION", "TEST_PROFILE", "UPDATE_GOLDEN"})
+NON_OPTION_VARIABLES = frozenset({"HOME", "MODELS", "RETENTION", "TEST_PROFILE", "UPDATE_GOLDEN"})
 """Names with our prefix that are no options of a fit."""
-FILE = "thresher.toml"
-TABLES = ("policies", "presets", "pace")
-PACE: dict[str, type] = {
+SETTINGS_FILE = "thresher.toml"
+TABLE_OPTIONS = ("policies", "presets", "pace")
+THRESHOLD_TYPES: dict[str, type] = {
     "high": float,
     "low": float,
     "worth": int,
@@ -62,37 +63,35 @@ class Settings:
     custom_patterns: tuple[str, ...] | None = None
     policies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Options of single policies, by the policy's name."""
-    presets: Mapping[str, tuple[Step, ...]] = field(default_factory=dict)
+    presets: Mapping[str, tuple[PolicyStep, ...]] = field(default_factory=dict)
     """Presets of the user's own."""
     pace: Mapping[str, Any] = field(default_factory=dict)
     """How eager a window is, as far as that was set."""
 
-    def steps(self, preset: str) -> tuple[Step, ...]:
+    def steps(self, preset: str) -> tuple[PolicyStep, ...]:
         """The steps of a preset (or of one policy), with what was set on top."""
-        return (*self.base(preset), *self.extra())
+        return (*self.preset_steps(preset), *self.option_steps())
 
-    def base(self, preset: str) -> tuple[Step, ...]:
+    def preset_steps(self, preset: str) -> tuple[PolicyStep, ...]:
         """The steps of a preset (or of one policy), without what an option turns off or replaces."""
-        return tuple(self._with_options(step) for step in self._kept(self._named(preset)))
+        return tuple(self._with_options(step) for step in self._filter_steps(self._expand_preset(preset)))
 
-    def extra(self) -> tuple[Step, ...]:
+    def option_steps(self) -> tuple[PolicyStep, ...]:
         """The steps that options add to whatever policy is chosen."""
-        return tuple(self._with_options(step) for step in self._added())
+        return tuple(self._with_options(step) for step in self._build_option_steps())
 
-    def ladder(self, steps: tuple[Step, ...] = LADDER) -> tuple[Step, ...]:
+    def escalation_steps(self, steps: tuple[PolicyStep, ...] = ESCALATION_STEPS) -> tuple[PolicyStep, ...]:
         """The way down to a budget, without what an option forbids and with the policies' own options."""
-        return tuple(self._with_options(step) for step in self._kept(steps, replaces=False))
+        return tuple(self._with_options(step) for step in self._filter_steps(steps, replaces=False))
 
-    def unused(self, policies: Iterable[Policy], budget: int | None) -> list[str]:
+    def unused_option_notes(self, policies: Iterable[Policy], budget: int | None) -> list[str]:
         """A word on options of policies that have no part in this."""
-        asked = {type(policy).__name__ for policy in policies}
-        asked |= {POLICIES[name] for name, _ in self.ladder()} if budget is not None else set()
+        asked = {policy_name(policy) for policy in policies}
+        asked |= {name for name, _ in self.escalation_steps()} if budget is not None else set()
         told = ((policy, option) for policy, options in self.policies.items() for option in options)
-        return [
-            f"`{name}.{option}` is set, and no step uses it" for name, option in told if POLICIES[name] not in asked
-        ]
+        return [f"`{name}.{option}` is set, and no step uses it" for name, option in told if name not in asked]
 
-    def _named(self, preset: str, within: tuple[str, ...] = ()) -> tuple[Step, ...]:
+    def _expand_preset(self, preset: str, within: tuple[str, ...] = ()) -> tuple[PolicyStep, ...]:
         """The steps of a preset; where a step names another preset, all of its steps."""
         known = {**PRESETS, **self.presets}
         if preset in within:
@@ -101,19 +100,19 @@ class Settings:
             if preset in POLICIES:
                 return ((preset, {}),)
             raise OptionError(f"no preset or policy is called `{preset}`; there are {', '.join({**known, **POLICIES})}")
-        steps: list[Step] = []
+        steps: list[PolicyStep] = []
         for name, options in known[preset]:
-            steps += [(name, options)] if name in POLICIES else self._named(name, (*within, preset))
+            steps += [(name, options)] if name in POLICIES else self._expand_preset(name, (*within, preset))
         return tuple(steps)
 
-    def _with_options(self, step: Step) -> Step:
+    def _with_options(self, step: PolicyStep) -> PolicyStep:
         name, options = step
         return name, {**options, **self.policies.get(name, {})}
 
-    def _kept(self, base: tuple[Step, ...], *, replaces: bool = True) -> tuple[Step, ...]:
+    def _filter_steps(self, base: tuple[PolicyStep, ...], *, replaces: bool = True) -> tuple[PolicyStep, ...]:
         """The steps without those that an option turns off, or replaces by its own."""
         off = {"thinking": self.exclude_thinking, "reminders": self.exclude_system_reminders}
-        off["subagents"] = self._subagents
+        off["subagents"] = self._excludes_subagents
         failed = self.exclude_failed_tools is False or self.exclude_errors is False
         return tuple(
             (name, options)
@@ -126,22 +125,22 @@ class Settings:
         )
 
     @property
-    def _subagents(self) -> bool | None:
+    def _excludes_subagents(self) -> bool | None:
         told = (self.exclude_subagent_calls, self.exclude_subagent_responses)
         return None if told == (None, None) else any(told)
 
-    def _added(self) -> list[Step]:
-        steps: list[Step] = []
+    def _build_option_steps(self) -> list[PolicyStep]:
+        steps: list[PolicyStep] = []
         steps += [("thinking", {})] if self.exclude_thinking else []
         steps += [("reminders", {})] if self.exclude_system_reminders else []
-        if self._subagents:
+        if self._excludes_subagents:
             calls, responses = bool(self.exclude_subagent_calls), bool(self.exclude_subagent_responses)
             steps.append(("subagents", {"calls": calls, "responses": responses}))
         if self.exclude_tools or self.exclude_tool_categories:
             named = {"names": self.exclude_tools or (), "categories": self.exclude_tool_categories or ()}
-            steps.append(("tools", {**named, "do": self._deed}))
+            steps.append(("tools", {**named, "do": self._tool_action}))
         elif self.exclude_tool_results_only or self.exclude_tool_calls_only:
-            steps.append(("tools", {"names": ("*",), "do": self._deed}))
+            steps.append(("tools", {"names": ("*",), "do": self._tool_action}))
         if self.exclude_failed_tools or self.exclude_errors:
             steps.append(("tools", {"failed": True}))
         steps += [("messages", {"empty": True})] if self.exclude_empty else []
@@ -151,61 +150,64 @@ class Settings:
         return steps
 
     @property
-    def _deed(self) -> str:
+    def _tool_action(self) -> str:
         if self.exclude_tool_results_only:
             return "stub"
         return "stub_calls" if self.exclude_tool_calls_only else "drop"
 
 
-_HINTS = get_type_hints(Settings)
-NAMES = tuple(one.name for one in fields(Settings) if one.name not in TABLES)
+_OPTION_TYPES = get_type_hints(Settings)
+OPTION_NAMES = tuple(one.name for one in fields(Settings) if one.name not in TABLE_OPTIONS)
 
 
-def settings(*, environment: Mapping[str, str] | None = None, file: Path | None = None, **options: Any) -> Settings:
+def load_settings(
+    *, environment: Mapping[str, str] | None = None, file: Path | None = None, **options: Any
+) -> Settings:
     """All that is set: the options given, over the environment, over the file (by default `thresher.toml` here)."""
     for name in options:
-        if name not in NAMES:
-            raise OptionError(f"there is no option `{name}`; there are {', '.join(NAMES)}")
-    made = _from_file(Path(FILE) if file is None else file, needed=file is not None)
-    made = _from_environment(made, os.environ if environment is None else environment)
-    given = {name: _tidy(name, value, "option") for name, value in options.items() if value is not None}
+        if name not in OPTION_NAMES:
+            raise OptionError(f"there is no option `{name}`; there are {', '.join(OPTION_NAMES)}")
+    made = _load_file(Path(SETTINGS_FILE) if file is None else file, needed=file is not None)
+    made = _load_environment(made, os.environ if environment is None else environment)
+    given = {name: _convert_option(name, value, "option") for name, value in options.items() if value is not None}
     return replace(made, **given)
 
 
-def _from_environment(made: Settings, environment: Mapping[str, str]) -> Settings:
+def _load_environment(made: Settings, environment: Mapping[str, str]) -> Settings:
     told: dict[str, Any] = {}
     policies = {name: dict(options) for name, options in made.policies.items()}
     pace = dict(made.pace)
-    for prefix in PREFIXES:
+    for prefix in ENVIRONMENT_PREFIXES:
         for key, value in environment.items():
             if not key.startswith(prefix) or not value.strip():
                 continue
-            short = ALIASES.get(key[len(prefix) :], key[len(prefix) :])
+            short = ENVIRONMENT_ALIASES.get(key[len(prefix) :], key[len(prefix) :])
             name = short.lower()
-            if name in NAMES:
-                told[name] = _tidy(name, value, key)
+            if name in OPTION_NAMES:
+                told[name] = _convert_option(name, value, key)
             elif name.startswith("pace_") and prefix == "THRESHER_":
-                pace |= pace_options({name.removeprefix("pace_"): value}, key)
-            elif short not in UNUSED | OTHERS and prefix == "THRESHER_":
-                policy, option = _policy_option(short, key)
-                policies.setdefault(policy, {})[option] = _read(_option_type(policy, option), value, key)
+                pace |= parse_thresholds({name.removeprefix("pace_"): value}, key)
+            elif short not in IGNORED_VARIABLES | NON_OPTION_VARIABLES and prefix == "THRESHER_":
+                policy, option = _split_policy_option(short, key)
+                policies.setdefault(policy, {})[option] = _convert_value(_option_type(policy, option), value, key)
     return replace(made, **told, policies=policies, pace=pace)
 
 
-def pace_options(told: Mapping[str, Any], origin: str) -> dict[str, Any]:
+def parse_thresholds(told: Mapping[str, Any], origin: str) -> dict[str, Any]:
     """Options of `thresher.window.Pace`, each as it wants it; how large they may be it says itself."""
     for name in told:
-        if name not in PACE:
-            raise OptionError(f"`{origin}`: a window's pace has no `{name}`; it has {', '.join(PACE)}")
-    return {name: _read(PACE[name], value, f"{origin}: {name}") for name, value in told.items()}
+        if name not in THRESHOLD_TYPES:
+            raise OptionError(f"`{origin}`: a window's pace has no `{name}`; it has {', '.join(THRESHOLD_TYPES)}")
+    return {name: _convert_value(THRESHOLD_TYPES[name], value, f"{origin}: {name}") for name, value in told.items()}
 
 
-def _policy_option(short: str, key: str) -> tuple[str, str]:
+def _split_policy_option(short: str, key: str) -> tuple[str, str]:
     policy, _, option = short.lower().partition("_")
     if policy in POLICIES and option in policy_class(policy).__dataclass_fields__:
         return policy, option
     raise OptionError(
-        f"the environment sets `{key}`, which is no option: an option is THRESHER_ and one of {', '.join(NAMES)}, "
+        f"the environment sets `{key}`, which is no option: an option is THRESHER_ and one of "
+        f"{', '.join(OPTION_NAMES)}, "
         "THRESHER_, a policy and one of its options, or THRESHER_PACE_ and one of a window's pace"
     )
 
@@ -214,14 +216,14 @@ def _option_type(policy: str, option: str) -> Any:
     return get_type_hints(policy_class(policy))[option]
 
 
-def _tidy(name: str, value: Any, origin: str) -> Any:
+def _convert_option(name: str, value: Any, origin: str) -> Any:
     """A value as its option wants it, from Python, the environment or a file."""
     if name == "budget":
-        return tokens(value)
-    return _read(_HINTS[name], value, origin)
+        return parse_token_count(value)
+    return _convert_value(_OPTION_TYPES[name], value, origin)
 
 
-def _read(hint: Any, value: Any, origin: str) -> Any:
+def _convert_value(hint: Any, value: Any, origin: str) -> Any:
     """A value of the type that is hinted at; words in one text are parted by commas."""
     if isinstance(value, str) and any(get_origin(kind) is tuple for kind in (hint, *get_args(hint))):
         value = [word.strip() for word in value.split(",") if word.strip()]
@@ -235,7 +237,7 @@ def _is_flag(hint: Any, value: Any) -> bool:
     return isinstance(value, str) and bool in (hint, *get_args(hint))
 
 
-def tokens(value: Any) -> int:
+def parse_token_count(value: Any) -> int:
     """A number of tokens: `60000`, `60_000`, `60k`, `1.5M`."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
@@ -250,7 +252,7 @@ def tokens(value: Any) -> int:
     return int(number * factor)
 
 
-def _from_file(path: Path, *, needed: bool) -> Settings:
+def _load_file(path: Path, *, needed: bool) -> Settings:
     if not needed and not path.is_file():
         return Settings()
     import tomllib  # noqa: PLC0415 - only where there is such a file
@@ -259,24 +261,30 @@ def _from_file(path: Path, *, needed: bool) -> Settings:
         told = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise OptionError(f"`{path}` cannot be read: {error}") from error
-    plain = {name: _tidy(name, value, f"{path}: {name}") for name, value in told.items() if name in NAMES}
-    unknown = sorted(set(told) - set(NAMES) - set(TABLES))
+    plain = {
+        name: _convert_option(name, value, f"{path}: {name}") for name, value in told.items() if name in OPTION_NAMES
+    }
+    unknown = sorted(set(told) - set(OPTION_NAMES) - set(TABLE_OPTIONS))
     if unknown:
-        raise OptionError(f"`{path}`: there is no option `{unknown[0]}`; there are {', '.join((*NAMES, *TABLES))}")
-    policies = {name: _options(path, name, options) for name, options in _table(path, told, "policies").items()}
-    presets = {name: _steps(path, name, steps) for name, steps in _table(path, told, "presets").items()}
-    pace = pace_options(_table(path, told, "pace"), f"{path}: pace")
+        raise OptionError(
+            f"`{path}`: there is no option `{unknown[0]}`; there are {', '.join((*OPTION_NAMES, *TABLE_OPTIONS))}"
+        )
+    policies = {
+        name: _parse_policy_options(path, name, options) for name, options in _get_table(path, told, "policies").items()
+    }
+    presets = {name: _parse_steps(path, name, steps) for name, steps in _get_table(path, told, "presets").items()}
+    pace = parse_thresholds(_get_table(path, told, "pace"), f"{path}: pace")
     return Settings(**plain, policies=policies, presets=presets, pace=pace)
 
 
-def _table(path: Path, told: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _get_table(path: Path, told: Mapping[str, Any], name: str) -> dict[str, Any]:
     value = told.get(name, {})
     if not isinstance(value, dict):
         raise OptionError(f"`{path}`: `{name}` is a table, not {value!r}")
     return value
 
 
-def _options(path: Path, policy: str, options: Any) -> dict[str, Any]:
+def _parse_policy_options(path: Path, policy: str, options: Any) -> dict[str, Any]:
     """The options of a policy, each as the policy wants it."""
     if not isinstance(options, dict):
         raise OptionError(f"`{path}`: `policies.{policy}` is a table of options, not {options!r}")
@@ -285,20 +293,23 @@ def _options(path: Path, policy: str, options: Any) -> dict[str, Any]:
         if option not in known or option == "scale":
             raise OptionError(f"`{path}`: policy `{policy}` has no option `{option}`")
     return {
-        name: _read(_option_type(policy, name), value, f"{path}: {policy}.{name}") for name, value in options.items()
+        name: _convert_value(_option_type(policy, name), value, f"{path}: {policy}.{name}")
+        for name, value in options.items()
     }
 
 
-def _steps(path: Path, preset: str, steps: Any) -> tuple[Step, ...]:
+def _parse_steps(path: Path, preset: str, steps: Any) -> tuple[PolicyStep, ...]:
     if not isinstance(steps, list):
         raise OptionError(f"`{path}`: the preset `{preset}` is a list of steps, not {steps!r}")
-    return tuple(_step(path, one) for one in steps)
+    return tuple(_parse_step(path, one) for one in steps)
 
 
-def _step(path: Path, told: Any) -> Step:
+def _parse_step(path: Path, told: Any) -> PolicyStep:
     if isinstance(told, str):
         return told, {}
     if not isinstance(told, dict) or not isinstance(told.get("policy"), str):
         raise OptionError(f"`{path}`: a step is a policy's name or a table with `policy = …`; not {told!r}")
     name = told["policy"]
-    return name, _options(path, name, {option: value for option, value in told.items() if option != "policy"})
+    return name, _parse_policy_options(
+        path, name, {option: value for option, value in told.items() if option != "policy"}
+    )

@@ -10,7 +10,7 @@ import click
 
 from thresher.errors import OptionError, ThresherError
 
-VERBS = {
+COMMAND_MODULES = {
     "sessions": "thresher.cli.sessions",
     "show": "thresher.cli.show",
     "search": "thresher.cli.search",
@@ -31,34 +31,35 @@ VERBS = {
 }
 
 
-class Verbs(click.Group):
+class CommandGroup(click.Group):
     """Finds a verb's command when it is asked for, so that help and short commands start at once."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """The verbs in the order of a first visit."""
-        return list(VERBS)
+        return list(COMMAND_MODULES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """The verb's own module."""
-        if cmd_name not in VERBS:
+        if cmd_name not in COMMAND_MODULES:
             return None
-        command: click.Command = import_module(VERBS[cmd_name]).command
+        function = "recall_session_command" if cmd_name == "recall" else f"{cmd_name}_command"
+        command: click.Command = getattr(import_module(COMMAND_MODULES[cmd_name]), function)
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The verb and what is said to it; one that is typed wrong is told which was meant."""
-        if args[0] not in VERBS and not args[0].startswith("-"):
+        if args[0] not in COMMAND_MODULES and not args[0].startswith("-"):
             from difflib import get_close_matches
 
-            near = get_close_matches(args[0], VERBS, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"the verbs are {', '.join(VERBS)}"
+            near = get_close_matches(args[0], COMMAND_MODULES, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"the verbs are {', '.join(COMMAND_MODULES)}"
             raise click.UsageError(f"there is no verb `{args[0]}`; {hint}", ctx)
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=Verbs, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=CommandGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="thresher", message="thresher %(version)s")
 @click.option("--json", "as_json", is_flag=True, help="Print data, nothing else, on standard output.")
 @click.pass_context

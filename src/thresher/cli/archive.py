@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from thresher.memory import Memory
 
 
-def kept_memory() -> "Memory | None":
+def open_existing_memory() -> "Memory | None":
     """Memory, where something is kept: who only looks for it leaves no empty one behind."""
     from thresher.memory import Memory
 
@@ -16,11 +16,11 @@ def kept_memory() -> "Memory | None":
     return memory if memory.store.exists() else None
 
 
-def archived_session(reference: str) -> Session | None:
+def find_archived_session(reference: str) -> Session | None:
     """The session whose id begins like that, as memory keeps it; nothing is looked for and nothing is synced."""
     from thresher.store import NotStoredError
 
-    memory = kept_memory()
+    memory = open_existing_memory()
     try:
         return memory.session(reference) if memory is not None else None
     except NotStoredError:

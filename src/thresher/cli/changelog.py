@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING
 import click
 
 from thresher.cli.common import (
-    bring_up_to_date,
     find_session,
     json_option,
-    place_options,
     print_json,
     print_lines,
     progress_bar,
+    source_options,
+    sync_before_search,
 )
 from thresher.errors import OptionError
-from thresher.memory.query import moment
+from thresher.memory.search.query import parse_date_or_age
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from thresher.memory import Memory
-    from thresher.memory.values import Facts
+    from thresher.memory.records import ArchivedSession
     from thresher.model import Session
 
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 @click.option("--until", help="Only changes until then; a day means its end.")
 @click.option("--no-sync", is_flag=True, help="Do not look for new sessions and messages first.")
 @click.option("--reveal", is_flag=True, help="Show keys, tokens and passwords as they are.")
-@place_options
+@source_options
 @json_option
-def command(
+def changelog_command(
     ids: tuple[str, ...],
     project: str,
     since: str | None,
@@ -62,20 +62,22 @@ def command(
       thresher changelog --since today > CHANGES.md
     """
     from thresher.render.timeline import changelog_lines, changelog_value
-    from thresher.timeline import changelog
+    from thresher.timeline import build_changelog
 
     if not (ids or project or since or until):
         raise OptionError("say of what: the ID of a session, or --project or --since for all that fit")
     if ids and project:
         raise OptionError("an ID names a session and --project many; leave one of them out")
     now = datetime.now().astimezone()
-    start = moment(since, now) if since else None
-    stop = moment(until, now, end=True) if until else None
+    start = parse_date_or_age(since, now) if since else None
+    stop = parse_date_or_age(until, now, end=True) if until else None
     if ids:
         sessions = [find_session(one, sources, no_discover=no_discover, reveal=reveal) for one in ids]
     else:
-        sessions = _remembered(project, start, sources, no_discover=no_discover, no_sync=no_sync, reveal=reveal)
-    log = changelog(sessions, since=start, until=stop)
+        sessions = _load_archived_sessions(
+            project, start, sources, no_discover=no_discover, no_sync=no_sync, reveal=reveal
+        )
+    log = build_changelog(sessions, since=start, until=stop)
     if as_json:
         print_json(changelog_value(log))
     else:
@@ -88,7 +90,7 @@ def _title(ids: tuple[str, ...], project: str) -> str:
     return f"Changes in {project or ', '.join(Path(one).name for one in ids)}" if project or ids else "Changes"
 
 
-def _remembered(
+def _load_archived_sessions(
     project: str, since: datetime | None, sources: tuple[Path, ...], *, no_discover: bool, no_sync: bool, reveal: bool
 ) -> "list[Session]":
     """The sessions that memory keeps of a project, or of all, that went on after a time."""
@@ -96,24 +98,26 @@ def _remembered(
 
     memory = Memory(sources=sources, discover=not no_discover)
     if not no_sync:
-        bring_up_to_date(memory)
-    facts = [one for one in memory.store.facts(project=project) if not one.subagent and not _ended_before(one, since)]
+        sync_before_search(memory)
+    facts = [
+        one for one in memory.store.find_sessions(project=project) if not one.subagent and not _ended_before(one, since)
+    ]
     with progress_bar("reading") as progress:
-        return [*_sessions(memory, facts, reveal=reveal, progress=progress)]
+        return [*_iter_sessions(memory, facts, reveal=reveal, progress=progress)]
 
 
-def _ended_before(facts: "Facts", since: datetime | None) -> bool:
+def _ended_before(facts: "ArchivedSession", since: datetime | None) -> bool:
     ended = facts.ended or facts.started
     return since is not None and ended is not None and ended < since
 
 
-def _sessions(
-    memory: "Memory", facts: "list[Facts]", *, reveal: bool, progress: "Callable[[int, int], None] | None"
+def _iter_sessions(
+    memory: "Memory", facts: "list[ArchivedSession]", *, reveal: bool, progress: "Callable[[int, int], None] | None"
 ) -> "Iterator[Session]":
-    from thresher.memory.redacting import without_secrets
+    from thresher.memory.ingest.session_redaction import redact_session
 
     for done, one in enumerate(facts, 1):
         session = memory.store.session(one.key)
-        yield session if reveal else without_secrets(session)
+        yield session if reveal else redact_session(session)
         if progress is not None:
             progress(done, len(facts))

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from thresher.errors import ConvertError, OptionError, ReadError, UnknownFormatError
-from thresher.formats import discover, files_below, format_names, read_all
 from thresher.model import Session
 from thresher.model.jsontext import dump
-from thresher.render.words import plural
+from thresher.render.text import plural
+from thresher.transcripts import discover, files_below, format_names, read_all
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from thresher.memory import Memory
-    from thresher.render.memory import Line
+    from thresher.render.memory import StyledLine
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 PIPED_WIDTH = 160
-INTERRUPTED = 130
+INTERRUPTED_EXIT_CODE = 130
 """The exit code of what was stopped by Ctrl-C."""
-LONG = 2.0
+SLOW_SYNC_SECONDS = 2.0
 """Seconds of a sync that is worth a word."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print data, nothing else, on standard output.")
 
 
-def place_options(command: CommandT) -> CommandT:
+def source_options(command: CommandT) -> CommandT:
     """Where to look for sessions."""
     source = click.option(
         "--source",
@@ -47,7 +47,7 @@ def place_options(command: CommandT) -> CommandT:
     return source(leave_out(command))
 
 
-def program() -> str:
+def program_name() -> str:
     """How this program is called here: by its name where that works, else as it was."""
     called = sys.argv[0]
     found = shutil.which("thresher")
@@ -62,7 +62,7 @@ def print_json(value: Any) -> None:
     click.echo(text.encode("utf-8", "replace"))
 
 
-def console() -> "Console":
+def make_console() -> "Console":
     """Standard output for a person; wide when piped, since nothing wraps there."""
     from rich.console import Console
 
@@ -75,30 +75,30 @@ def warn(text: str) -> None:
     click.echo(text, err=True)
 
 
-def print_lines(lines: "Iterable[Line]") -> None:
+def print_lines(lines: "Iterable[StyledLine]") -> None:
     """Lines for a person, in colour; into a pipe as they are, and without what colours would take to load."""
     if not sys.stdout.isatty():
         click.echo("".join(f"{line.text}\n" for line in lines).encode("utf-8", "replace"), nl=False)
         return
     from rich.text import Text
 
-    out = console()
+    out = make_console()
     for line in lines:
-        text = Text.assemble(*line.pieces)
-        if line.copied or not line.hang:
-            out.print(text, soft_wrap=line.copied)
+        text = Text.assemble(*line.spans)
+        if line.no_wrap or not line.hanging_indent:
+            out.print(text, soft_wrap=line.no_wrap)
         else:
-            _print_hanging(out, text, line.hang)
+            _print_wrapped(out, text, line.hanging_indent)
 
 
-def _print_hanging(out: "Console", text: "Text", hang: int) -> None:
+def _print_wrapped(out: "Console", text: "Text", hang: int) -> None:
     """A line whose later rows, where it wraps, start further in."""
     room = max(out.width - hang, 20)
     for number, row in enumerate(text[hang:].wrap(out, room)):
         out.print((text[:hang] if not number else out.render_str(" " * hang)) + row, soft_wrap=True)
 
 
-def write(output: Path, text: str, source: str = "", *, errors: str = "replace") -> None:
+def write_output_file(output: Path, text: str, source: str = "", *, errors: str = "replace") -> None:
     """Write a file that the user named; never the one that was read."""
     try:
         if source and output.exists() and output.samefile(source):
@@ -118,13 +118,13 @@ def check_writable(output: Path) -> None:
 
 
 @contextmanager
-def stoppable() -> Iterator[None]:
+def exit_on_interrupt() -> Iterator[None]:
     """A long work that keeps what is done: whoever stops it is told that it goes on."""
     try:
         yield
     except KeyboardInterrupt:
         warn("stopped; the same command goes on where it was")
-        sys.exit(INTERRUPTED)
+        sys.exit(INTERRUPTED_EXIT_CODE)
 
 
 @contextmanager
@@ -140,7 +140,7 @@ def progress_bar(what: str, *, percent: bool = False) -> Iterator[Callable[[int,
 
     def update(done: int, total: int) -> None:
         if not shown:  # most often there is nothing to wait for, and a bar takes long to load
-            shown.append(_started_bar(what, total, percent=percent))
+            shown.append(_start_bar(what, total, percent=percent))
         bar, task = shown[0]
         bar.update(task, completed=done, total=total)
 
@@ -151,7 +151,7 @@ def progress_bar(what: str, *, percent: bool = False) -> Iterator[Callable[[int,
             bar.stop()
 
 
-def _started_bar(what: str, total: int, *, percent: bool) -> "tuple[Progress, TaskID]":
+def _start_bar(what: str, total: int, *, percent: bool) -> "tuple[Progress, TaskID]":
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -170,19 +170,19 @@ def _started_bar(what: str, total: int, *, percent: bool) -> "tuple[Progress, Ta
     return bar, bar.add_task("", total=total)
 
 
-def bring_up_to_date(memory: "Memory") -> None:
+def sync_before_search(memory: "Memory") -> None:
     """Read what is new before something is looked for; what stands in the way of that does not stop the search."""
     from thresher.store import StoreError
 
     try:
-        with stoppable(), progress_bar("reading", percent=True) as progress:
+        with exit_on_interrupt(), progress_bar("reading", percent=True) as progress:
             report = memory.sync(progress=progress, wait=False)
     except StoreError as error:
         warn(f"thresher: {error}; only what was known before is searched")
         return
     if report.busy:
         warn("another sync is at work; what it has not read yet is not found")
-    elif report.seconds > LONG:
+    elif report.seconds > SLOW_SYNC_SECONDS:
         warn(f"read {report.messages:,} new messages in {report.seconds:.1f} s")
     if report.forgotten:
         warn(f"forgot {plural(report.forgotten, 'session')} older than the retention")
@@ -190,12 +190,12 @@ def bring_up_to_date(memory: "Memory") -> None:
         warn(f"not readable, so not searched: {len(report.failed):,} of the files; `thresher sync` names them")
 
 
-def own_dialect(session: Session) -> str | None:
+def session_dialect(session: Session) -> str | None:
     """The wire format that a session was recorded in, if it is one."""
     return session.agent if session.agent in format_names("wire") else None
 
 
-def session_files(paths: Sequence[Path], sources: Sequence[Path], *, no_discover: bool) -> list[Path]:
+def find_session_files(paths: Sequence[Path], sources: Sequence[Path], *, no_discover: bool) -> list[Path]:
     """The files to read: those named, or else all that this machine and the sources hold."""
     found: dict[Path, None] = {}
     if not paths and not no_discover:
@@ -243,24 +243,24 @@ def find_session(reference: str, sources: Sequence[Path], *, no_discover: bool, 
     """
     path = Path(reference)
     if path.is_file():
-        return _only(read_all(path), reference, f"`ID --source {reference}` names one")
-    from thresher.cli.archive import archived_session
+        return _require_single(read_all(path), reference, f"`ID --source {reference}` names one")
+    from thresher.cli.archive import find_archived_session
 
-    files = session_files((), sources, no_discover=no_discover)
-    if matching := _called(reference, [file for file in files if reference in file.name]):
-        return _only(matching, reference, "say more of the id")
-    kept = archived_session(reference)
+    files = find_session_files((), sources, no_discover=no_discover)
+    if matching := _find_by_id_prefix(reference, [file for file in files if reference in file.name]):
+        return _require_single(matching, reference, "say more of the id")
+    kept = find_archived_session(reference)
     if kept is not None and not Path(kept.file).exists():  # else every file is read before that is known
-        return _told(kept, "its file is gone", reveal=reveal)
-    if matching := _called(reference, files):
-        return _only(matching, reference, "say more of the id")
+        return _report_archived(kept, "its file is gone", reveal=reveal)
+    if matching := _find_by_id_prefix(reference, files):
+        return _require_single(matching, reference, "say more of the id")
     if kept is not None:
-        return _told(kept, "no file that was looked at holds it", reveal=reveal)
+        return _report_archived(kept, "no file that was looked at holds it", reveal=reveal)
     among = plural(len(files), "file")
     raise ReadError(f"no file and no session is called `{reference}` among {among}; `thresher sessions` lists them")
 
 
-def _called(reference: str, files: Sequence[Path]) -> list[Session]:
+def _find_by_id_prefix(reference: str, files: Sequence[Path]) -> list[Session]:
     """Sessions in the files whose ids begin like that; only those with that id, if there are any."""
     sessions, _ = read_sessions(files, is_wanted=lambda id: id.startswith(reference))
     family = [one for session in sessions for one in (session, *session.children)]
@@ -268,14 +268,14 @@ def _called(reference: str, files: Sequence[Path]) -> list[Session]:
     return [session for session in matching if session.id == reference] or matching
 
 
-def _told(session: Session, why: str, *, reveal: bool) -> Session:
-    from thresher.memory.redacting import without_secrets
+def _report_archived(session: Session, why: str, *, reveal: bool) -> Session:
+    from thresher.memory.ingest.session_redaction import redact_session
 
     warn(f"(from the archive: {why}{'' if reveal else '; secrets are redacted'})")
-    return session if reveal else without_secrets(session)
+    return session if reveal else redact_session(session)
 
 
-def _only(sessions: Sequence[Session], reference: str, hint: str) -> Session:
+def _require_single(sessions: Sequence[Session], reference: str, hint: str) -> Session:
     if len(sessions) == 1:
         return sessions[0]
     ids = ", ".join(session.id for session in sessions[:10]) + (", …" if len(sessions) > 10 else "")

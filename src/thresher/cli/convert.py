@@ -5,9 +5,10 @@ from pathlib import Path
 import click
 from msgspec import structs
 
-from thresher.cli.common import find_session, json_option, place_options, print_json, warn, write
-from thresher.formats import emission, format_names
+from thresher.cli.common import find_session, json_option, print_json, source_options, warn, write_output_file
+from thresher.dialects import emit_with_losses
 from thresher.model.jsontext import dump
+from thresher.transcripts import format_names
 
 
 @click.command("convert")
@@ -16,9 +17,9 @@ from thresher.model.jsontext import dump
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write there, not to the screen.")
 @click.option("--body/--list", default=None, help="A whole request body, or a plain list of messages.")
 @click.option("--whole", is_flag=True, help="Everything since the start, not only since the last compaction.")
-@place_options
+@source_options
 @json_option
-def command(
+def convert_command(
     session: str,
     target: str,
     output: Path | None,
@@ -40,10 +41,10 @@ def command(
     history = found.history
     if whole:
         history = structs.replace(history, messages=tuple(found.messages()))
-    result = emission(history, target, body=body)
+    result = emit_with_losses(history, target, body=body)
     value = {"format": target, "value": result.value, "losses": [str(loss) for loss in result.losses]}
     if output is not None:
-        write(output, dump(result.value), found.file)
+        write_output_file(output, dump(result.value), found.file)
     elif not as_json:
         print_json(result.value)
     if as_json:

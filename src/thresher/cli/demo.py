@@ -8,30 +8,30 @@ import click
 import msgspec
 
 from thresher.cli.common import (
-    console,
+    find_session_files,
     json_option,
+    make_console,
     print_json,
     print_lines,
-    program,
+    program_name,
     read_sessions,
-    session_files,
 )
 from thresher.store import home
 
 if TYPE_CHECKING:
-    from thresher.memory.hits import Answer
-    from thresher.render.rows import SessionRow
+    from thresher.memory.results import SearchResults
+    from thresher.render.session_row import SessionRow
 
-QUESTION = "why were half pennies lost at the reduced rate?"
-SESSIONS, MESSAGES = 2, 3
-MEMORY = ".thresher"
+DEMO_QUESTION = "why were half pennies lost at the reduced rate?"
+MAX_SESSIONS, MAX_MESSAGES = 2, 3
+MEMORY_FOLDER = ".thresher"
 """The folder beside the samples that their memory is kept in."""
 
 
 @click.command("demo")
 @click.option("--to", "folder", type=click.Path(path_type=Path, file_okay=False), help="Write the samples there.")
 @json_option
-def command(folder: Path | None, as_json: bool) -> None:
+def demo_command(folder: Path | None, as_json: bool) -> None:
     """Write sample sessions and show what is in them.
 
     The samples go to Thresher's own data directory, or where `--to` says. They are made up, and the same every
@@ -43,55 +43,55 @@ def command(folder: Path | None, as_json: bool) -> None:
       thresher demo
       thresher demo --to /tmp/samples --json
     """
-    from thresher.render.memory import answer_value
-    from thresher.render.rows import session_row
+    from thresher.render.memory import search_result_value
+    from thresher.render.session_row import make_session_row
     from thresher.samples import write_samples
 
     folder = folder or home() / "demo"
     files = write_samples(folder)
     places = sorted({folder / file.relative_to(folder).parts[0] for file in files})
-    sessions, _ = read_sessions(session_files(places, (), no_discover=True))
-    rows = [session_row(session) for session in sessions]
+    sessions, _ = read_sessions(find_session_files(places, (), no_discover=True))
+    rows = [make_session_row(session) for session in sessions]
     answer = _search(folder, places)
     if as_json:
         value = {"folder": str(folder), "files": [str(file) for file in files]}
-        found = {"sessions": [msgspec.to_builtins(row) for row in rows], "search": answer_value(answer)}
+        found = {"sessions": [msgspec.to_builtins(row) for row in rows], "search": search_result_value(answer)}
         print_json(value | found)
         return
-    _show(folder, rows, answer)
+    _print_demo(folder, rows, answer)
 
 
-def _search(folder: Path, places: list[Path]) -> "Answer":
+def _search(folder: Path, places: list[Path]) -> "SearchResults":
     """Ask a question of the samples; whoever runs this keeps them out of their own memory."""
     from thresher.memory import Memory
 
-    memory = Memory(home=folder / MEMORY, sources=places, discover=False)
-    return memory.search(QUESTION, sessions=SESSIONS, messages=MESSAGES)
+    memory = Memory(home=folder / MEMORY_FOLDER, sources=places, discover=False)
+    return memory.search(DEMO_QUESTION, sessions=MAX_SESSIONS, messages=MAX_MESSAGES)
 
 
-def _asking(folder: Path) -> str:
+def _format_search_command(folder: Path) -> str:
     """The command that asks the same."""
-    shown = f"--sessions {SESSIONS} --messages {MESSAGES} --no-sync"
-    return f"THRESHER_HOME={quote(str(folder / MEMORY))} {program()} search {quote(QUESTION)} {shown}"
+    shown = f"--sessions {MAX_SESSIONS} --messages {MAX_MESSAGES} --no-sync"
+    return f"THRESHER_HOME={quote(str(folder / MEMORY_FOLDER))} {program_name()} search {quote(DEMO_QUESTION)} {shown}"
 
 
-def _show(folder: Path, rows: "list[SessionRow]", answer: "Answer") -> None:
-    from thresher.render.memory import answer_lines
-    from thresher.render.rows import session_table
+def _print_demo(folder: Path, rows: "list[SessionRow]", answer: "SearchResults") -> None:
+    from thresher.render.memory import search_result_lines
+    from thresher.render.session_row import session_table
 
-    out = console()
+    out = make_console()
     out.print(f"Sample sessions of {len({row.agent for row in rows})} agents are in {folder}\n", markup=False)
     out.print(session_table(rows, out.width))
     out.print("\nA question to their memory, which is not yours:", style="bold")
-    out.print(f"  {_asking(folder)}\n", markup=False, soft_wrap=True)
-    print_lines(answer_lines(answer, program=program(), where=f" --source {quote(str(folder))}"))
+    out.print(f"  {_format_search_command(folder)}\n", markup=False, soft_wrap=True)
+    print_lines(search_result_lines(answer, program=program_name(), where=f" --source {quote(str(folder))}"))
     longest = max(rows, key=lambda row: row.messages)
     out.print("\nNext:", style="bold")
     for line in (
-        f'{program()} show "{longest.file}"',
-        f'{program()} fit "{longest.file}" --budget 1k',
-        f'{program()} convert "{longest.file}" --to openai-chat',
-        f"{program()}                     which sessions are on this machine",
-        f"{program()} search WORDS…       find one of them by what was done in it",
+        f'{program_name()} show "{longest.file}"',
+        f'{program_name()} fit "{longest.file}" --budget 1k',
+        f'{program_name()} convert "{longest.file}" --to openai-chat',
+        f"{program_name()}                     which sessions are on this machine",
+        f"{program_name()} search WORDS…       find one of them by what was done in it",
     ):
         out.print(f"  {line}", markup=False, soft_wrap=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from thresher.cli.common import find_session, json_option, place_options, print_json, print_lines, warn
+from thresher.cli.common import find_session, json_option, print_json, print_lines, source_options, warn
 from thresher.errors import OptionError
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 @click.option("--at", type=click.IntRange(0), metavar="TURN", help="The text of PATH after this model call.")
 @click.option("--diff", is_flag=True, help="What the session did to PATH, or to every file, as a unified diff.")
 @click.option("--reveal", is_flag=True, help="Of a session from the archive, show keys and passwords as they are.")
-@place_options
+@source_options
 @json_option
-def command(
+def files_command(
     session: str,
     path: str,
     at: int | None,
@@ -57,37 +57,41 @@ def command(
     if diff:
         _diff(timeline, path, at, as_json=as_json)
     elif at is not None:
-        _text(timeline.file_state_at(path, turn=at), as_json=as_json)
+        _print_state(timeline.file_state_at(path, turn=at), as_json=as_json)
     else:
-        _history(timeline, path, as_json=as_json)
+        _print_history(timeline, path, as_json=as_json)
 
 
-def _history(timeline: "Timeline", path: str, *, as_json: bool) -> None:
-    from thresher.render.timeline import events_lines, events_value, files_lines, files_value
+def _print_history(timeline: "Timeline", path: str, *, as_json: bool) -> None:
+    from thresher.render.timeline import file_event_lines, file_event_value, files_lines, files_value
 
     project = timeline.session.project
     if not path:
         files = timeline.files()
         return print_json(files_value(files)) if as_json else print_lines(files_lines(files, project))
     events, state = timeline.events(path), timeline.file_state_at(path)
-    return print_json(events_value(events, state)) if as_json else print_lines(events_lines(events, state, project))
+    return (
+        print_json(file_event_value(events, state))
+        if as_json
+        else print_lines(file_event_lines(events, state, project))
+    )
 
 
-def _text(state: "FileState", *, as_json: bool) -> None:
-    from thresher.render.timeline import state_value
+def _print_state(state: "FileState", *, as_json: bool) -> None:
+    from thresher.render.timeline import file_state_value
 
     if as_json:
-        print_json(state_value(state))
+        print_json(file_state_value(state))
     elif state.text is not None:
-        _print(state.text)
+        _print_text(state.text)
     elif state.exact:
         warn(f"it is gone after turn {state.turn}")
-    _tell_gaps([state])
+    _report_gaps([state])
 
 
 def _diff(timeline: "Timeline", path: str, until: int | None, *, as_json: bool) -> None:
     changed = [one.path for one in timeline.files() if one.edits or one.writes or one.deleted]
-    paths = [timeline.path(path)] if path else changed
+    paths = [timeline.resolve_path(path)] if path else changed
     states = [timeline.file_state_at(one, turn=until) for one in paths]
     diffs = [timeline.diff(one, until=until) for one in paths]
     if as_json:
@@ -95,25 +99,25 @@ def _diff(timeline: "Timeline", path: str, until: int | None, *, as_json: bool) 
         rows = [{"path": s.path, "turn": s.turn, "exact": s.exact, "gaps": list(s.gaps), "diff": d} for s, d in both]
         print_json(rows[0] if path else rows)
     else:
-        _print("".join(diffs))
-    _tell_gaps(states)
+        _print_text("".join(diffs))
+    _report_gaps(states)
 
 
-def _print(text: str) -> None:
+def _print_text(text: str) -> None:
     """A text as it is; on a terminal without what could steer it."""
-    from thresher.render.words import clean
+    from thresher.render.text import strip_control_codes
 
-    shown = clean(text) if sys.stdout.isatty() else text
+    shown = strip_control_codes(text) if sys.stdout.isatty() else text
     click.echo(shown.encode("utf-8", "surrogatepass" if not sys.stdout.isatty() else "replace"), nl=False)
 
 
-def _tell_gaps(states: "list[FileState]") -> None:
-    from thresher.render.timeline import gap_lines, path_shown
+def _report_gaps(states: "list[FileState]") -> None:
+    from thresher.render.timeline import format_display_path, gap_lines
 
     unsure = [state for state in states if not state.exact]
     for state in unsure:
         if len(states) > 1:
-            warn(path_shown(state.path))
+            warn(format_display_path(state.path))
         for line in gap_lines(state):
             warn(line.text)
     if unsure:

@@ -6,23 +6,24 @@ from typing import Any
 import click
 from msgspec import structs
 
-from thresher.budget import PRESETS, Fitted, fitted, plan
+from thresher.budget import PRESETS, FitResult, fit_with_plan, plan
 from thresher.cli.common import (
-    console,
     find_session,
     json_option,
-    own_dialect,
-    place_options,
+    make_console,
     print_json,
+    session_dialect,
+    source_options,
     warn,
-    write,
+    write_output_file,
 )
+from thresher.dialects import emit_with_losses
 from thresher.edits import Plan
-from thresher.formats import TranscriptFormat, emission, find_format, format_names
 from thresher.model import History, Session
 from thresher.model.jsontext import dump
+from thresher.transcripts import TranscriptFormat, find_format, format_names
 
-TEXT = "text"
+TEXT_TARGET = "text"
 
 
 @click.command("fit")
@@ -30,13 +31,15 @@ TEXT = "text"
 @click.option("--policy", "-p", help=f"A preset ({', '.join(PRESETS)}) or a policy. Default: smart.")
 @click.option("--budget", "-b", help="The most tokens it may have: 60000, 60k, 1.5M.")
 @click.option("--model", "-m", help="For which model; without a budget, 70 % of its window.")
-@click.option("--to", "target", type=click.Choice([*format_names("wire"), TEXT]), help="The API to write for, or text.")
+@click.option(
+    "--to", "target", type=click.Choice([*format_names("wire"), TEXT_TARGET]), help="The API to write for, or text."
+)
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write there, not to the screen.")
 @click.option("--explain", is_flag=True, help="With --to: say on standard error what is done, and why.")
 @click.option("--whole", is_flag=True, help="Everything since the start, not only since the last compaction.")
-@place_options
+@source_options
 @json_option
-def command(
+def fit_command(
     session: str,
     policy: str | None,
     budget: str | None,
@@ -63,59 +66,59 @@ def command(
     """
     found = find_session(session, sources, no_discover=no_discover)
     history = structs.replace(found.history, messages=tuple(found.messages())) if whole else found.history
-    target = target or (_own_format(found) if output is not None else None)
-    dialect = None if target == TEXT else target or own_dialect(found)
+    target = target or (_default_target(found) if output is not None else None)
+    dialect = None if target == TEXT_TARGET else target or session_dialect(found)
     options: dict[str, Any] = {"policy": policy, "budget": budget, "model": model, "dialect": dialect}
     if target is None:
         made, value = plan(history, **options), None
     else:
-        result = _fitted(history, options)
-        made, value = result.plan, _value(result, target)
+        result = _fit_quietly(history, options)
+        made, value = result.plan, _convert_result(result, target)
     if output is not None:
-        write(output, value if isinstance(value, str) else dump(value), found.file)
+        write_output_file(output, value if isinstance(value, str) else dump(value), found.file)
     if as_json:
         print_json(made.to_dict() | {"file": found.file, "format": target, "value": None if output else value})
         return
     if target is None or output is not None:
-        _explain(made, output)
+        _print_plan(made, output)
     else:
         if explain:
             warn(made.explain())
         click.echo(value if isinstance(value, str) else dump(value).encode("utf-8", "replace"))
 
 
-def _fitted(history: History, options: dict[str, Any]) -> Fitted:
+def _fit_quietly(history: History, options: dict[str, Any]) -> FitResult:
     """The history made to fit; what a store that cannot be written means stands in the plan's notes."""
     import warnings
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return fitted(history, **options)
+        return fit_with_plan(history, **options)
 
 
-def _own_format(session: Session) -> str:
+def _default_target(session: Session) -> str:
     """What to write when nothing was said: a wire format as it came; a transcript as its own vendor's API has it."""
     found = find_format(session.agent)
     return found.wire if isinstance(found, TranscriptFormat) else found.name
 
 
-def _value(result: Fitted, target: str | None) -> Any:
+def _convert_result(result: FitResult, target: str | None) -> Any:
     if target is None:
         return None
-    if target == TEXT:
-        from thresher.render.plain import plain_text
+    if target == TEXT_TARGET:
+        from thresher.render.plain_text import format_plain_text
 
-        return plain_text(result.history)
-    written = emission(result.history, target)
+        return format_plain_text(result.history)
+    written = emit_with_losses(result.history, target)
     for loss in written.losses:
         warn(f"thresher: {loss}")
     return written.value
 
 
-def _explain(made: Plan, output: Path | None) -> None:
+def _print_plan(made: Plan, output: Path | None) -> None:
     from thresher.render.plan import plan_table
 
-    out = console()
+    out = make_console()
     for piece in plan_table(made):
         out.print(piece)
     if output is not None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from thresher.cli.common import place_options, warn
+from thresher.cli.common import source_options, warn
 
 
 @click.command("mcp")
@@ -15,8 +15,8 @@ from thresher.cli.common import place_options, warn
 @click.option("--token", default="", envvar="THRESHER_MCP_TOKEN", help="With --http: what clients must bring.")
 @click.option("--session", default="", help="The conversation that calls come from: an id, or its file.")
 @click.option("--project", type=click.Path(path_type=Path), help="Its folder. Default: where this is started.")
-@place_options
-def command(
+@source_options
+def mcp_command(
     http: bool,
     host: str,
     port: int,
@@ -39,16 +39,16 @@ def command(
       thresher mcp --http --port 8765       on http://127.0.0.1:8765/mcp
       thresher mcp --http --host 10.0.0.5 --token "$TOKEN"
     """
-    from thresher.serve.mcp import LOOPBACK, new_token, run_http, run_stdio
-    from thresher.serve.tools import Tools
+    from thresher.serve.mcp import LOOPBACK, generate_mcp_token, serve_mcp_http, serve_mcp_stdio
+    from thresher.serve.mcp_tools import McpTools
 
     folder = str((project or Path.cwd()).absolute())
-    tools = Tools(sources=sources, discover=not no_discover, session=session, project=folder, environment=os.environ)
+    tools = McpTools(sources=sources, discover=not no_discover, session=session, project=folder, environment=os.environ)
     if not http:
-        run_stdio(tools)
+        serve_mcp_stdio(tools)
         return
     if host not in LOOPBACK and not token:
-        token = new_token()
+        token = generate_mcp_token()
         warn(f"clients from elsewhere must bring this token: Authorization: Bearer {token}")
     warn(f"listening on http://{host}:{port}/mcp")
-    run_http(tools, host=host, port=port, token=token)
+    serve_mcp_http(tools, host=host, port=port, token=token)

@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from thresher.cli.common import bring_up_to_date, json_option, place_options, print_json, print_lines, program
+from thresher.cli.common import json_option, print_json, print_lines, program_name, source_options, sync_before_search
 from thresher.errors import OptionError
 
 if TYPE_CHECKING:
-    from thresher.summarise import Endpoint
-    from thresher.summarise.endpoint import Api
+    from thresher.summarize import Endpoint
+    from thresher.summarize.endpoint import EndpointApi
 
-ADDRESSES: "dict[Api, str]" = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}
+DEFAULT_ADDRESSES: "dict[EndpointApi, str]" = {
+    "openai": "https://api.openai.com/v1",
+    "anthropic": "https://api.anthropic.com",
+}
 
 
 @click.command("recall")
@@ -24,19 +27,19 @@ ADDRESSES: "dict[Api, str]" = {"openai": "https://api.openai.com/v1", "anthropic
 @click.option("--model", "-m", help="Let this model answer from the excerpts, with citations.")
 @click.option("--url", help="Where the model is: http://localhost:8000/v1. Default: the API's own address.")
 @click.option(
-    "--api", type=click.Choice([*ADDRESSES]), default="openai", show_default=True, help="How it is spoken to."
+    "--api", type=click.Choice([*DEFAULT_ADDRESSES]), default="openai", show_default=True, help="How it is spoken to."
 )
 @click.option("--no-sync", is_flag=True, help="Do not look for new sessions and messages first.")
 @click.option("--reveal", is_flag=True, help="Show keys, tokens and passwords as they are.")
-@place_options
+@source_options
 @json_option
-def command(
+def recall_session_command(
     session: str,
     question: tuple[str, ...],
     budget: str,
     model: str | None,
     url: str | None,
-    api: "Api",
+    api: "EndpointApi",
     no_sync: bool,
     reveal: bool,
     sources: tuple[Path, ...],
@@ -56,16 +59,16 @@ def command(
       thresher recall 0f3c9a1e "which migration broke" --budget 4k --json
       thresher recall 0f3c9a1e why --model qwen3 --url http://localhost:8000/v1
     """
-    from thresher.budget.settings import tokens
+    from thresher.budget.settings import parse_token_count
     from thresher.memory import Memory
-    from thresher.render.memory import marked, recalled_lines, recalled_value
-    from thresher.summarise import SummaryError
+    from thresher.render.memory import recall_lines, recall_value, wrap_lines_in_tags
+    from thresher.summarize import SummaryError
 
     endpoint = _endpoint(model, url, api)
-    most = tokens(budget)
+    most = parse_token_count(budget)
     memory = Memory(sources=sources, discover=not no_discover)
     if not no_sync:
-        bring_up_to_date(memory)
+        sync_before_search(memory)
     try:
         recalled = memory.recall(session, " ".join(question), budget=most, reveal=reveal, endpoint=endpoint)
     except SummaryError as error:
@@ -73,27 +76,28 @@ def command(
             f"{error}; look at --model, --url and --api. Without --model no model is asked, and the excerpts are shown"
         ) from None
     if as_json:
-        print_json(recalled_value(recalled))
+        print_json(recall_value(recalled))
     else:
-        lines = recalled_lines(recalled, program=program())
-        print_lines(lines if sys.stdout.isatty() else marked(lines, [recalled.session.id]))
+        lines = recall_lines(recalled, program=program_name())
+        print_lines(lines if sys.stdout.isatty() else wrap_lines_in_tags(lines, [recalled.session.id]))
     if not recalled.found:
         sys.exit(1)
 
 
-def _endpoint(model: str | None, url: str | None, api: "Api") -> "Endpoint | None":
-    from thresher.summarise import Endpoint
-    from thresher.summarise.endpoint import KEYS
+def _endpoint(model: str | None, url: str | None, api: "EndpointApi") -> "Endpoint | None":
+    from thresher.summarize import Endpoint
+    from thresher.summarize.endpoint import KEY_VARIABLES
 
     if model is None:
         if url is not None:
             raise OptionError("--url says where a model is; say with --model which one, too")
         return None
-    if url is None and not os.environ.get(KEYS[api], "").strip():
+    if url is None and not os.environ.get(KEY_VARIABLES[api], "").strip():
         raise OptionError(
-            f"--model asks {ADDRESSES[api]}, which wants a key: set {KEYS[api]}, or name another server with --url"
+            f"--model asks {DEFAULT_ADDRESSES[api]}, which wants a key: set {KEY_VARIABLES[api]}, or name another "
+            "server with --url"
         )
     try:
-        return Endpoint(url or ADDRESSES[api], model, api=api)
+        return Endpoint(url or DEFAULT_ADDRESSES[api], model, api=api)
     except OptionError as error:
         raise OptionError(f"{error}; an example: --model qwen3 --url http://localhost:8000/v1") from None

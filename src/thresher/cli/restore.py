@@ -5,14 +5,14 @@ from pathlib import Path
 import click
 
 from thresher.budget import restore
-from thresher.cli.common import json_option, print_json, write
+from thresher.cli.common import json_option, print_json, write_output_file
 
 
 @click.command("restore")
 @click.argument("part_id")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write there, not to the screen.")
 @json_option
-def command(part_id: str, output: Path | None, as_json: bool) -> None:
+def restore_command(part_id: str, output: Path | None, as_json: bool) -> None:
     """Print the text that was left out under PART_ID (the id in a stand-in, or the start of it), byte for byte.
 
     \b
@@ -23,7 +23,7 @@ def command(part_id: str, output: Path | None, as_json: bool) -> None:
     """
     text = restore(part_id)
     if output is not None:
-        write(output, text, errors="surrogatepass")
+        write_output_file(output, text, errors="surrogatepass")
     if as_json:
         print_json({"id": part_id, "text": None if output else text, "output": str(output) if output else None})
     elif output is None:

@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from thresher.cli.common import (
-    bring_up_to_date,
     json_option,
-    place_options,
     print_json,
     print_lines,
-    program,
+    program_name,
+    source_options,
+    sync_before_search,
     warn,
 )
-from thresher.formats import format_names
-from thresher.memory.current import current_session, runs_in_agent
-from thresher.memory.query import FIELDS, SEARCHED, moment, parse_query
+from thresher.memory.host_session import find_current_session, is_inside_agent
+from thresher.memory.search.query import DEFAULT_SEARCH_FIELDS, SEARCH_FIELDS, parse_date_or_age, parse_query
+from thresher.transcripts import format_names
 
 if TYPE_CHECKING:
     from thresher.memory import Memory
-    from thresher.memory.hits import Answer
-    from thresher.render.memory import Line
+    from thresher.memory.results import SearchResults
+    from thresher.render.memory import StyledLine
 
-ARGUMENTS = "thresher.search.arguments"
-AGENTS = ", ".join(format_names("transcript"))
-NARROWING = ("project", "agent", "branch", "since", "until", "role", "fields", "exclude", "current")
+ARGUMENTS_KEY = "thresher.search.arguments"
+AGENT_NAMES = ", ".join(format_names("transcript"))
+FILTER_OPTIONS = ("project", "agent", "branch", "since", "until", "role", "fields", "exclude", "current")
 """Options that say where to look, and not what for."""
 
 
@@ -39,7 +39,7 @@ class SearchCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Keep a copy; click uses up what it is given."""
-        ctx.meta[ARGUMENTS] = [*args]
+        ctx.meta[ARGUMENTS_KEY] = [*args]
         return super().parse_args(ctx, args)
 
 
@@ -52,12 +52,12 @@ class SearchCommand(click.Command):
     "--field",
     "fields",
     multiple=True,
-    type=click.Choice(FIELDS),
+    type=click.Choice(SEARCH_FIELDS),
     help="Look only there; may be given several times. What tools printed (output) is looked into only on request.",
 )
 @click.option("--project", default="", help="Only sessions in a folder with this in its path.")
 @click.option(
-    "--agent", metavar="NAME", type=click.Choice(format_names()), help=f"Only this agent's sessions: {AGENTS}."
+    "--agent", metavar="NAME", type=click.Choice(format_names()), help=f"Only this agent's sessions: {AGENT_NAMES}."
 )
 @click.option("--branch", default="", help="Only sessions on this git branch.")
 @click.option("--since", help="Only messages since then: 2026-03-01, 7d, 2w, today.")
@@ -91,9 +91,9 @@ class SearchCommand(click.Command):
 @click.option("--left-out", is_flag=True, help="Say what searches do not look into, and what share of all it is.")
 @click.option("--no-sync", is_flag=True, help="Do not look for new sessions and messages first.")
 @click.option("--reveal", is_flag=True, help="Show keys, tokens and passwords as they are.")
-@place_options
+@source_options
 @json_option
-def command(
+def search_command(
     words: tuple[str, ...],
     sessions: int,
     messages: int,
@@ -127,53 +127,53 @@ def command(
     """
     from thresher.memory import Memory
 
-    asked = _is_asked(words, filters)
+    asked = _has_query(words, filters)
     if not (asked or left_out):
-        raise click.UsageError(_nothing_asked(filters | {"since": since, "until": until}))
-    filters |= _times(since, until)
+        raise click.UsageError(_missing_query_message(filters | {"since": since, "until": until}))
+    filters |= _parse_times(since, until)
     memory = Memory(sources=sources, discover=not no_discover)
     if not no_sync:
-        bring_up_to_date(memory)
+        sync_before_search(memory)
     answer = None
     if asked:
         shown = {"sessions": sessions, "messages": messages, "context": context, "page": page}
-        answer = memory.search(" ".join(words), sync=False, reveal=reveal, **shown, **_whole(filters))
-        _say_beside(memory, answer, " ".join(words), sessions, by_file=bool(filters["file"]))
-    _print(memory, answer, left_out=left_out, as_json=as_json)
+        answer = memory.search(" ".join(words), sync=False, reveal=reveal, **shown, **_complete_filters(filters))
+        _print_notes(memory, answer, " ".join(words), sessions, by_file=bool(filters["file"]))
+    _print_answer(memory, answer, left_out=left_out, as_json=as_json)
     if answer is not None and not answer.sessions:
         sys.exit(1)
 
 
-def _times(since: str | None, until: str | None) -> dict[str, datetime]:
+def _parse_times(since: str | None, until: str | None) -> dict[str, datetime]:
     now = datetime.now().astimezone()
-    start = {"since": moment(since, now)} if since else {}
-    return start | ({"until": moment(until, now, end=True)} if until else {})
+    start = {"since": parse_date_or_age(since, now)} if since else {}
+    return start | ({"until": parse_date_or_age(until, now, end=True)} if until else {})
 
 
-def _whole(filters: dict[str, Any]) -> dict[str, Any]:
+def _complete_filters(filters: dict[str, Any]) -> dict[str, Any]:
     """The conditions as a query has them."""
-    current = filters["current"] or _current(quiet=filters["everything"])
+    current = filters["current"] or _find_current_session(quiet=filters["everything"])
     named = {name: filters[name] or "" for name in ("agent", "role")}
-    return filters | named | {"current": current, "fields": filters["fields"] or SEARCHED}
+    return filters | named | {"current": current, "fields": filters["fields"] or DEFAULT_SEARCH_FIELDS}
 
 
-def _is_asked(words: Sequence[str], filters: dict[str, Any]) -> bool:
+def _has_query(words: Sequence[str], filters: dict[str, Any]) -> bool:
     query = parse_query(" ".join(words))
     spoken = query.words or query.phrases or query.prefixes
     return bool(spoken or filters["regex"] or filters["require"] or filters["file"])
 
 
-def _nothing_asked(filters: dict[str, Any]) -> str:
+def _missing_query_message(filters: dict[str, Any]) -> str:
     """What is missing, and where that is listed which needs no words."""
-    given = [f"--{'field' if name == 'fields' else name}" for name in NARROWING if filters[name]]
+    given = [f"--{'field' if name == 'fields' else name}" for name in FILTER_OPTIONS if filters[name]]
     where = f"{' and '.join(given)} say{'s' * (len(given) == 1)} where to look, not what for. " if given else ""
     return f"{where}Add some words, or --require, --regex or --file; `thresher sessions` lists all sessions."
 
 
-def _current(*, quiet: bool) -> str:
+def _find_current_session(*, quiet: bool) -> str:
     """The session that this runs in, where its agent tells it."""
-    known = current_session(os.environ)
-    if not known and not quiet and runs_in_agent(os.environ):
+    known = find_current_session(os.environ)
+    if not known and not quiet and is_inside_agent(os.environ):
         warn(
             "an agent asks, and does not say in which session: its own words may be among the answers; "
             "--current ID leaves that session out"
@@ -181,7 +181,7 @@ def _current(*, quiet: bool) -> str:
     return known
 
 
-def _following(arguments: Sequence[str], page: int) -> str:
+def _next_page_command(arguments: Sequence[str], page: int) -> str:
     """The command for another page: as it was called."""
     kept: list[str] = []
     rest = iter(arguments)
@@ -191,39 +191,41 @@ def _following(arguments: Sequence[str], page: int) -> str:
         elif not argument.startswith("--page="):
             kept.append(argument)
     at = kept.index("--") if "--" in kept else len(kept)
-    return shlex.join([program(), "search", *kept[:at], "--page", str(page), *kept[at:]])
+    return shlex.join([program_name(), "search", *kept[:at], "--page", str(page), *kept[at:]])
 
 
-def _say_beside(memory: "Memory", answer: "Answer", words: str, sessions: int, *, by_file: bool) -> None:
+def _print_notes(memory: "Memory", answer: "SearchResults", words: str, sessions: int, *, by_file: bool) -> None:
     """On standard error, what a person should know of an answer."""
-    from thresher.cli.hints import hints, no_page
+    from thresher.cli.hints import format_missing_page, suggest_searches
 
-    beyond = [no_page(answer, sessions)] if answer.found and not answer.sessions else []
-    for note in (*answer.notes, *beyond, *hints(memory, answer, words, by_file=by_file)):
+    beyond = [format_missing_page(answer, sessions)] if answer.found and not answer.sessions else []
+    for note in (*answer.notes, *beyond, *suggest_searches(memory, answer, words, by_file=by_file)):
         warn(note)
 
 
-def _print(memory: "Memory", answer: "Answer | None", *, left_out: bool, as_json: bool) -> None:
-    from thresher.render.memory import answer_value, left_out_lines, left_out_value, marked
+def _print_answer(memory: "Memory", answer: "SearchResults | None", *, left_out: bool, as_json: bool) -> None:
+    from thresher.render.memory import exclusion_lines, exclusion_value, search_result_value, wrap_lines_in_tags
 
     if as_json:
-        value = answer_value(answer) if answer else {}
-        print_json(value | ({"left_out": left_out_value(memory.left_out())} if left_out else {}))
+        value = search_result_value(answer) if answer else {}
+        print_json(value | ({"left_out": exclusion_value(memory.left_out())} if left_out else {}))
         return
     if answer:
-        lines = _lines(memory, answer)
+        lines = _answer_lines(memory, answer)
         ids = [one.id for one in answer.sessions]
-        print_lines(marked(lines, ids) if ids and not sys.stdout.isatty() else lines)
+        print_lines(wrap_lines_in_tags(lines, ids) if ids and not sys.stdout.isatty() else lines)
     if left_out:
-        print_lines(left_out_lines(memory.left_out()))
+        print_lines(exclusion_lines(memory.left_out()))
 
 
-def _lines(memory: "Memory", answer: "Answer") -> "Iterator[Line]":
-    from thresher.render.memory import answer_lines, nothing_lines
+def _answer_lines(memory: "Memory", answer: "SearchResults") -> "Iterator[StyledLine]":
+    from thresher.render.memory import no_result_lines, search_result_lines
 
     if answer.found and not answer.sessions:
         return iter(())
     if not answer.sessions:
-        return nothing_lines(answer, memory.sizes(), program=program())
-    following = _following(click.get_current_context().meta[ARGUMENTS], answer.page + 1) if answer.more else ""
-    return answer_lines(answer, program=program(), following=following)
+        return no_result_lines(answer, memory.sizes(), program=program_name())
+    following = (
+        _next_page_command(click.get_current_context().meta[ARGUMENTS_KEY], answer.page + 1) if answer.more else ""
+    )
+    return search_result_lines(answer, program=program_name(), following=following)

@@ -7,23 +7,23 @@ import click
 import msgspec
 
 from thresher.cli.common import (
-    console,
+    find_session_files,
     json_option,
-    place_options,
+    make_console,
     print_json,
     read_sessions,
-    session_files,
+    source_options,
     warn,
 )
 
 
 @click.command("sessions")
 @click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path))
-@place_options
+@source_options
 @json_option
 @click.option("--subagents", is_flag=True, help="List sub-agents beside the sessions that started them.")
 @click.option("--problems", is_flag=True, help="Say each problem that was met while reading.")
-def command(
+def sessions_command(
     paths: tuple[Path, ...],
     sources: tuple[Path, ...],
     no_discover: bool,
@@ -39,17 +39,17 @@ def command(
       thresher sessions ~/old-laptop/.claude --json
       thresher sessions --no-discover --source backup/
     """
-    from thresher.render.rows import session_row, session_table
+    from thresher.render.session_row import make_session_row, session_table
 
-    files = session_files(paths, sources, no_discover=no_discover)
+    files = find_session_files(paths, sources, no_discover=no_discover)
     sessions, failures = read_sessions(files, named=[*paths, *sources])
     ids = {(session.agent, session.id) for session in sessions}
     listed = [one for one in sessions if subagents or not (one.is_subagent and (one.agent, one.parent) in ids)]
-    rows = sorted((session_row(session) for session in listed), key=lambda row: row.started, reverse=True)
+    rows = sorted((make_session_row(session) for session in listed), key=lambda row: row.started, reverse=True)
     if as_json:
         print_json([msgspec.to_builtins(row) for row in rows])
     elif rows:
-        out = console()
+        out = make_console()
         out.print(session_table(rows, out.width))
         if problems:
             for problem in (problem for row in rows for problem in row.problems):
@@ -57,7 +57,9 @@ def command(
         elif any(row.problems for row in rows):
             out.print("`--problems` says what was met while reading.", style="dim")
     else:
-        console().print("No sessions here. `thresher demo` writes some to try; `thresher sessions PATH…` reads others.")
+        make_console().print(
+            "No sessions here. `thresher demo` writes some to try; `thresher sessions PATH…` reads others."
+        )
     for failure in failures:
         warn(f"thresher: {failure}")
     if failures:

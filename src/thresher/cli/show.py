@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import structs
 
-from thresher.cli.common import console, find_session, json_option, place_options, print_json
+from thresher.cli.common import find_session, json_option, make_console, print_json, source_options
 from thresher.errors import OptionError, ReadError
 from thresher.model import Session
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     "--context", type=click.IntRange(0), default=3, show_default=True, help="With --around: messages on each side."
 )
 @click.option("--reveal", is_flag=True, help="Of a session from the archive, show keys and passwords as they are.")
-@place_options
+@source_options
 @json_option
-def command(
+def show_command(
     session: str,
     full: bool,
     policy: str | None,
@@ -59,16 +59,16 @@ def command(
     """
     found = find_session(session, sources, no_discover=no_discover, reveal=reveal)
     if child is not None:
-        found = _child(found, child)
+        found = _find_child(found, child)
     if around is not None:
         if policy or budget:
             raise OptionError("--around shows messages as they are; leave out --policy and --budget")
-        _show_around(found, around, context, full=full, as_json=as_json)
+        _print_excerpt(found, around, context, full=full, as_json=as_json)
     else:
-        _show(found, policy, budget, full=full, as_json=as_json)
+        _print_session(found, policy, budget, full=full, as_json=as_json)
 
 
-def _child(session: Session, child: str) -> Session:
+def _find_child(session: Session, child: str) -> Session:
     matching = [one for one in session.children if one.id.startswith(child)]
     if not matching:
         known = ", ".join(one.id for one in session.children) or "none"
@@ -76,38 +76,38 @@ def _child(session: Session, child: str) -> Session:
     return matching[0]
 
 
-def _show(found: Session, policy: str | None, budget: str | None, *, full: bool, as_json: bool) -> None:
-    from thresher.render.transcript import session_value, transcript
+def _print_session(found: Session, policy: str | None, budget: str | None, *, full: bool, as_json: bool) -> None:
+    from thresher.render.transcript import session_value, transcript_lines
 
-    plan, found = _planned(found, policy, budget) if policy or budget else (None, found)
+    plan, found = _plan_session(found, policy, budget) if policy or budget else (None, found)
     if as_json:
         print_json(session_value(found) | ({"plan": plan.to_dict()} if plan else {}))
     else:
-        _print(transcript(found, full=full, plan=plan))
+        _print_texts(transcript_lines(found, full=full, plan=plan))
 
 
-def _show_around(found: Session, at: int, context: int, *, full: bool, as_json: bool) -> None:
-    from thresher.render.around import around_lines, around_value, message_count
+def _print_excerpt(found: Session, at: int, context: int, *, full: bool, as_json: bool) -> None:
+    from thresher.render.excerpt import excerpt_lines, excerpt_value, message_count
 
     count = message_count(found)
     if at >= count:
         raise OptionError(f"session `{found.id}` has {count:,} messages, counted from 0; there is no {at:,}")
     if as_json:
-        print_json(around_value(found, at, context))
+        print_json(excerpt_value(found, at, context))
     else:
-        _print(around_lines(found, at, context, full=full))
+        _print_texts(excerpt_lines(found, at, context, full=full))
 
 
-def _print(lines: "Iterable[Text]") -> None:
-    out = console()
+def _print_texts(lines: "Iterable[Text]") -> None:
+    out = make_console()
     for line in lines:
         if out.is_terminal:
-            out.print(_indented(line))
+            out.print(_indent_wrapped(line))
         else:
             out.print(line, soft_wrap=True)
 
 
-def _planned(session: Session, policy: str | None, budget: str | None) -> "tuple[Plan, Session]":
+def _plan_session(session: Session, policy: str | None, budget: str | None) -> "tuple[Plan, Session]":
     """What would be done, and the session that it would be done to: mended first, if need be."""
     from thresher.budget import plan
     from thresher.edits import repair
@@ -117,7 +117,7 @@ def _planned(session: Session, policy: str | None, budget: str | None) -> "tuple
     return made, structs.replace(session, segments=(*session.segments[:-1], mended))
 
 
-def _indented(line: "Text") -> "Padding":
+def _indent_wrapped(line: "Text") -> "Padding":
     """A line whose later rows, where it wraps, start under its first."""
     from rich.padding import Padding
 

@@ -5,13 +5,21 @@ from pathlib import Path
 
 import click
 
-from thresher.cli.common import json_option, place_options, print_json, print_lines, progress_bar, stoppable, warn
+from thresher.cli.common import (
+    exit_on_interrupt,
+    json_option,
+    print_json,
+    print_lines,
+    progress_bar,
+    source_options,
+    warn,
+)
 
 
 @click.command("sync")
-@place_options
+@source_options
 @json_option
-def command(sources: tuple[Path, ...], no_discover: bool, as_json: bool) -> None:
+def sync_command(sources: tuple[Path, ...], no_discover: bool, as_json: bool) -> None:
     """Read what is new in the sessions on this machine, and say what is kept.
 
     A search does this by itself first. What did not change is not opened, and a sync that was stopped goes on where it
@@ -24,16 +32,16 @@ def command(sources: tuple[Path, ...], no_discover: bool, as_json: bool) -> None
       thresher sync --no-discover --source runs/ --json
     """
     from thresher.memory import Memory
-    from thresher.render.memory import report_lines, report_value
+    from thresher.render.memory import sync_report_lines, sync_report_value
 
     memory = Memory(sources=sources, discover=not no_discover)
-    with stoppable(), progress_bar("reading", percent=True) as progress:
+    with exit_on_interrupt(), progress_bar("reading", percent=True) as progress:
         report = memory.sync(progress=progress, waiting=lambda: warn("another sync is at work; waiting for it"))
     for failure in report.failed:
         warn(f"thresher: {failure}")
     if as_json:
-        print_json(report_value(report, memory.sizes(), memory.left_out()))
+        print_json(sync_report_value(report, memory.sizes(), memory.left_out()))
     else:
-        print_lines(report_lines(report, memory.sizes(), memory.left_out()))
+        print_lines(sync_report_lines(report, memory.sizes(), memory.left_out()))
     if report.failed:
         sys.exit(1)

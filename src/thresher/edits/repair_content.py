@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import structs
 
+from thresher.dialects.extras import get_extra_fields
 from thresher.edits.legality import Violation
 from thresher.edits.repair_bench import Bench, Draft, with_parts
 from thresher.edits.rules_encoding import mended_message, mended_part
 from thresher.edits.rules_view import GEMINI, Facts, View
-from thresher.formats.dialect import rest_of
 from thresher.model import Message, Place, Pocket
 from thresher.model.jsontext import dump
 from thresher.model.parts import Part, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
@@ -141,7 +141,7 @@ def sign_calls(bench: Bench, violations: Sequence[Violation]) -> None:
     for one in violations:
         call = bench.part(_place(one))
         shape = call.pocket.shape if call.pocket and call.pocket.format == GEMINI else ""
-        fields = {**rest_of(call, GEMINI), "thoughtSignature": NO_SIGNATURE}
+        fields = {**get_extra_fields(call, GEMINI), "thoughtSignature": NO_SIGNATURE}
         parts[_place(one)] = (structs.replace(call, pocket=Pocket(GEMINI, dump(fields), shape=shape)),)
     bench.note_all(violations, "marked as a call without a signature")
     bench.replace_parts(parts)
@@ -152,7 +152,7 @@ def forget_role(bench: Bench, violations: Sequence[Violation]) -> None:
     messages: dict[int, Message | None] = {}
     for one in violations:
         message = bench.drafts[one.message].message
-        fields = {key: value for key, value in rest_of(message, one.dialect).items() if key != "role"}
+        fields = {key: value for key, value in get_extra_fields(message, one.dialect).items() if key != "role"}
         pocket = message.pocket or Pocket(one.dialect)
         messages[one.message] = structs.replace(
             message, pocket=structs.replace(pocket, fields=dump(fields) if fields else "")

@@ -5,11 +5,12 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import structs
 
+from thresher.dialects.content import encode_call_arguments
+from thresher.dialects.extras import get_extra_fields
 from thresher.edits.legality import Violation
 from thresher.edits.repair_bench import Bench, Draft, with_parts
 from thresher.edits.rules_tools import SHELL, kind_of
 from thresher.edits.rules_view import CHAT, RESPONSES, Facts
-from thresher.formats.dialect import arguments_text, rest_of
 from thresher.model import Message, Place, Pocket
 from thresher.model.jsontext import dump
 from thresher.model.parts import Part, Text, Thinking, ToolCall, ToolResult, Unknown
@@ -191,7 +192,7 @@ def match_kinds(bench: Bench, violations: Sequence[Violation]) -> None:
             new[place] = (_of_kind(given, kind),)
             messages[place.message] = message if message.pocket else structs.replace(message, pocket=Pocket(RESPONSES))
         else:
-            new[call] = (ToolCall(asked.id, asked.name, arguments_text(asked)),)
+            new[call] = (ToolCall(asked.id, asked.name, encode_call_arguments(asked)),)
     bench.note_all(violations, "call and result made of one kind")
     bench.replace_parts(new)
     for index, message_ in messages.items():
@@ -286,7 +287,7 @@ def forget_items(bench: Bench, violations: Sequence[Violation]) -> None:
 
 
 def _without_id(owner: Part | Message) -> Pocket | None:
-    rest = {key: value for key, value in rest_of(owner, RESPONSES).items() if key != "id"}
+    rest = {key: value for key, value in get_extra_fields(owner, RESPONSES).items() if key != "id"}
     return owner.pocket and structs.replace(owner.pocket, fields=dump(rest) if rest else "")
 
 

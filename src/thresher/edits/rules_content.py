@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from thresher.dialects.extras import get_extra_fields
 from thresher.edits.rules_view import ANTHROPIC, CHAT, GEMINI, Finding, Piece, Row, View
-from thresher.formats.dialect import rest_of
 from thresher.model import Message
 from thresher.model.parts import Part, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
 
@@ -90,7 +90,7 @@ def _is_null(row: Row, message: Message) -> bool:
         return False
     if any(_is_content(piece.part) for piece in row.pieces):
         return False
-    rest = rest_of(message, CHAT)
+    rest = get_extra_fields(message, CHAT)
     return rest.get("content") is None and not rest.get("audio")
 
 
@@ -110,7 +110,7 @@ def unknown_role(view: View) -> Iterator[Finding]:
     """A message in a role that the API does not have, as a harness may record it."""
     for row in view.rows:
         if row.native and not row.opaque:
-            role = rest_of(view.messages[row.message], view.dialect).get("role")
+            role = get_extra_fields(view.messages[row.message], view.dialect).get("role")
             if role is not None and role not in ROLES[view.dialect]:
                 yield Finding(row.message, None, f"the role {role!r} is not one of {', '.join(ROLES[view.dialect])}")
 

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator
 
+from thresher.dialects.extras import get_extra_fields
 from thresher.edits.rules_view import ANTHROPIC, CHAT, RESPONSES, Finding, Piece, Row, View
-from thresher.formats.dialect import rest_of
 from thresher.model import Message, Place
 from thresher.model.parts import Image, Part, Summary, Text, Thinking, ToolCall, ToolResult
 
@@ -198,7 +198,7 @@ def repeated_item(view: View) -> Iterator[Finding]:
         for part, owner in _items(view, row):
             if owner.pocket is None or '"id":' not in owner.pocket.fields:
                 continue
-            item = rest_of(owner, RESPONSES).get("id")
+            item = get_extra_fields(owner, RESPONSES).get("id")
             if isinstance(item, str) and item in seen:
                 yield Finding(row.message, part, f"the item id `{item}` is that of another item")
             elif isinstance(item, str):

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from thresher.formats.dialect import is_whole, rest_of
+from thresher.dialects.extras import get_extra_fields, is_opaque_message
 from thresher.model import History, Message, Place
 from thresher.model.parts import Image, Part, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
 
@@ -190,7 +190,7 @@ def _arrange_merging(view: View) -> None:
         role = "assistant" if message.role == "assistant" else "user"
         pieces = view.facts.pieces[index] if native else _crossing(view.facts, index)
         if native:
-            view.rows.append(Row(role, index, pieces, native=True, opaque=is_whole(message, view.dialect)))
+            view.rows.append(Row(role, index, pieces, native=True, opaque=is_opaque_message(message, view.dialect)))
             grows = False
         elif pieces and grows and view.rows[-1].role == role:
             view.rows[-1].pieces = _grown(view.rows[-1].pieces, pieces, role)
@@ -221,7 +221,7 @@ def _arrange_chat(view: View) -> None:
     for index, message in enumerate(view.messages):
         if view.native(index) and _is_one_row(message):
             role = _chat_role(message)
-            row = Row(role, index, view.facts.pieces[index], native=True, opaque=is_whole(message, CHAT))
+            row = Row(role, index, view.facts.pieces[index], native=True, opaque=is_opaque_message(message, CHAT))
             view.rows.append(row)
             _note_legacy(view, row)
             grows = False
@@ -253,7 +253,9 @@ def _is_one_row(message: Message) -> bool:
 
 def _chat_role(message: Message) -> str:
     fields = message.pocket.fields if message.pocket else ""
-    old = message.role == "tool" and '"function"' in fields and rest_of(message, CHAT).get("role") == "function"
+    old = (
+        message.role == "tool" and '"function"' in fields and get_extra_fields(message, CHAT).get("role") == "function"
+    )
     return "function" if old else message.role
 
 
@@ -275,7 +277,7 @@ def _arrange_flat(view: View) -> None:
             continue
         pieces = view.facts.pieces[index] if native else _crossing(view.facts, index)
         if native or pieces:
-            opaque = native and is_whole(message, RESPONSES)
+            opaque = native and is_opaque_message(message, RESPONSES)
             view.rows.append(Row(message.role, index, pieces, native=native, opaque=opaque))
 
 

@@ -1,34 +1,33 @@
-"""How conversations are written down: files and messages in, histories out, and back again.
+"""Deprecated: `thresher.dialects` has the message formats of APIs, `thresher.transcripts` the files of agents."""
 
-In: paths, or messages as an API takes them. Out: sessions and histories. One file a format, one row in `table`,
-one fixture. Imports `model` and `errors` only; no other package knows a format by name.
-"""
+from thresher.deprecation import ForwardedNames
 
-from thresher.formats.discovery import Found, discover, files_below
-from thresher.formats.reading import emission, emit, listed, parse, read, read_all, sniff
-from thresher.formats.source import Limits
-from thresher.formats.table import Format, find_format, format_names
-from thresher.formats.transcript import Holds, Home, TranscriptFormat
-from thresher.formats.wire import Emission, WireFormat
+_DIALECTS = {
+    "Emission": "Emission",
+    "WireFormat": "Dialect",
+    "emission": "emit_with_losses",
+    "emit": "emit",
+    "parse": "parse",
+}
+_TRANSCRIPTS = {
+    "Format": "SourceFormat",
+    "Found": "DiscoveredFile",
+    "Holds": "Capability",
+    "Home": "SessionFolder",
+    "Limits": "ReadLimits",
+    "TranscriptFormat": "TranscriptFormat",
+    "discover": "discover",
+    "files_below": "files_below",
+    "find_format": "find_format",
+    "format_names": "format_names",
+    "listed": "list_session_versions",
+    "read": "read",
+    "read_all": "read_all",
+    "sniff": "sniff",
+}
 
-__all__ = [
-    "Emission",
-    "Format",
-    "Found",
-    "Holds",
-    "Home",
-    "Limits",
-    "TranscriptFormat",
-    "WireFormat",
-    "discover",
-    "emission",
-    "emit",
-    "files_below",
-    "find_format",
-    "format_names",
-    "listed",
-    "parse",
-    "read",
-    "read_all",
-    "sniff",
-]
+__getattr__ = ForwardedNames(
+    __name__,
+    {old: f"thresher.dialects:{new}" for old, new in _DIALECTS.items()}
+    | {old: f"thresher.transcripts:{new}" for old, new in _TRANSCRIPTS.items()},
+)

@@ -9,26 +9,26 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from thresher.errors import OptionError
-from thresher.formats import discover, files_below
-from thresher.memory.base import Store
-from thresher.memory.embedded import FOLDER, EmbeddedStore
-from thresher.memory.finding import View, find, storable
-from thresher.memory.hits import Answer, Recalled
-from thresher.memory.provenance import pieces
-from thresher.memory.query import FIELDS, Query, moment, parse_query, telling
-from thresher.memory.sync import sync
-from thresher.memory.values import Facts, Report, Sizes
-from thresher.memory.words import words
+from thresher.memory.archive.protocol import SessionStore
+from thresher.memory.index.tokenizer import tokenize_words
+from thresher.memory.ingest.provenance import attribute_texts
+from thresher.memory.ingest.sync import sync_sources
+from thresher.memory.local_store import MEMORY_FOLDER, LocalSessionStore
+from thresher.memory.records import ArchivedSession, MemorySizes, SyncReport
+from thresher.memory.results import RecallResult, SearchResults
+from thresher.memory.search.query import SEARCH_FIELDS, Query, content_words, parse_date_or_age, parse_query
+from thresher.memory.search.search import SearchView, search_archive, to_storable_text
 from thresher.model import History, Session
 from thresher.store.errors import AmbiguousIdError, NotStoredError
+from thresher.transcripts import discover, files_below
 
 if TYPE_CHECKING:
-    from thresher.summarise.endpoint import Endpoint
+    from thresher.summarize.endpoint import Endpoint
 
-PATIENCE = 0.1
+RETENTION_SLACK = 0.1
 """By what share of the retention a session may be older before it is forgotten."""
 PROMPTS = 3
-TELLING = 24
+MAX_RELATED_WORDS = 24
 """Words of a conversation that related ones are looked for with."""
 
 
@@ -48,7 +48,7 @@ class Memory:
         discover: bool = True,
         retention: str | None = None,
     ) -> None:
-        self.store: Store = EmbeddedStore(None if home is None else Path(home) / FOLDER)
+        self.store: SessionStore = LocalSessionStore(None if home is None else Path(home) / MEMORY_FOLDER)
         self._sources = [Path(source) for source in sources]
         self._discover = discover
         self._retention = retention
@@ -59,7 +59,7 @@ class Memory:
         progress: Callable[[int, int], None] | None = None,
         wait: bool = True,
         waiting: Callable[[], None] | None = None,
-    ) -> Report:
+    ) -> SyncReport:
         """Read what is new; an unchanged world costs a look at each file's date, and no write.
 
         One sync works at a time. With `wait`, another is waited for (`waiting` is called once); without, `busy` is
@@ -69,7 +69,7 @@ class Memory:
         if self._discover:
             found += ((one.format, one.path) for one in discover())
         found += ((None, path) for source in self._sources for path in files_below(source))
-        report = sync(self.store, found, progress=progress, wait=wait, waiting=waiting)
+        report = sync_sources(self.store, found, progress=progress, wait=wait, waiting=waiting)
         return report if report.busy else report._replace(forgotten=self._expire(wait=wait))
 
     def _expire(self, *, wait: bool) -> int:
@@ -78,24 +78,24 @@ class Memory:
         if not told.strip():
             return 0
         now = datetime.now(UTC)
-        limit = moment(told, now)
+        limit = parse_date_or_age(told, now)
         if now - limit < timedelta(days=1):
             raise OptionError(f"a retention of {told!r} would forget what is at work; give a day or more, like 365d")
-        old = [one for one in self.store.facts() if one.ended and one.ended < limit]
-        overdue = limit - (now - limit) * PATIENCE
+        old = [one for one in self.store.find_sessions() if one.ended and one.ended < limit]
+        overdue = limit - (now - limit) * RETENTION_SLACK
         if not any(one.ended and one.ended < overdue for one in old):
             return 0
         return self._forget(old, wait=wait, for_good=False)
 
     def _forget(
         self,
-        some: Sequence[Facts],
+        some: Sequence[ArchivedSession],
         *,
         wait: bool = True,
         for_good: bool = True,
         progress: Callable[[int, int], None] | None = None,
     ) -> int:
-        with self.store.writing(wait=wait) as is_ours:
+        with self.store.write_lease(wait=wait) as is_ours:
             if not is_ours or not some:
                 return 0
             return self.store.forget([one.key for one in some], progress, for_good=for_good)
@@ -111,28 +111,30 @@ class Memory:
         sync: bool = True,
         reveal: bool = False,
         **filters: Any,
-    ) -> Answer:
+    ) -> SearchResults:
         """Find the sessions that answer a question, each with its best messages.
 
         `filters` are the fields of `Query`: `require=("jwt",)`, `project="shop"`, `since="7d"`. New turns are read
-        first, unless `sync` is off. Secrets are redacted, unless `reveal`.
+        first, unless `sync_sources` is off. Secrets are redacted, unless `reveal`.
         """
-        query = _refined(parse_query(words) if isinstance(words, str) else words, filters)
+        query = _apply_filters(parse_query(words) if isinstance(words, str) else words, filters)
         for name, number in (("sessions", sessions), ("messages", messages), ("page", page), ("context", context)):
             if number < 1:
                 raise OptionError(f"`{name}` must be 1 or more, not {number}")
-        view = View(sessions, messages, context, page, reveal)
+        view = SearchView(sessions, messages, context, page, reveal)
         busy = self.sync(wait=False).busy if sync else False
         if query.regex:
-            from thresher.memory.scanning import find_pattern  # noqa: PLC0415 - only where a pattern is asked for
+            from thresher.memory.search.regex_search import search_by_regex  # noqa: PLC0415 - only where a pattern is asked for
 
-            answer = find_pattern(self.store, query, view)
+            answer = search_by_regex(self.store, query, view)
         else:
-            answer = find(self.store, query, view)
+            answer = search_archive(self.store, query, view)
         told = words if isinstance(words, str) else query.words
-        return structs.replace(answer, query=told, notes=(*_at_work(busy), *answer.notes))
+        return structs.replace(answer, query=told, notes=(*_busy_notes(busy), *answer.notes))
 
-    def related(self, history: History | Session, *, sessions: int = 5, sync: bool = True, current: str = "") -> Answer:
+    def related(
+        self, history: History | Session, *, sessions: int = 5, sync: bool = True, current: str = ""
+    ) -> SearchResults:
         """Past sessions that a conversation which starts may go on from: by the words of its first prompts.
 
         `current` is the id of the conversation's own session, where it has one: it is no answer.
@@ -140,27 +142,27 @@ class Memory:
         busy = self.sync(wait=False).busy if sync else False
         if isinstance(history, Session):
             current, history = current or history.id, history.history
-        spoken = (piece for _, said in pieces(history.messages) for piece in said)
+        spoken = (piece for _, said in attribute_texts(history.messages) for piece in said)
         prompts = [piece.text for piece in spoken if piece.field == "human" and not piece.reason][:PROMPTS]
-        said = telling(words(" ".join(prompts)[:20_000]), most=400)
-        rare = frozenset(sorted(said, key=self.store.frequency)[:TELLING])
+        said = content_words(tokenize_words(" ".join(prompts)[:20_000]), most=400)
+        rare = frozenset(sorted(said, key=self.store.document_frequency)[:MAX_RELATED_WORDS])
         kept = " ".join(word for word in said if word in rare)
         if not kept:
-            return Answer(query="", sessions=(), found=0, notes=("there is no prompt to go by",))
+            return SearchResults(query="", sessions=(), found=0, notes=("there is no prompt to go by",))
         found = self.search(Query(words=kept, current=current), sessions=sessions, sync=False)
-        return structs.replace(found, notes=(*_at_work(busy), *found.notes))
+        return structs.replace(found, notes=(*_busy_notes(busy), *found.notes))
 
     def recall(
         self, id: str, question: str, *, budget: int = 2000, reveal: bool = False, endpoint: "Endpoint | None" = None
-    ) -> Recalled:
+    ) -> RecallResult:
         """What one session says about a question, within so many tokens; with an `endpoint`, its model's answer."""
-        from thresher.memory.recalling import recall  # noqa: PLC0415 - it can ask a model, which a search never does
+        from thresher.memory.search.recall import recall_session  # noqa: PLC0415 - it can ask a model, which a search never does
 
-        return recall(self.store, self.facts(id), question, budget=budget, reveal=reveal, endpoint=endpoint)
+        return recall_session(self.store, self.facts(id), question, budget=budget, reveal=reveal, endpoint=endpoint)
 
-    def facts(self, id: str) -> Facts:
+    def facts(self, id: str) -> ArchivedSession:
         """The session whose id this is, or begins with it."""
-        found = self.store.facts(id=storable(id)) if id else []
+        found = self.store.find_sessions(id=to_storable_text(id)) if id else []
         whole = [one for one in found if one.id == id] or found
         if not whole:
             raise NotStoredError(
@@ -183,7 +185,7 @@ class Memory:
         before: datetime | None = None,
         dry: bool = False,
         progress: Callable[[int, int], None] | None = None,
-    ) -> list[Facts]:
+    ) -> list[ArchivedSession]:
         """Remove sessions for good, index and archive, and never read them again; with `dry`, only say which.
 
         An id means all copies of the session; `project` is a part of a folder's path; `before` means sessions that
@@ -193,33 +195,33 @@ class Memory:
             raise OptionError("say what is to be forgotten: ids, a project, or a date")
         found = {copy.key: copy for id in ids for copy in self._copies(self.facts(id))}
         if project or before:
-            some = self.store.facts(project=storable(project))
+            some = self.store.find_sessions(project=to_storable_text(project))
             found |= {one.key: one for one in some if before is None or (one.ended and one.ended < before)}
         if not dry:
             self._forget([*found.values()], progress=progress)
         return list(found.values())
 
-    def _copies(self, facts: Facts) -> list[Facts]:
-        family = self.store.facts(agent=facts.agent, root=facts.root)
+    def _copies(self, facts: ArchivedSession) -> list[ArchivedSession]:
+        family = self.store.find_sessions(agent=facts.agent, root=facts.root)
         return [one for one in family if one.id == facts.id]
 
-    def sizes(self) -> Sizes:
+    def sizes(self) -> MemorySizes:
         """How much is kept, and what it takes on disk."""
         return self.store.sizes()
 
     def left_out(self) -> dict[str, int]:
         """How many entries a search leaves out by default, by reason; those that it looks into under ""."""
-        return self.store.left_out()
+        return self.store.excluded_counts()
 
 
 CHOICES: dict[str, tuple[str, ...]] = {"role": ("", "user", "assistant"), "rank": ("best", "matches")}
 
 
-def _at_work(busy: bool) -> tuple[str, ...]:
+def _busy_notes(busy: bool) -> tuple[str, ...]:
     return ("another sync is at work: the newest turns may be missing",) if busy else ()
 
 
-def _refined(query: Query, filters: dict[str, Any]) -> Query:
+def _apply_filters(query: Query, filters: dict[str, Any]) -> Query:
     unknown = filters.keys() - set(Query.__struct_fields__)
     if unknown:
         known = ", ".join(sorted(set(Query.__struct_fields__) - {"typed", "words", "phrases", "prefixes"}))
@@ -227,13 +229,13 @@ def _refined(query: Query, filters: dict[str, Any]) -> Query:
     now = datetime.now(UTC).astimezone()
     for name, end in (("since", False), ("until", True)):
         if isinstance(filters.get(name), str):
-            filters[name] = moment(filters[name], now, end=end)
+            filters[name] = parse_date_or_age(filters[name], now, end=end)
     for name in ("require", "exclude", "fields"):
         if name in filters:
             filters[name] = (filters[name],) if isinstance(filters[name], str) else tuple(filters[name])
     for field in filters.get("fields", ()):
-        if field not in FIELDS:
-            raise OptionError(f"messages have no field `{field}`; they have {', '.join(FIELDS)}")
+        if field not in SEARCH_FIELDS:
+            raise OptionError(f"messages have no field `{field}`; they have {', '.join(SEARCH_FIELDS)}")
     for name, choices in CHOICES.items():
         if filters.get(name, choices[0]) not in choices:
             raise OptionError(f"`{name}` is one of {', '.join(filter(None, choices))}; not {filters[name]!r}")

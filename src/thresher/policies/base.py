@@ -14,7 +14,7 @@ from thresher.model.tools import Link
 Policy = Callable[[History], Iterable[Edit]]
 """What to change: proposes edits, builds nothing. A function, or a frozen dataclass whose fields are its options."""
 
-CATEGORIES: tuple[str, ...] = get_args(Category)
+TOOL_CATEGORIES: tuple[str, ...] = get_args(Category)
 
 
 def check_count(policy: str, **options: Any) -> None:
@@ -41,18 +41,18 @@ def check_choice(policy: str, name: str, value: Any, known: Iterable[str]) -> No
         raise OptionError(f"policy `{policy}`: `{name}` is one of {', '.join(known)}; not {value!r}")
 
 
-def named(link: Link, names: tuple[str, ...], categories: tuple[str, ...]) -> bool:
+def is_tool_selected(link: Link, names: tuple[str, ...], categories: tuple[str, ...]) -> bool:
     """Whether a call's tool is meant: by name or glob, whatever the case, or by category."""
-    return link.use.category in categories or (bool(names) and matches(link.call.name, names))
+    return link.use.category in categories or (bool(names) and matches_any_glob(link.call.name, names))
 
 
 @lru_cache(maxsize=1024)
-def matches(name: str, patterns: tuple[str, ...]) -> bool:
+def matches_any_glob(name: str, patterns: tuple[str, ...]) -> bool:
     """Whether a name is one of these, or fits a glob among them, whatever the case."""
     lowered = name.lower()
     return any(fnmatchcase(lowered, pattern.lower()) for pattern in patterns)
 
 
-def failed(link: Link) -> bool:
+def is_failed_call(link: Link) -> bool:
     """Whether a call came to nothing: an error, or no result at all."""
     return link.result is None or link.result.is_error

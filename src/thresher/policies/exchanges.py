@@ -26,46 +26,53 @@ from thresher.errors import OptionError
 from thresher.model import Exchange, History, Image, Part, Place, Summary, Text, Thinking, ToolCall, Unknown
 from thresher.model.marks import human_text
 from thresher.model.tools import Link
-from thresher.policies.base import check_count, failed
-from thresher.policies.batches import prompts, summary
-from thresher.policies.importance import importance
-from thresher.summarise.lines import turns
-from thresher.summarise.outcomes import outcome
-from thresher.summarise.speech import opening
-from thresher.summarise.words import clip, line, plural
+from thresher.policies.base import check_count, is_failed_call
+from thresher.policies.batch_summary import find_prompts, summarize_places
+from thresher.policies.exchange_dependencies import chain_places, find_file_dependencies
+from thresher.policies.importance import score_importance
+from thresher.summarize.one_liners import format_turn_range
+from thresher.summarize.outcomes import parse_tool_outcome
+from thresher.summarize.quotes import quote_opening
+from thresher.summarize.text import clip, count_with_noun, to_printable_line
 from thresher.tokens import Scale, default_scale
 
-RELAXED, STRICT, EMERGENCY = 0.5, 0.8, 0.95
+RELAXED_PRESSURE, STRICT_PRESSURE, EMERGENCY_PRESSURE = 0.5, 0.8, 0.95
 """How full the window is where more stays, where only one exchange does, and where nothing but the current one does."""
-LEVEL = 2
+DEFAULT_KEPT_EXCHANGES = 2
 """Exchanges that stay when nothing else is known, the current one included."""
-EXTRA = 2
+MAX_IMPORTANT_EXCHANGES = 2
 """Old exchanges that stay for their importance when there is room."""
-FEWEST_CHAINS = 5
+MIN_KEPT_CALLS = 5
 """Old tool calls of an endless exchange that stay for their importance."""
-QUOTED, ANSWERED, FILES = 160, 120, 5
+MAX_REQUEST_CHARS, MAX_ANSWER_CHARS, MAX_FILES = 160, 120, 5
 """Characters of a request and of an answer, and files, that one line of a bridge names."""
-LEDGER = 2_000
+MAX_TURNS_SUMMARY_CHARS = 2_000
 """Characters of the summary of older turns."""
-_ENDS = ("finish", "submit", "attempt_completion", "complete_task", "task_complete", "report_agent_job_result")
-_PLAN = re.compile(r"todo|plan|task|goal|focus_chain", re.IGNORECASE)
-_WORD = re.compile(r"[\w@~.\-/\\]+")
+_COMPLETION_TOOLS = (
+    "finish",
+    "submit",
+    "attempt_completion",
+    "complete_task",
+    "task_complete",
+    "report_agent_job_result",
+)
+_PLAN_TOOL = re.compile(r"todo|plan|task|goal|focus_chain", re.IGNORECASE)
 
 
-class _Span(NamedTuple):
+class _ExchangeInfo(NamedTuple):
     """An exchange with what decides about it."""
 
     exchange: Exchange
     prompt: int | None
     has_tools: bool
-    has_words: bool
+    has_agent_text: bool
     """The agent said something in it."""
     is_bridged: bool
     """A bridge stands in it: what is left beside it stayed for a reason of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exchanges:
+class SummarizeExchanges:
     """Keep the latest exchanges and bridge the older ones; adapts to their number and to how full the window is."""
 
     keep: int | None = None
@@ -95,22 +102,22 @@ class Exchanges:
         if not history.messages:
             return
         pressure = self._pressure(history)
-        spans = _spans(history)
-        kept = self._kept(history, spans, pressure)
-        if self._is_endless(spans, kept):
-            yield from self._turns(history, spans[-1], pressure)
+        spans = _inspect_exchanges(history)
+        kept = self._choose_kept(history, spans, pressure)
+        if self._must_split_turns(spans, kept):
+            yield from self._summarize_turns(history, spans[-1], pressure)
             return
         safe = _open_tasks(history)
-        if pressure <= EMERGENCY:
-            safe |= _needed(history, {i for n in kept for i in range(*spans[n].exchange)})
+        if pressure <= EMERGENCY_PRESSURE:
+            safe |= find_file_dependencies(history, {i for n in kept for i in range(*spans[n].exchange)})
         safe |= pins(history).keys()
         for is_kept, run in groupby(range(len(spans)), key=lambda n: n in kept):
             left = [] if is_kept else [spans[n] for n in run]
             size = self.at_most or len(left) or 1
             for start in range(0, len(left), size):
-                yield from self._left_out(history, left[start : start + size], safe)
+                yield from self._summarize_exchanges(history, left[start : start + size], safe)
 
-    def _is_endless(self, spans: Sequence[_Span], kept: set[int]) -> bool:
+    def _must_split_turns(self, spans: Sequence[_ExchangeInfo], kept: set[int]) -> bool:
         """Whether no exchange is, or ever was, left out, so that only the turns of the current one can be."""
         if len(spans) == 1:
             return True
@@ -120,24 +127,31 @@ class Exchanges:
     def _pressure(self, history: History) -> float:
         if self.pressure is not None:
             return self.pressure
-        return self.scale.history(history) / self.budget if self.budget else (RELAXED + STRICT) / 2
+        return self.scale.history(history) / self.budget if self.budget else (RELAXED_PRESSURE + STRICT_PRESSURE) / 2
 
-    def _kept(self, history: History, spans: Sequence[_Span], pressure: float) -> set[int]:
+    def _choose_kept(self, history: History, spans: Sequence[_ExchangeInfo], pressure: float) -> set[int]:
         """Which exchanges stay."""
         last = len(spans) - 1
-        level = self.keep if self.keep is not None else LEVEL if pressure <= STRICT else 1
-        if not spans[last].has_words and not spans[last].has_tools and self.keep is None and pressure <= EMERGENCY:
+        level = self.keep if self.keep is not None else DEFAULT_KEPT_EXCHANGES if pressure <= STRICT_PRESSURE else 1
+        if (
+            not spans[last].has_agent_text
+            and not spans[last].has_tools
+            and self.keep is None
+            and pressure <= EMERGENCY_PRESSURE
+        ):
             level = max(level, 2)  # a prompt without an answer yet: at least one exchange stays beside it
         others = [n for n in range(last) if not spans[n].is_bridged]
         recent = sorted(others, key=lambda n: (spans[n].has_tools, n), reverse=True)
         kept = {last, *recent[: max(0, level - 1)]}
-        if self.keep is None and pressure < RELAXED:
-            kept.update(_important(history, spans, [n for n in others if n not in kept and spans[n].has_words]))
+        if self.keep is None and pressure < RELAXED_PRESSURE:
+            kept.update(
+                _choose_important(history, spans, [n for n in others if n not in kept and spans[n].has_agent_text])
+            )
         return kept
 
-    def _left_out(self, history: History, run: Sequence[_Span], safe: set[Place]) -> Iterator[Edit]:
-        safe = safe | _straddling(history, range(run[0].exchange.start, run[-1].exchange.stop))
-        going = [(span, list(_foldable(history, range(*span.exchange), safe))) for span in run]
+    def _summarize_exchanges(self, history: History, run: Sequence[_ExchangeInfo], safe: set[Place]) -> Iterator[Edit]:
+        safe = safe | _find_crossing_chains(history, range(run[0].exchange.start, run[-1].exchange.stop))
+        going = [(span, list(_find_removable(history, range(*span.exchange), safe))) for span in run]
         places = [place for _, some in going for place in some]
         if not places:
             return
@@ -145,30 +159,38 @@ class Exchanges:
         if not self.bridges:
             yield from (Drop(target, "exchanges", "an exchange that is left out") for target in targets)
             return
-        told = [text for text in (_told(history, span, some) for span, some in going if some) if text]
-        count = plural(sum(bool(some) for _, some in going), "exchange")
-        label = f"{count} left out, {_when(history, places)}"
+        told = [text for text in (_describe_exchange(history, span, some) for span, some in going if some) if text]
+        count = count_with_noun(sum(bool(some) for _, some in going), "exchange")
+        label = f"{count} left out, {_format_turns(history, places)}"
         yield Fold(targets, "exchanges", "older exchanges, bridged", "\n".join(told), label)
 
-    def _turns(self, history: History, span: _Span, pressure: float) -> Iterator[Edit]:
+    def _summarize_turns(self, history: History, span: _ExchangeInfo, pressure: float) -> Iterator[Edit]:
         """Fold the older turns of an endless exchange, but for the calls that matter most."""
-        newest = 20 if pressure < RELAXED else 10 if pressure <= STRICT else 5 if pressure <= EMERGENCY else 3
+        newest = (
+            20
+            if pressure < RELAXED_PRESSURE
+            else 10
+            if pressure <= STRICT_PRESSURE
+            else 5
+            if pressure <= EMERGENCY_PRESSURE
+            else 3
+        )
         mine = [turn for turn in history.turns if turn.start >= span.exchange.start]
         if len(mine) <= newest:
             return
         start = mine[-newest].start
         safe = _open_tasks(history)
-        if pressure <= EMERGENCY:
-            safe |= _needed(history, set(range(start, len(history))))
+        if pressure <= EMERGENCY_PRESSURE:
+            safe |= find_file_dependencies(history, set(range(start, len(history))))
         old = [link for link in history.links if self._is_old(link, range(span.exchange.start, start), safe)]
-        if len(old) <= FEWEST_CHAINS:
+        if len(old) <= MIN_KEPT_CALLS:
             return
-        scores = importance(history)
-        ranked = sorted(old, key=lambda link: _score(scores, link), reverse=True)
-        best = {link.chain.call for link in ranked[:FEWEST_CHAINS]}
+        scores = score_importance(history)
+        ranked = sorted(old, key=lambda link: _score_chain(scores, link), reverse=True)
+        best = {link.chain.call for link in ranked[:MIN_KEPT_CALLS]}
         for is_best, run in groupby(old, key=lambda link: link.chain.call in best):
             if not is_best:
-                yield from self._folded(history, list(run), safe)
+                yield from self._summarize_calls(history, list(run), safe)
 
     @staticmethod
     def _is_old(link: Link, messages: range, safe: set[Place]) -> bool:
@@ -176,30 +198,30 @@ class Exchanges:
         answered = result is not None and result.message < messages.stop
         return call.message in messages and answered and not active and call not in safe
 
-    def _folded(self, history: History, run: Sequence[Link], safe: set[Place]) -> Iterator[Edit]:
-        places = {place for link in run for place in _chain(link)}
+    def _summarize_calls(self, history: History, run: Sequence[Link], safe: set[Place]) -> Iterator[Edit]:
+        places = {place for link in run for place in chain_places(link)}
         for index in {link.chain.call.message for link in run}:
-            places.update(_beside(history, index, places, safe))
+            places.update(_find_adjacent_text(history, index, places, safe))
         ordered = sorted(places)
         targets = tuple([history.occurrence(place) for place in ordered])
         why = "older turns of one long exchange"
         if not self.bridges:
             yield from (Drop(target, "exchanges", why) for target in targets)
             return
-        label = f"{plural(len(run), 'call')} of older turns folded, {_when(history, ordered)}"
-        yield Fold(targets, "exchanges", why, summary(history, ordered, LEDGER), label)
+        label = f"{count_with_noun(len(run), 'call')} of older turns folded, {_format_turns(history, ordered)}"
+        yield Fold(targets, "exchanges", why, summarize_places(history, ordered, MAX_TURNS_SUMMARY_CHARS), label)
 
 
-def _spans(history: History) -> list[_Span]:
-    starts = set(prompts(history))
+def _inspect_exchanges(history: History) -> list[_ExchangeInfo]:
+    starts = set(find_prompts(history))
     first = min(starts, default=None)
-    spans: list[_Span] = []
+    spans: list[_ExchangeInfo] = []
     for n, exchange in enumerate(history.exchanges):
         parts = [(history[i].role, part) for i in range(*exchange) for part in history[i].parts]
         tools = any(isinstance(part, ToolCall) for _, part in parts)
         words = any(role == "assistant" and isinstance(part, Text) and part.text.strip() for role, part in parts)
         bridged = any(_is_bridge(part) for _, part in parts)
-        spans.append(_Span(exchange, exchange.start if n else first, tools, words, bridged))
+        spans.append(_ExchangeInfo(exchange, exchange.start if n else first, tools, words, bridged))
     return spans
 
 
@@ -209,25 +231,25 @@ def _is_bridge(part: Part) -> bool:
     return bool(is_pointer(part)) and " left out, " in part.text.partition("\n")[0]
 
 
-def _important(history: History, spans: Sequence[_Span], candidates: Sequence[int]) -> list[int]:
+def _choose_important(history: History, spans: Sequence[_ExchangeInfo], candidates: Sequence[int]) -> list[int]:
     """The exchanges whose best parts matter most."""
-    if len(candidates) <= EXTRA:
+    if len(candidates) <= MAX_IMPORTANT_EXCHANGES:
         return list(candidates)
-    scores = importance(history)
+    scores = score_importance(history)
 
     def score(n: int) -> float:
         found = [scores[Place(i, j)] for i in range(*spans[n].exchange) for j in range(len(history[i].parts))]
         return fmean(sorted(found)[-5:])
 
-    return sorted(candidates, key=score, reverse=True)[:EXTRA]
+    return sorted(candidates, key=score, reverse=True)[:MAX_IMPORTANT_EXCHANGES]
 
 
-def _score(scores: dict[Place, float], link: Link) -> float:
+def _score_chain(scores: dict[Place, float], link: Link) -> float:
     call, result, _ = link.chain
     return max(scores[call], scores[result]) if result is not None else scores[call]
 
 
-def _straddling(history: History, messages: range) -> set[Place]:
+def _find_crossing_chains(history: History, messages: range) -> set[Place]:
     """Results that a prompt came with and whose calls stand in the exchange before: they stay with their calls."""
     found: set[Place] = set()
     for chain in history.chains:
@@ -236,7 +258,7 @@ def _straddling(history: History, messages: range) -> set[Place]:
     return found
 
 
-def _foldable(history: History, messages: range, safe: set[Place]) -> Iterator[Place]:
+def _find_removable(history: History, messages: range, safe: set[Place]) -> Iterator[Place]:
     """What of some messages may go: no summary, nothing safe, no thinking of a call that stays."""
     for i in messages:
         parts = history[i].parts
@@ -248,7 +270,7 @@ def _foldable(history: History, messages: range, safe: set[Place]) -> Iterator[P
                 yield place
 
 
-def _beside(history: History, index: int, going: set[Place], safe: set[Place]) -> Iterator[Place]:
+def _find_adjacent_text(history: History, index: int, going: set[Place], safe: set[Place]) -> Iterator[Place]:
     """What was said and thought beside calls of which none stays."""
     parts = history[index].parts
     if any(isinstance(part, ToolCall) and Place(index, j) not in going for j, part in enumerate(parts)):
@@ -263,14 +285,14 @@ def _beside(history: History, index: int, going: set[Place], safe: set[Place]) -
 
 def _open_tasks(history: History) -> set[Place]:
     """The first request, the latest plan, and questions that nobody answered."""
-    asked = prompts(history)
+    asked = find_prompts(history)
     safe = {Place(asked[0], j) for j in range(len(history[asked[0]].parts))} if asked else set()
     plan = next((link for link in reversed(history.links) if _is_plan(link)), None)
-    safe.update(_chain(plan) if plan is not None else ())
+    safe.update(chain_places(plan) if plan is not None else ())
     since = asked[-1] if asked else 0
     for link in history.links:
-        if link.use.category == "question" and link.chain.call.message > since and failed(link):
-            safe.update(_chain(link))
+        if link.use.category == "question" and link.chain.call.message > since and is_failed_call(link):
+            safe.update(chain_places(link))
     for i in range(since + 1, len(history)):
         for j, part in enumerate(history[i].parts):
             if history[i].role == "assistant" and isinstance(part, Text) and part.text.rstrip().endswith(("?", "？")):
@@ -280,112 +302,81 @@ def _open_tasks(history: History) -> set[Place]:
 
 def _is_plan(link: Link) -> bool:
     name = link.call.name.lower()
-    return link.use.category == "plan" and name not in _ENDS and _PLAN.search(name) is not None and not failed(link)
-
-
-def _chain(link: Link) -> tuple[Place, ...]:
-    call, result, _ = link.chain
-    return (call,) if result is None else (call, result)
-
-
-def _needed(history: History, kept: set[int]) -> set[Place]:
-    """What the chains of kept messages build on: the latest read of a file they edit, the script a command runs."""
-    files: set[str] = set()
-    scripts: dict[str, str] = {}
-    needed: set[Place] = set()
-    for link in reversed(history.links):
-        path, stays = _plain(link.use.path), link.chain.call.message in kept
-        brings = link.use.operation in ("read", "write") and not failed(link)
-        is_script = link.use.category == "file_edit" and _named_so(path, scripts.get(posixpath.basename(path), ""))
-        if not stays and ((brings and path in files) or is_script):
-            needed.update(_chain(link))
-        if brings:
-            files.discard(path)
-        if is_script:
-            scripts.pop(posixpath.basename(path))
-        if stays and not failed(link):
-            if link.use.operation == "edit" and path:
-                files.add(path)
-            scripts.update(_files_in(link.use.command[:400]) if link.use.command else ())
-    return needed
-
-
-@lru_cache(maxsize=4096)
-def _files_in(command: str) -> tuple[tuple[str, str], ...]:
-    """What a command names that may be a file: the last piece of each path, and the path."""
-    paths = [_plain(word) for word in _WORD.findall(command) if "." in word]
-    return tuple([(posixpath.basename(path), path) for path in paths])
-
-
-def _plain(path: str) -> str:
-    return posixpath.normpath(path.replace("\\", "/")) if path else ""
-
-
-def _named_so(path: str, name: str) -> bool:
-    return bool(path and name) and (path == name or path.endswith(f"/{name}") or name.endswith(f"/{path}"))
+    return (
+        link.use.category == "plan"
+        and name not in _COMPLETION_TOOLS
+        and _PLAN_TOOL.search(name) is not None
+        and not is_failed_call(link)
+    )
 
 
 # --- bridges -----------------------------------------------------------------------------------------------------
 
 
-def _told(history: History, span: _Span, going: Sequence[Place]) -> str:
+def _describe_exchange(history: History, span: _ExchangeInfo, going: Sequence[Place]) -> str:
     """One line for an exchange: what was asked, what was done, how it ended."""
     gone = set(going)
     asks = span.prompt is not None and any(place.message == span.prompt for place in going)
-    asked = _quoted(history, span.prompt) if span.prompt is not None and asks else ""
-    links = [link for link in _links(history, span.exchange) if link.chain.call in gone]
-    answer = next(_said(history, going), "")
-    facts = ", ".join(filter(None, (plural(len(links), "call") if links else "", _edited(links))))
-    end = f"ended: {_ending(links[-1])}" if links else ""
+    asked = _quote_prompt(history, span.prompt) if span.prompt is not None and asks else ""
+    links = [link for link in _exchange_links(history, span.exchange) if link.chain.call in gone]
+    answer = next(_agent_texts(history, going), "")
+    facts = ", ".join(
+        filter(None, (count_with_noun(len(links), "call") if links else "", _describe_edited_files(links)))
+    )
+    end = f"ended: {_describe_ending(links[-1])}" if links else ""
     done = "; ".join(filter(None, (facts, end, f'said: "{answer}"' if answer else "")))
     return f"{asked} → {done}" if asked and done else asked or done
 
 
-def _links(history: History, exchange: Exchange) -> Sequence[Link]:
+def _exchange_links(history: History, exchange: Exchange) -> Sequence[Link]:
     """The chains whose calls are in an exchange."""
     first, last = (bisect_left(history.links, end, key=lambda link: link.chain.call.message) for end in exchange)
     return history.links[first:last]
 
 
-def _quoted(history: History, prompt: int) -> str:
+def _quote_prompt(history: History, prompt: int) -> str:
     parts = history[prompt].parts
-    words = _asked("\n".join(part.text for part in parts if isinstance(part, Text)))
+    words = _clip_request("\n".join(part.text for part in parts if isinstance(part, Text)))
     images = sum(isinstance(part, Image) for part in parts)
-    seen = f" with {plural(images, 'image')}" if images else ""
+    seen = f" with {count_with_noun(images, 'image')}" if images else ""
     return f'asked: "{words}"{seen}' if words or images else ""
 
 
-def _ending(link: Link) -> str:
+def _describe_ending(link: Link) -> str:
     is_command = bool(link.use.command)
-    return "failed" if failed(link) or outcome(link.result, is_command=is_command).failed else "ok"
+    return "failed" if is_failed_call(link) or parse_tool_outcome(link.result, is_command=is_command).failed else "ok"
 
 
 @lru_cache(maxsize=1024)
-def _asked(text: str) -> str:
-    return clip(line(human_text(text)), QUOTED)
+def _clip_request(text: str) -> str:
+    return clip(to_printable_line(human_text(text)), MAX_REQUEST_CHARS)
 
 
 @lru_cache(maxsize=1024)
-def _answered(text: str) -> str:
-    return clip(opening(text), ANSWERED)
+def _clip_answer(text: str) -> str:
+    return clip(quote_opening(text), MAX_ANSWER_CHARS)
 
 
-def _said(history: History, going: Sequence[Place]) -> Iterator[str]:
+def _agent_texts(history: History, going: Sequence[Place]) -> Iterator[str]:
     """How the agent's words began, the latest first."""
     for place in reversed(going):
         part = history.part(place)
         if isinstance(part, Text) and history[place.message].role == "assistant":
-            text = _answered(part.text)
+            text = _clip_answer(part.text)
             if text:
                 yield text
 
 
-def _edited(links: Sequence[Link]) -> str:
-    paths = [line(link.use.path) for link in links if link.use.category == "file_edit" and not failed(link)]
+def _describe_edited_files(links: Sequence[Link]) -> str:
+    paths = [
+        to_printable_line(link.use.path)
+        for link in links
+        if link.use.category == "file_edit" and not is_failed_call(link)
+    ]
     names = list(dict.fromkeys(posixpath.basename(path.replace("\\", "/")) for path in paths if path))
-    more = f" and {len(names) - FILES} more" if len(names) > FILES else ""
-    return f"edited {', '.join(names[:FILES])}{more}" if names else ""
+    more = f" and {len(names) - MAX_FILES} more" if len(names) > MAX_FILES else ""
+    return f"edited {', '.join(names[:MAX_FILES])}{more}" if names else ""
 
 
-def _when(history: History, places: Sequence[Place]) -> str:
-    return turns([history.turn(place.message) for place in places])
+def _format_turns(history: History, places: Sequence[Place]) -> str:
+    return format_turn_range([history.turn(place.message) for place in places])

@@ -12,53 +12,55 @@ from thresher.errors import FormatError
 from thresher.model.jsontext import dump, load
 from thresher.model.tool_table import tool_named
 
-FIELD = "intent"
-SAYS = "Why this change is made, in a few words."
+INTENT_FIELD = "intent"
+INTENT_DESCRIPTION = "Why this change is made, in a few words."
 
 Definitions = TypeVar("Definitions", str, list[Any], dict[str, Any])
 Arguments = TypeVar("Arguments", str, dict[str, Any])
 
-_LISTS = ("functionDeclarations", "function_declarations", "tools")
-_SCHEMAS = ("input_schema", "inputSchema", "parameters", "parametersJsonSchema", "parameters_json_schema")
+_LIST_KEYS = ("functionDeclarations", "function_declarations", "tools")
+_SCHEMA_KEYS = ("input_schema", "inputSchema", "parameters", "parametersJsonSchema", "parameters_json_schema")
 
 
 def with_intent(definitions: Definitions, /, *, tools: Iterable[str] = ()) -> Definitions:
     """A copy of tool definitions, of any dialect, where each edit tool (and each of `tools`) may say its intent."""
     names = frozenset(name.lower() for name in tools)
     if not isinstance(definitions, str):
-        return cast(Definitions, _defined(deepcopy(definitions), names))
+        return cast(Definitions, _add_intent(deepcopy(definitions), names))
     try:
         value = load(definitions)
     except (ValueError, RecursionError) as error:
         raise FormatError(f"tool definitions are a list, or its JSON text; this text is no JSON: {error}") from None
-    changed = _defined(value, names)
+    changed = _add_intent(value, names)
     return definitions if changed == value else dump(changed)
 
 
 def without_intent(arguments: Arguments) -> Arguments:
     """A call's arguments without the field, for the tool that carries it out."""
     if isinstance(arguments, dict):
-        return {key: value for key, value in arguments.items() if key != FIELD}
+        return {key: value for key, value in arguments.items() if key != INTENT_FIELD}
     try:
         fields = load(arguments)
     except (ValueError, RecursionError):
         return arguments
-    if not isinstance(fields, dict) or FIELD not in fields:
+    if not isinstance(fields, dict) or INTENT_FIELD not in fields:
         return arguments
     return dump(without_intent(fields))
 
 
-def _defined(value: Any, names: frozenset[str]) -> Any:
+def _add_intent(value: Any, names: frozenset[str]) -> Any:
     """One definition, or many, however they are wrapped."""
     if isinstance(value, list):
-        return [_defined(one, names) for one in value]
+        return [_add_intent(one, names) for one in value]
     if not isinstance(value, dict):
         return value
     if isinstance(value.get("function"), dict):
-        return value | {"function": _tool(value["function"], names, strict=value["function"].get("strict") is True)}
-    if "name" in value and not any(isinstance(value.get(key), list) for key in _LISTS):
-        return _tool(value, names, strict=_is_strict(value))
-    return value | {key: _defined(value[key], names) for key in _LISTS if isinstance(value.get(key), list)}
+        return value | {
+            "function": _add_intent_to_tool(value["function"], names, strict=value["function"].get("strict") is True)
+        }
+    if "name" in value and not any(isinstance(value.get(key), list) for key in _LIST_KEYS):
+        return _add_intent_to_tool(value, names, strict=_is_strict(value))
+    return value | {key: _add_intent(value[key], names) for key in _LIST_KEYS if isinstance(value.get(key), list)}
 
 
 def _is_strict(tool: dict[str, Any]) -> bool:
@@ -71,21 +73,23 @@ def _is_strict(tool: dict[str, Any]) -> bool:
     return tool.get("strict") is True or closed
 
 
-def _tool(tool: dict[str, Any], names: frozenset[str], *, strict: bool) -> dict[str, Any]:
+def _add_intent_to_tool(tool: dict[str, Any], names: frozenset[str], *, strict: bool) -> dict[str, Any]:
     name = tool.get("name")
     if not isinstance(name, str) or not (name.lower() in names or tool_named(name).category == "file_edit"):
         return tool
-    return tool | {key: _schema(tool[key], strict=strict) for key in _SCHEMAS if isinstance(tool.get(key), dict)}
+    return tool | {
+        key: _add_intent_to_schema(tool[key], strict=strict) for key in _SCHEMA_KEYS if isinstance(tool.get(key), dict)
+    }
 
 
-def _schema(schema: dict[str, Any], *, strict: bool) -> dict[str, Any]:
+def _add_intent_to_schema(schema: dict[str, Any], *, strict: bool) -> dict[str, Any]:
     properties = schema.get("properties", {} if "type" in schema else None)
-    if not isinstance(properties, dict) or FIELD in properties:
+    if not isinstance(properties, dict) or INTENT_FIELD in properties:
         return schema
     kind: str | list[str] = "STRING" if schema.get("type") == "OBJECT" else "string"
     if strict:
         kind = ["string", "null"]
-    changed = schema | {"properties": properties | {FIELD: {"type": kind, "description": SAYS}}}
+    changed = schema | {"properties": properties | {INTENT_FIELD: {"type": kind, "description": INTENT_DESCRIPTION}}}
     if strict:
-        changed["required"] = [*(schema.get("required") or ()), FIELD]
+        changed["required"] = [*(schema.get("required") or ()), INTENT_FIELD]
     return changed

@@ -8,16 +8,16 @@ from thresher.edits.change import stand_in
 from thresher.edits.standin import is_pointer, label_of, pointer
 from thresher.model import History, Part, part_text
 from thresher.model.tools import Link
-from thresher.policies.base import CATEGORIES, check_count, check_words, named
+from thresher.policies.base import TOOL_CATEGORIES, check_count, check_words, is_tool_selected
 from thresher.store import short_id
 from thresher.tokens import Scale, default_scale
 
-LONGEST_POINTER = 2_000
+MAX_PLACEHOLDER_CHARS = 2_000
 """A text that opens like a pointer and is longer than any is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mask:
+class MaskOldResults:
     """Point to all tool results but the newest; answers to questions stay."""
 
     keep: int = 10
@@ -34,34 +34,34 @@ class Mask:
 
     def __post_init__(self) -> None:
         check_count("mask", keep=self.keep, at_least=self.at_least)
-        check_words("mask", CATEGORIES, categories=self.categories)
+        check_words("mask", TOOL_CATEGORIES, categories=self.categories)
         check_words("mask", except_names=self.except_names)
 
     def __call__(self, history: History) -> Iterator[Edit]:
         """Point to old results."""
-        mine = [link for link in history.links if self._takes(link)]
-        old = [link for link in mine[: max(0, len(mine) - self.keep)] if not stands_in(link.result)]
-        if self.at_least and sum(self._saved(history, link) for link in old) < self.at_least:
+        mine = [link for link in history.links if self._is_candidate(link)]
+        old = [link for link in mine[: max(0, len(mine) - self.keep)] if not is_short_placeholder(link.result)]
+        if self.at_least and sum(self._count_tokens_saved(history, link) for link in old) < self.at_least:
             return
         for link in self._ordered(history, old):
             if link.chain.result is not None:
                 target = history.occurrence(link.chain.result)
                 yield Stub(target, "mask", f"older than the newest {self.keep} results")
 
-    def _takes(self, link: Link) -> bool:
-        if link.result is None or link.use.category == "question" or named(link, self.except_names, ()):
+    def _is_candidate(self, link: Link) -> bool:
+        if link.result is None or link.use.category == "question" or is_tool_selected(link, self.except_names, ()):
             return False
         return not self.categories or link.use.category in self.categories
 
     def _ordered(self, history: History, old: list[Link]) -> list[Link]:
         if not self.by_importance:
             return old
-        from thresher.policies.importance import importance  # noqa: PLC0415 - only where it is asked for
+        from thresher.policies.importance import score_importance  # noqa: PLC0415 - only where it is asked for
 
-        scores = importance(history)
+        scores = score_importance(history)
         return sorted(old, key=lambda link: scores[link.chain.result or link.chain.call])
 
-    def _saved(self, history: History, link: Link) -> int:
+    def _count_tokens_saved(self, history: History, link: Link) -> int:
         """What a pointer in its place saves, if anything."""
         place, result = link.chain.result, link.result
         if place is None or result is None or link.chain.active:
@@ -71,6 +71,6 @@ class Mask:
         return max(0, self.scale.parts(history[place.message])[place.part] - self.scale.part(stand_in(result, text)))
 
 
-def stands_in(part: Part | None) -> bool:
+def is_short_placeholder(part: Part | None) -> bool:
     """Whether a part is, by its looks, a pointer already: what replaces it would be no shorter."""
-    return part is not None and bool(is_pointer(part)) and len(part_text(part)) <= LONGEST_POINTER
+    return part is not None and bool(is_pointer(part)) and len(part_text(part)) <= MAX_PLACEHOLDER_CHARS

@@ -18,25 +18,26 @@ from thresher.model import History, Message, Part, Place, Summary, Text, ToolRes
 from thresher.model.message import Role
 from thresher.policies.base import check_count, check_words
 
-NAME = "messages"
+POLICY_NAME = "messages"
 ROLES: tuple[str, ...] = get_args(Role)
-SHORTEST = 100
+MIN_LENGTH = 100
 """The least that `longer_than` may be: what says that something was cut needs most of it."""
-SECONDS = 2.0
+PATTERN_TIMEOUT_SECONDS = 2.0
 """How long one pattern may search one text."""
-ROUNDS = 8
+MAX_ROUNDS = 8
 """How often matches are removed from what the last removal left."""
-LONGEST_KEY = 200_000
+MAX_CACHED_CHARS = 200_000
 """Longer texts are searched anew each time, so that the cache never holds on to them."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Messages:
+class FilterMessages:
     """Drop or shorten messages by what they are.
 
-    `Messages(empty=True)` drops blank texts; `Messages(roles=("system",))` all of a role, pinned or not, but never the
-    human's current words, nor a summary, which speaks for every role; `Messages(longer_than=10_000)` keeps head and
-    tail of longer texts and results; `Messages(patterns=(r"(?m)^DEBUG .*\\n?",))` removes what matches.
+    `FilterMessages(empty=True)` drops blank texts; `FilterMessages(roles=("system",))` all of a role, pinned or not,
+    but never the human's current words, nor a summary, which speaks for every role;
+    `FilterMessages(longer_than=10_000)` keeps head and tail of longer texts and results;
+    `FilterMessages(patterns=(r"(?m)^DEBUG .*\\n?",))` removes what matches.
     """
 
     empty: bool = False
@@ -49,14 +50,16 @@ class Messages:
     """Regular expressions; what they match goes from texts and results."""
 
     def __post_init__(self) -> None:
-        check_words(NAME, ROLES, roles=self.roles)
-        check_words(NAME, patterns=self.patterns)
+        check_words(POLICY_NAME, ROLES, roles=self.roles)
+        check_words(POLICY_NAME, patterns=self.patterns)
         if self.longer_than is not None:
-            check_count(NAME, longer_than=self.longer_than)
-            if self.longer_than < SHORTEST:
-                raise OptionError(f"policy `{NAME}`: `longer_than` is {SHORTEST} or more, not {self.longer_than}")
+            check_count(POLICY_NAME, longer_than=self.longer_than)
+            if self.longer_than < MIN_LENGTH:
+                raise OptionError(
+                    f"policy `{POLICY_NAME}`: `longer_than` is {MIN_LENGTH} or more, not {self.longer_than}"
+                )
         for pattern in self.patterns:
-            _compiled(pattern)
+            _compile_pattern(pattern)
 
     def __call__(self, history: History) -> Iterator[Edit]:
         """Propose: what is empty, then whole messages, then parts of texts; oldest first."""
@@ -66,80 +69,86 @@ class Messages:
         if self.empty:
             for place, _ in places:
                 if _is_blank(history.part(place)):
-                    yield Drop(history.occurrence(place), NAME, "empty")
+                    yield Drop(history.occurrence(place), POLICY_NAME, "empty")
         for place, message in places:
             if message.role in self.roles and not isinstance(history.part(place), Summary):
-                yield Drop(history.occurrence(place), NAME, f"role {message.role}", over=_pin(message))
+                yield Drop(history.occurrence(place), POLICY_NAME, f"role {message.role}", over=_liftable_pin(message))
         if self.patterns or self.longer_than is not None:
             for place, message in places:
                 if message.role not in self.roles and message.role != "system":
-                    yield from self._shortened(history, place, message)
+                    yield from self._shorten_part(history, place, message)
 
-    def _shortened(self, history: History, place: Place, message: Message) -> Iterator[Edit]:
+    def _shorten_part(self, history: History, place: Place, message: Message) -> Iterator[Edit]:
         part = history.part(place)
         if not isinstance(part, Text | ToolResult):
             return
         text = part.text
-        matched = _matched(self.patterns, text) if self.patterns else ()
+        matched = _find_matches(self.patterns, text) if self.patterns else ()
         gaps, why = matched, "pattern"
-        if self.longer_than is not None and len(text) - _length(matched) > self.longer_than:
-            gaps = _through(matched, to_limit(cut(text, matched), self.longer_than))
+        if self.longer_than is not None and len(text) - _total_length(matched) > self.longer_than:
+            gaps = _map_to_original(matched, to_limit(cut(text, matched), self.longer_than))
             why = f"longer than {self.longer_than:,}"
-        over = _pin(message) if matched else ""
+        over = _liftable_pin(message) if matched else ""
         if isinstance(part, ToolResult) and gaps and not cut(text, gaps).strip():
-            yield Stub(history.occurrence(place), NAME, why, over=over)
+            yield Stub(history.occurrence(place), POLICY_NAME, why, over=over)
         elif gaps:
-            yield Cut(history.occurrence(place), NAME, why, gaps, over=over)
+            yield Cut(history.occurrence(place), POLICY_NAME, why, gaps, over=over)
 
 
 def _is_blank(part: Part) -> bool:
     return isinstance(part, Text) and not part.text.strip()
 
 
-def _pin(message: Message) -> Pin:
+def _liftable_pin(message: Message) -> Pin:
     """The pin that an explicit option lifts; the human's own words have none of these."""
     if message.role == "system":
         return "system"
     return "injection" if message.role == "user" and message.author in ("harness", "recall") else ""
 
 
-def _length(gaps: tuple[Gap, ...]) -> int:
+def _total_length(gaps: tuple[Gap, ...]) -> int:
     return sum(gap.stop - gap.start for gap in gaps)
 
 
-def _matched(patterns: tuple[str, ...], text: str) -> tuple[Gap, ...]:
-    return _cached(patterns, text) if len(text) <= LONGEST_KEY else _all_matches(patterns, text)
+def _find_matches(patterns: tuple[str, ...], text: str) -> tuple[Gap, ...]:
+    return (
+        _find_matches_cached(patterns, text)
+        if len(text) <= MAX_CACHED_CHARS
+        else _find_matches_repeatedly(patterns, text)
+    )
 
 
-def _all_matches(patterns: tuple[str, ...], text: str) -> tuple[Gap, ...]:
+def _find_matches_repeatedly(patterns: tuple[str, ...], text: str) -> tuple[Gap, ...]:
     """Everything that matches, also in what is left when matches are gone; nothing where that has no end."""
     gaps: tuple[Gap, ...] = ()
-    for _ in range(ROUNDS):
-        found = _matches(patterns, cut(text, gaps) if gaps else text)
+    for _ in range(MAX_ROUNDS):
+        found = _find_matches_once(patterns, cut(text, gaps) if gaps else text)
         if not found:
             return gaps
-        gaps = _through(gaps, found)
+        gaps = _map_to_original(gaps, found)
     return ()
 
 
-_cached = lru_cache(maxsize=2048)(_all_matches)
+_find_matches_cached = lru_cache(maxsize=2048)(_find_matches_repeatedly)
 
 
-def _matches(patterns: tuple[str, ...], text: str) -> tuple[Gap, ...]:
+def _find_matches_once(patterns: tuple[str, ...], text: str) -> tuple[Gap, ...]:
     spans: list[Gap] = []
     for pattern in patterns:
         try:
-            found = [match.span() for match in _compiled(pattern).finditer(text, timeout=SECONDS)]
+            found = [
+                match.span() for match in _compile_pattern(pattern).finditer(text, timeout=PATTERN_TIMEOUT_SECONDS)
+            ]
         except TimeoutError as error:
             raise OptionError(
-                f"policy `{NAME}`: the pattern {pattern!r} searched {len(text):,} characters for more than "
-                f"{SECONDS:g} seconds; make it simpler: no repetition inside a repetition"
+                f"policy `{POLICY_NAME}`: the pattern {pattern!r} searched {len(text):,} characters for more than "
+                f"{PATTERN_TIMEOUT_SECONDS:g} seconds; make it simpler: no repetition inside a repetition"
             ) from error
         spans += [Gap(start, stop) for start, stop in found if start < stop]
-    return _merged(spans)
+    return _merge_ranges(spans)
 
 
-def _through(gaps: tuple[Gap, ...], later: tuple[Gap, ...]) -> tuple[Gap, ...]:
+def _map_to_original(gaps: tuple[Gap, ...], later: tuple[Gap, ...]) -> tuple[Gap, ...]:
     """Gaps of a text that has gaps already, told as gaps of the whole text."""
     if not gaps:
         return later
@@ -153,10 +162,10 @@ def _through(gaps: tuple[Gap, ...], later: tuple[Gap, ...]) -> tuple[Gap, ...]:
         )
         for gap in later
     ]
-    return _merged([*gaps, *moved])
+    return _merge_ranges([*gaps, *moved])
 
 
-def _merged(gaps: list[Gap]) -> tuple[Gap, ...]:
+def _merge_ranges(gaps: list[Gap]) -> tuple[Gap, ...]:
     merged: list[Gap] = []
     for gap in sorted(gaps):
         if merged and gap.start <= merged[-1].stop:
@@ -168,19 +177,19 @@ def _merged(gaps: list[Gap]) -> tuple[Gap, ...]:
 
 
 @lru_cache(maxsize=256)
-def _compiled(pattern: str) -> Any:
+def _compile_pattern(pattern: str) -> Any:
     try:
         import regex  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise OptionError(
-            f"policy `{NAME}`: `patterns` needs the regex package, which can stop a pattern that runs away: "
+            f"policy `{POLICY_NAME}`: `patterns` needs the regex package, which can stop a pattern that runs away: "
             "pip install 'thresher[patterns]'"
         ) from error
     try:
         return regex.compile(pattern)
     except regex.error as error:
         raise OptionError(
-            f"policy `{NAME}`: {pattern!r} is no pattern: {error.msg} at character {error.pos}"
+            f"policy `{POLICY_NAME}`: {pattern!r} is no pattern: {error.msg} at character {error.pos}"
         ) from error
     except RecursionError as error:
-        raise OptionError(f"policy `{NAME}`: the pattern {pattern[:40]!r}… is nested too deep") from error
+        raise OptionError(f"policy `{POLICY_NAME}`: the pattern {pattern[:40]!r}… is nested too deep") from error

@@ -17,14 +17,14 @@ from thresher.model.memo import per_message
 from thresher.model.tools import Link
 from thresher.policies.base import check_count
 
-ROOM = 200
+MIN_CUT_CHARS = 200
 """Characters that a cut must take to be worth its note; more than any note is long."""
-SIMILAR = 3
+MIN_RUN_LINES = 3
 """So many lines alike are a run."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Output:
+class TruncateOutput:
     """Squeeze the output of commands, and cut what is long to its head and tail."""
 
     keep_whole: int = 1_000
@@ -48,67 +48,67 @@ class Output:
         """One cut for each output that is too long or repeats itself, the oldest first."""
         for link in history.links:
             place = link.chain.result
-            if place is None or link.result is None or not _is_output(link):
+            if place is None or link.result is None or not _is_command_output(link):
                 continue
             text = part_text(link.result)
             if len(text) <= self.keep_whole:
                 continue
-            known = _known(history[place.message])
+            known = _cut_cache(history[place.message])
             if (self, place.part) not in known:
-                known[self, place.part] = self._gaps(text, is_file=link.use.operation == "read")
+                known[self, place.part] = self._find_cuts(text, is_file=link.use.operation == "read")
             gaps, why = known[self, place.part]
             if gaps:
                 yield Cut(history.occurrence(place), "output", why, gaps)
 
-    def _gaps(self, text: str, *, is_file: bool) -> tuple[tuple[Gap, ...], str]:
-        gaps = squeezing(text) if self.squeeze and not is_file else ()
+    def _find_cuts(self, text: str, *, is_file: bool) -> tuple[tuple[Gap, ...], str]:
+        gaps = find_output_noise(text) if self.squeeze and not is_file else ()
         length = len(text) - sum(stop - start - len(note) for start, stop, note in gaps)
         limit, ends = self.bash_truncate, self.head + self.tail
         if self.pressure:
             limit, ends = min(limit, self.keep_whole), ends // 2
         else:
-            ends = min(ends, max(limit - ROOM, 0))
-        note = _note(text, "squeezed").rstrip("\n") if gaps else ""
-        if length + len(note) > max(limit, ends + ROOM):
+            ends = min(ends, max(limit - MIN_CUT_CHARS, 0))
+        note = _format_note(text, "squeezed").rstrip("\n") if gaps else ""
+        if length + len(note) > max(limit, ends + MIN_CUT_CHARS):
             head = ends * self.head // max(self.head + self.tail, 1)
-            both = _two_ends(text, gaps, head, ends - head)
+            both = _keep_head_and_tail(text, gaps, head, ends - head)
             if both:
                 return both, "long output"
-        if length + ROOM <= len(text):
+        if length + MIN_CUT_CHARS <= len(text):
             return (*gaps, Gap(len(text), len(text), note)), "repetitive output"
         return (), ""
 
 
-def _is_output(link: Link) -> bool:
+def _is_command_output(link: Link) -> bool:
     """Whether a command wrote it; of the tools for the project only git has a command."""
     return link.use.category == "execution" or (link.use.category == "project" and bool(link.use.command))
 
 
 @per_message
-def _known(_: Message) -> "dict[tuple[Output, int], tuple[tuple[Gap, ...], str]]":
+def _cut_cache(_: Message) -> "dict[tuple[TruncateOutput, int], tuple[tuple[Gap, ...], str]]":
     """What was found out about a message's parts."""
     return {}
 
 
-def _note(text: str, done: str) -> str:
+def _format_note(text: str, done: str) -> str:
     return f"\n[thresher {ID} · {done}: {len(text):,} chars, {text.count(chr(10)) + 1:,} lines in all]\n"
 
 
-def _two_ends(text: str, gaps: tuple[Gap, ...], head: int, tail: int) -> tuple[Gap, ...]:
+def _keep_head_and_tail(text: str, gaps: tuple[Gap, ...], head: int, tail: int) -> tuple[Gap, ...]:
     """Head and tail as they are after squeezing, as gaps of the text itself; nothing if little would go."""
     found = head_and_tail(cut(text, gaps), head, tail)
     if not found:
         return ()
-    start = _original(gaps, found[0].start, after=False)
-    stop = _original(gaps, found[0].stop, after=True)
+    start = _to_original_position(gaps, found[0].start, after=False)
+    stop = _to_original_position(gaps, found[0].stop, after=True)
     return (
         *(gap for gap in gaps if gap.stop <= start),
-        Gap(start, stop, _note(text, "cut")),
+        Gap(start, stop, _format_note(text, "cut")),
         *(gap for gap in gaps if gap.start >= stop),
     )
 
 
-def _original(gaps: tuple[Gap, ...], position: int, *, after: bool) -> int:
+def _to_original_position(gaps: tuple[Gap, ...], position: int, *, after: bool) -> int:
     """Where a position of the squeezed text was in the text; inside a note, the near end of its gap."""
     shift = 0
     for gap in gaps:
@@ -132,37 +132,37 @@ _NUMBER = re.compile(r"\d+")
 _WORD = re.compile(r"[^\W\d_]{1,12}")
 _LOCATION = re.compile(r"\.\w{1,12}[:(]\d|\bline \d")
 """A place in a file, as compilers, searches and tracebacks name it."""
-LOOK = 240
+MAX_STATE_CHARS = 240
 """How far into a state one looks for its first word."""
 
 
 @dataclass
-class _Run:
+class _SimilarLines:
     """Lines alike, as far as they go."""
 
     key: str | None = None
-    first: int = 0
+    first_end: int = 0
     """Where the first of them ends."""
-    last: int = 0
+    last_end: int = 0
     count: int = 0
-    inner: Sequence[Gap] = ()
+    first_line_gaps: Sequence[Gap] = ()
     """The gaps inside the first line."""
-    rest: list[Gap] = field(default_factory=list)
+    other_line_gaps: list[Gap] = field(default_factory=list)
     """The gaps inside the others."""
 
     def gaps(self) -> Iterator[Gap]:
-        yield from self.inner
+        yield from self.first_line_gaps
         note = f" [… {self.count - 1:,} similar lines …]"
-        if self.count >= SIMILAR and self.last - self.first > len(note):
-            yield Gap(self.first, self.last, note)
+        if self.count >= MIN_RUN_LINES and self.last_end - self.first_end > len(note):
+            yield Gap(self.first_end, self.last_end, note)
         else:
-            yield from self.rest
+            yield from self.other_line_gaps
 
 
-def squeezing(text: str) -> tuple[Gap, ...]:
+def find_output_noise(text: str) -> tuple[Gap, ...]:
     """The gaps that take out of an output what a terminal would not show, and what repeats itself."""
     gaps: list[Gap] = []
-    run = _Run()
+    run = _SimilarLines()
     start = 0
     for line in text.split("\n"):
         end = start + len(line) - line.endswith("\r")
@@ -170,46 +170,46 @@ def squeezing(text: str) -> tuple[Gap, ...]:
         shown = line
         if "\r" not in line[:-1]:
             if "\x1b" in line:
-                inner, shown = list(_escapes(text, start, end)), _ESCAPE.sub("", line)
+                inner, shown = list(_find_escapes(text, start, end)), _ESCAPE.sub("", line)
         else:
-            inner = _unseen(text, start, end)
+            inner = _find_hidden(text, start, end)
             shown = cut(line, tuple([Gap(gap.start - start, gap.stop - start) for gap in inner]))
-        key = _likeness(shown)
+        key = _similarity_key(shown)
         if key == run.key:
             run.count += 1
-            run.last = end
-            run.rest += inner
+            run.last_end = end
+            run.other_line_gaps += inner
         else:
             gaps += run.gaps()
-            run = _Run(key, end, end, 1, inner)
+            run = _SimilarLines(key, end, end, 1, inner)
         start += len(line) + 1
     return (*gaps, *run.gaps())
 
 
-def _likeness(line: str) -> str:
+def _similarity_key(line: str) -> str:
     """The line without its numbers; but where they are what it tells, a line is like its equals only."""
     flat = line.rstrip()
     return _NUMBER.sub("0", flat) if _WORD.search(flat) and not _LOCATION.search(flat) else flat
 
 
-def _unseen(text: str, start: int, end: int) -> list[Gap]:
+def _find_hidden(text: str, start: int, end: int) -> list[Gap]:
     """What a terminal would not show of a line: escape codes, and states that were written over."""
     gaps: list[Gap] = []
     state = start
     known: str | None = None
     for segment, stop in _segments(text, start, end):
-        kind = _kind(text[segment : min(stop, segment + LOOK)])
+        kind = _first_word(text[segment : min(stop, segment + MAX_STATE_CHARS)])
         if kind is None:  # a blank writes over nothing: some programs end their lines with two returns
             continue
         if kind != known:
-            gaps += _escapes(text, state, segment)
+            gaps += _find_escapes(text, state, segment)
         elif gaps and gaps[-1].stop == state:
             gaps[-1] = Gap(gaps[-1].start, segment)
         else:
             gaps.append(Gap(state, segment))
         state = segment
         known = kind
-    return [*gaps, *_escapes(text, state, end)]
+    return [*gaps, *_find_escapes(text, state, end)]
 
 
 def _segments(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -220,12 +220,12 @@ def _segments(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     yield start, end
 
 
-def _kind(segment: str) -> str | None:
+def _first_word(segment: str) -> str | None:
     """The first word of a state, None for a blank: states of one progress bar begin alike, lines of a text do not."""
     shown = _ESCAPE.sub("", segment)
     word = _WORD.search(shown)
     return word[0] if word else "" if shown.strip() else None
 
 
-def _escapes(text: str, start: int, end: int) -> Iterator[Gap]:
+def _find_escapes(text: str, start: int, end: int) -> Iterator[Gap]:
     return (Gap(found.start(), found.end()) for found in _ESCAPE.finditer(text, start, end))

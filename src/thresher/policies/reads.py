@@ -13,14 +13,14 @@ from thresher.edits import Edit, Stub
 from thresher.edits.standin import LONGEST_PATH, one_line
 from thresher.model import History
 from thresher.policies.base import check_count
-from thresher.policies.files import Extent, FileRead, Files, files_of
+from thresher.policies.file_accesses import FileAccesses, FileRead, LineExtent, collect_file_accesses
 
-AGAIN = "re-read"
-OLDER = "stale read"
+REREAD_REASON = "re-read"
+STALE_REASON = "stale read"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reads:
+class DeduplicateReads:
     """Keep the first and the newest read of a file's lines, with samples between where there are many."""
 
     max_file_reads: int = 5
@@ -33,39 +33,41 @@ class Reads:
 
     def __call__(self, history: History) -> Iterator[Edit]:
         """Point from the reads between to those that stay: first where nothing is lost, then older states."""
-        files = files_of(history)
-        groups: dict[tuple[str, Extent], list[FileRead]] = defaultdict(list)
+        files = collect_file_accesses(history)
+        groups: dict[tuple[str, LineExtent], list[FileRead]] = defaultdict(list)
         for read in files.reads:
             groups[read.path, read.extent].append(read)
         found: list[tuple[int, Stub]] = []
         for reads in groups.values():
             if len(reads) > 2:
-                found += self._pointers(history, files, reads)
+                found += self._propose_placeholders(history, files, reads)
         found.sort(key=lambda pair: pair[0])
-        for why in (AGAIN, OLDER):
+        for why in (REREAD_REASON, STALE_REASON):
             yield from (stub for _, stub in found if stub.why == why)
 
-    def _pointers(self, history: History, files: Files, reads: list[FileRead]) -> Iterator[tuple[int, Stub]]:
-        kept = kept_reads(len(reads), self.max_file_reads, self.samples)
-        texts = [history.occurrence(read.place).content for read in reads]
-        holders = [at for at in sorted(kept) if reads[at].is_whole]
+    def _propose_placeholders(
+        self, history: History, files: FileAccesses, reads: list[FileRead]
+    ) -> Iterator[tuple[int, Stub]]:
+        kept = choose_kept_reads(len(reads), self.max_file_reads, self.samples)
+        texts = [history.occurrence(read.result_place).content for read in reads]
+        holders = [at for at in sorted(kept) if reads[at].is_complete]
         for at, read in enumerate(reads):
-            if at in kept or not read.is_whole:
+            if at in kept or not read.is_complete:
                 continue
             same = [other for other in holders if texts[other] == texts[at]]
             newer = next((other for other in holders if other > at), None)
-            name = _name(history, read)
+            name = _describe_path(history, read)
             if same:
                 _, _, nearest = min((abs(other - at), -other, other) for other in same)
-                why, said = AGAIN, f"re-read{name}; same text as the read at turn {reads[nearest].turn}"
+                why, said = REREAD_REASON, f"re-read{name}; same text as the read at turn {reads[nearest].turn}"
             elif newer is not None:
-                why, said = OLDER, f"older state{name}; {_since(files, read, reads[newer])}"
+                why, said = STALE_REASON, f"older state{name}; {_describe_change(files, read, reads[newer])}"
             else:
                 continue
-            yield read.order, Stub(history.occurrence(read.place), "reads", why, note=said)
+            yield read.order, Stub(history.occurrence(read.result_place), "reads", why, note=said)
 
 
-def kept_reads(count: int, max_file_reads: int = 5, samples: int = 3) -> frozenset[int]:
+def choose_kept_reads(count: int, max_file_reads: int = 5, samples: int = 3) -> frozenset[int]:
     """Which of so many reads stay, counted from 0."""
     ends = {0, count - 1} if count else set()
     if count <= max(max_file_reads, 2):
@@ -77,13 +79,13 @@ def kept_reads(count: int, max_file_reads: int = 5, samples: int = 3) -> frozens
     return frozenset(ends | {(2 * step * (count - 1) + steps) // (2 * steps) for step in range(1, steps)})
 
 
-def _name(history: History, read: FileRead) -> str:
+def _describe_path(history: History, read: FileRead) -> str:
     """The full path, where the call itself does not say it."""
     return "" if history.links[read.order].use.path == read.path else f" of {one_line(read.path, LONGEST_PATH)}"
 
 
-def _since(files: Files, read: FileRead, newer: FileRead) -> str:
+def _describe_change(files: FileAccesses, read: FileRead, newer: FileRead) -> str:
     """How it came that the newer read has another text."""
-    edit = files.edited(read.path, read.order, newer.order)
+    edit = files.find_edit(read.path, read.order, newer.order)
     changed = f"the file was edited at turn {edit.turn}" if edit else "the text has changed"
     return f"{changed} since; read again at turn {newer.turn}"

@@ -26,10 +26,10 @@ from thresher.model import History, Message, Place, Text, ToolResult
 from thresher.model.marks import author_of, harness_spans
 from thresher.model.memo import per_message
 
-NAME = "reminders"
-Kind = Literal["noise", "typed", "work", "summary", "context", "recall"]
+POLICY_NAME = "reminders"
+HarnessTextKind = Literal["noise", "typed", "work", "summary", "context", "recall"]
 
-_ELEMENTS: dict[Kind, str] = {
+_ELEMENTS: dict[HarnessTextKind, str] = {
     "typed": "command-args bash-input user-memory-input user_shell_command",
     "work": "bash-stdout bash-stderr task-notification teammate-message subagent_notification user_action"
     " file_write_result",
@@ -39,10 +39,10 @@ _ELEMENTS: dict[Kind, str] = {
     " project_layout always_applied_workspace_rules agent_skills environment_info workspace_info attached_files"
     " ide_selection command-contents goal skill files",
 }
-KINDS: dict[str, Kind] = {name: kind for kind, names in _ELEMENTS.items() for name in names.split()}
+ELEMENT_KINDS: dict[str, HarnessTextKind] = {name: kind for kind, names in _ELEMENTS.items() for name in names.split()}
 """Elements that are no noise; `permissions` is the first word of Codex's `permissions instructions`."""
 
-PHRASES: tuple[tuple[str, Kind], ...] = (
+OPENING_PHRASES: tuple[tuple[str, HarnessTextKind], ...] = (
     (r"\[\w+(?: for '[^\n]*)?\] Result:", "work"),
     (r"This session is being continued from a previous conversation", "summary"),
     (r"\[thresher t1:", "summary"),
@@ -57,26 +57,26 @@ PHRASES: tuple[tuple[str, Kind], ...] = (
 )
 """What opens a span that no element marks."""
 
-_PHRASE = re.compile(r"\s*(?:" + "|".join(f"({pattern})" for pattern, _ in PHRASES) + ")")
+_OPENING_PHRASE = re.compile(r"\s*(?:" + "|".join(f"({pattern})" for pattern, _ in OPENING_PHRASES) + ")")
 _ELEMENT = re.compile(r"\s*<(?P<name>[\w-]+)[^<>]*>(?P<blank>\s*</)?")
-_COMMAND = re.compile(r"\s*<command-name>", re.IGNORECASE)
-_INSTRUCTIONS = "\n# claudeMd"
+_COMMAND_NAME = re.compile(r"\s*<command-name>", re.IGNORECASE)
+_INSTRUCTIONS_HEADING = "\n# claudeMd"
 """The heading under which Claude Code reminds of the project's instructions."""
-_OPEN, _CLOSE = "<system-reminder>", "</system-reminder>"
+_OPEN_TAG, _CLOSE_TAG = "<system-reminder>", "</system-reminder>"
 
 
-class _Span(NamedTuple):
+class _HarnessSpan(NamedTuple):
     start: int
     stop: int
-    kind: Kind
+    kind: HarnessTextKind
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reminders:
+class StripReminders:
     """Strip what the harness put in; keep a human's words, and work told in the user's role.
 
-    `Reminders()` takes noise alone; `Reminders(keep_context=False)` takes project instructions and bodies of commands
-    too; `Reminders(keep_recall=False)` what a memory tool put back.
+    `StripReminders()` takes noise alone; `StripReminders(keep_context=False)` takes project instructions and bodies of
+    commands too; `StripReminders(keep_recall=False)` what a memory tool put back.
     """
 
     keep_recall: bool = True
@@ -89,83 +89,83 @@ class Reminders:
         for i, message in enumerate(history.messages):
             for j, part in enumerate(message.parts):
                 if isinstance(part, ToolResult):
-                    gaps = _appended(message).get(j, ())
+                    gaps = _find_trailing_reminders(message).get(j, ())
                     if gaps:
-                        yield Cut(history.occurrence(Place(i, j)), NAME, "reminder in a result", gaps)
+                        yield Cut(history.occurrence(Place(i, j)), POLICY_NAME, "reminder in a result", gaps)
                 elif isinstance(part, Text) and message.role == "user":
-                    yield from self._text(history, Place(i, j), message, part.text)
+                    yield from self._edit_text(history, Place(i, j), message, part.text)
 
-    def _text(self, history: History, place: Place, message: Message, text: str) -> Iterator[Edit]:
-        spans = _spans(message)[place.part]
-        going = [span for span in spans if self._goes(span.kind)]
+    def _edit_text(self, history: History, place: Place, message: Message, text: str) -> Iterator[Edit]:
+        spans = _classify_message(message)[place.part]
+        going = [span for span in spans if self._is_removed(span.kind)]
         injected = message.author in ("harness", "recall")
-        unmarked = self._goes("recall" if message.author == "recall" else "context")
-        if injected and len(going) == len(spans) and (unmarked or (spans and not _rest(text, spans).strip())):
-            yield Drop(history.occurrence(place), NAME, "harness message", over="injection")
+        unmarked = self._is_removed("recall" if message.author == "recall" else "context")
+        if injected and len(going) == len(spans) and (unmarked or (spans and not _remove_spans(text, spans).strip())):
+            yield Drop(history.occurrence(place), POLICY_NAME, "harness message", over="injection")
         elif going and self._is_stable(text, going):
             gaps = tuple([Gap(span.start, span.stop) for span in going])
-            yield Cut(history.occurrence(place), NAME, "reminder", gaps, over="injection")
+            yield Cut(history.occurrence(place), POLICY_NAME, "reminder", gaps, over="injection")
 
-    def _goes(self, kind: Kind) -> bool:
+    def _is_removed(self, kind: HarnessTextKind) -> bool:
         if kind == "context":
             return not self.keep_context
         return kind == "noise" or (kind == "recall" and not self.keep_recall)
 
-    def _is_stable(self, text: str, going: list[_Span]) -> bool:
+    def _is_stable(self, text: str, going: list[_HarnessSpan]) -> bool:
         """Whether nothing of what stays would go the next time."""
-        return not any(self._goes(span.kind) for span in _classified(_rest(text, going)))
+        return not any(self._is_removed(span.kind) for span in _classify_text(_remove_spans(text, going)))
 
 
-def _rest(text: str, spans: list[_Span] | tuple[_Span, ...]) -> str:
+def _remove_spans(text: str, spans: list[_HarnessSpan] | tuple[_HarnessSpan, ...]) -> str:
     return cut(text, tuple([Gap(span.start, span.stop) for span in spans]))
 
 
 @per_message
-def _spans(message: Message) -> tuple[tuple[_Span, ...], ...]:
-    return tuple([_classified(part.text) if isinstance(part, Text) else () for part in message.parts])
+def _classify_message(message: Message) -> tuple[tuple[_HarnessSpan, ...], ...]:
+    return tuple([_classify_text(part.text) if isinstance(part, Text) else () for part in message.parts])
 
 
-def _classified(text: str) -> tuple[_Span, ...]:
-    spans = [_Span(start, stop, _kind(text[start:stop])) for start, stop in harness_spans(text)]
+def _classify_text(text: str) -> tuple[_HarnessSpan, ...]:
+    spans = [_HarnessSpan(start, stop, _classify_span(text[start:stop])) for start, stop in harness_spans(text)]
     if not any(span.kind == "typed" for span in spans):
         return tuple(spans)
-    return tuple([span._replace(kind="typed") if _COMMAND.match(text, span.start) else span for span in spans])
+    return tuple([span._replace(kind="typed") if _COMMAND_NAME.match(text, span.start) else span for span in spans])
 
 
-def _kind(said: str) -> Kind:
+def _classify_span(said: str) -> HarnessTextKind:
     if author_of(said) == "recall":
         return "recall"
-    phrase = _PHRASE.match(said)
+    phrase = _OPENING_PHRASE.match(said)
     if phrase and phrase.lastindex:
-        return PHRASES[phrase.lastindex - 1][1]
+        return OPENING_PHRASES[phrase.lastindex - 1][1]
     element = _ELEMENT.match(said)
     if element is None or element["blank"]:
         return "noise"
-    return "context" if _INSTRUCTIONS in said else KINDS.get(element["name"].lower(), "noise")
+    return "context" if _INSTRUCTIONS_HEADING in said else ELEMENT_KINDS.get(element["name"].lower(), "noise")
 
 
 @per_message
-def _appended(message: Message) -> dict[int, tuple[Gap, ...]]:
+def _find_trailing_reminders(message: Message) -> dict[int, tuple[Gap, ...]]:
     """Where a result ends in reminders."""
     texts = ((j, part.text) for j, part in enumerate(message.parts) if isinstance(part, ToolResult))
-    found = {j: (_end_of_result(text), len(text)) for j, text in texts if _OPEN in text}
+    found = {j: (_find_result_end(text), len(text)) for j, text in texts if _OPEN_TAG in text}
     return {j: (Gap(end, length),) for j, (end, length) in found.items() if end < length}
 
 
-def _end_of_result(text: str) -> int:
+def _find_result_end(text: str) -> int:
     """Where the reminders at the end of a result begin; its whole length where it has none, or is nothing else."""
     found = len(text)
-    end = _content_end(text, found)
-    while text.endswith(_CLOSE, 0, end):
-        opening = text.rfind(_OPEN, 0, end - len(_CLOSE))
-        end = _content_end(text, max(opening, 0))
+    end = _skip_trailing_space(text, found)
+    while text.endswith(_CLOSE_TAG, 0, end):
+        opening = text.rfind(_OPEN_TAG, 0, end - len(_CLOSE_TAG))
+        end = _skip_trailing_space(text, max(opening, 0))
         if opening < 0 or not end or "\n" not in text[end:opening]:
             break
         found = end
     return found
 
 
-def _content_end(text: str, end: int) -> int:
+def _skip_trailing_space(text: str, end: int) -> int:
     while end and text[end - 1].isspace():
         end -= 1
     return end

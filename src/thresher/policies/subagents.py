@@ -16,42 +16,44 @@ from thresher.model.marks import harness_spans
 from thresher.model.memo import per_message
 from thresher.model.message import Message
 from thresher.model.tools import Link
-from thresher.policies.tools import failed
+from thresher.policies.tools import is_failed_or_interrupted
 
-NAME = "subagents"
-ASKING = frozenset(
+POLICY_NAME = "subagents"
+AGENT_OUTPUT_TOOLS = frozenset(
     {
         *("agentoutputtool", "taskoutput", "get_task_output", "job_output", "read_agent", "wait", "wait_agent"),
         *("taskstop", "job_kill", "close_agent"),
     }
 )
 """Tools that ask for an agent's output or end it, by its id."""
-TELLING = frozenset({"send_input", "resume_agent", "sendmessage", "send_message"})
+AGENT_INPUT_TOOLS = frozenset({"send_input", "resume_agent", "sendmessage", "send_message"})
 """Tools that give an agent more to do, by its id."""
-ENDS = 600
+MAX_END_CHARS = 600
 """Characters at both ends of an answer in which a harness names the agent."""
 
-_NAMED = re.compile(
+_AGENT_ID = re.compile(
     r"""(?: ^agent_?Id:\ * | ^\s*\{\s*"(?:agent_id|agentId)"\s*:\s*" ) (?=[\w-]*\d) (?P<id>[\w-]{6,})""",
     re.MULTILINE | re.VERBOSE,
 )
-_IDS = re.compile(r"[\w-]{6,}")
+_ID_WORD = re.compile(r"[\w-]{6,}")
 _NOTICE = re.compile(r"\s*<(?:task-notification|subagent_notification)\b", re.IGNORECASE)
-_ABOUT = re.compile(r"""(?:<(?:task-id|tool-use-id)>|"(?:agent_id|agentId|agent_path)"\s*:\s*")(?P<id>[\w./-]+)""")
-_BACKGROUND = ("Async agent launched", "{")
-_STILL = re.compile(
+_NOTICE_AGENT_ID = re.compile(
+    r"""(?:<(?:task-id|tool-use-id)>|"(?:agent_id|agentId|agent_path)"\s*:\s*")(?P<id>[\w./-]+)"""
+)
+_BACKGROUND_OPENINGS = ("Async agent launched", "{")
+_STILL_RUNNING = re.compile(
     r"""<status>running|"timed_out"\s*:\s*true|"status"\s*:\s*"running"|_status>(?:timeout|not_ready)"""
 )
 _NOTHING_SPENT = re.compile(r"<usage>total_tokens: 0\b")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Subagents:
+class DropSubagents:
     """Leave out sub-agents, as far as they are done.
 
-    `Subagents()` drops them, with all that belongs to them; `Subagents(calls=False)` points to their answers and keeps
-    what was asked; `Subagents(responses=False)` points to what was asked and keeps the answers;
-    `Subagents(keep_failed=True)` leaves those alone that came to nothing.
+    `DropSubagents()` drops them, with all that belongs to them; `DropSubagents(calls=False)` points to their answers
+    and keeps what was asked; `DropSubagents(responses=False)` points to what was asked and keeps the answers;
+    `DropSubagents(keep_failed=True)` leaves those alone that came to nothing.
     """
 
     calls: bool = True
@@ -65,94 +67,108 @@ class Subagents:
         """Propose, oldest first: the calls and what goes with them, then the notices."""
         if not self.calls and not self.responses:
             return
-        agents = [(link, _ids(link)) for link in history.links if link.use.category == "subagent"]
-        reported = {id_ for ids in _reports(history) for id_ in ids} if agents else set()
+        agents = [(link, _agent_ids(link)) for link in history.links if link.use.category == "subagent"]
+        reported = {id_ for ids in _reported_ids(history) for id_ in ids} if agents else set()
         going: set[Place] = set()
         gone: set[str] = set()
         kept: set[str] = set()
         for link, ids in agents:
-            stays = self._stays(link, ids, reported)
+            stays = self._is_kept(link, ids, reported)
             (kept if stays else gone).update(ids)
             going.update(() if stays else (link.chain.call,))
-        yield from self._chains(history, going, gone - kept, kept)
+        yield from self._edit_chains(history, going, gone - kept, kept)
         if self.responses and gone:
-            yield from _notices(history, gone - kept)
+            yield from _remove_notices(history, gone - kept)
 
-    def _stays(self, link: Link, ids: frozenset[str], reported: set[str]) -> bool:
-        if link.chain.active or (self.keep_failed and _came_to_nothing(link)):
+    def _is_kept(self, link: Link, ids: frozenset[str], reported: set[str]) -> bool:
+        if link.chain.active or (self.keep_failed and _is_fruitless(link)):
             return True
         said = link.result.text if link.result else ""
-        return said.startswith(_BACKGROUND) and bool(_NAMED.search(said[:ENDS])) and not ids & reported
+        return (
+            said.startswith(_BACKGROUND_OPENINGS)
+            and bool(_AGENT_ID.search(said[:MAX_END_CHARS]))
+            and not ids & reported
+        )
 
-    def _chains(self, history: History, going: set[Place], gone: set[str], kept: set[str]) -> Iterator[Edit]:
+    def _edit_chains(self, history: History, going: set[Place], gone: set[str], kept: set[str]) -> Iterator[Edit]:
         for link in history.links if going else ():
             if link.chain.call in going:
-                yield from self._edit(history, link, "sub-agent")
+                yield from self._edit_chain(history, link, "sub-agent")
             elif self.responses and link.use.category != "subagent":
-                asked = _asked(link)
+                asked = _mentioned_ids(link)
                 if asked & gone and not asked & kept:
-                    yield from self._edit(history, link, "call about a sub-agent")
+                    yield from self._edit_chain(history, link, "call about a sub-agent")
 
-    def _edit(self, history: History, link: Link, why: str) -> Iterator[Edit]:
+    def _edit_chain(self, history: History, link: Link, why: str) -> Iterator[Edit]:
         chain = link.chain
         if self.calls and self.responses:
-            yield Drop(history.occurrence(chain.call), NAME, why)
+            yield Drop(history.occurrence(chain.call), POLICY_NAME, why)
         elif self.calls:
-            yield Stub(history.occurrence(chain.call), NAME, why)
+            yield Stub(history.occurrence(chain.call), POLICY_NAME, why)
         elif chain.result is not None:
-            yield Stub(history.occurrence(chain.result), NAME, why)
+            yield Stub(history.occurrence(chain.result), POLICY_NAME, why)
 
 
-def _ids(link: Link) -> frozenset[str]:
+def _agent_ids(link: Link) -> frozenset[str]:
     """What a sub-agent is known by: its call, and the id that its harness gave it."""
     said = link.result.text if link.result else ""
-    ends = (said,) if len(said) <= 2 * ENDS else (said[:ENDS], said[-ENDS:])
-    return frozenset([link.call.id, *(found["id"] for end in ends for found in _NAMED.finditer(end))])
+    ends = (said,) if len(said) <= 2 * MAX_END_CHARS else (said[:MAX_END_CHARS], said[-MAX_END_CHARS:])
+    return frozenset([link.call.id, *(found["id"] for end in ends for found in _AGENT_ID.finditer(end))])
 
 
-def _came_to_nothing(link: Link) -> bool:
-    return failed(link) or (link.result is not None and bool(_NOTHING_SPENT.search(link.result.text[-ENDS:])))
+def _is_fruitless(link: Link) -> bool:
+    return is_failed_or_interrupted(link) or (
+        link.result is not None and bool(_NOTHING_SPENT.search(link.result.text[-MAX_END_CHARS:]))
+    )
 
 
-def _asked(link: Link) -> frozenset[str]:
+def _mentioned_ids(link: Link) -> frozenset[str]:
     """The ids that a call may be about."""
     name = link.call.name.lower()
-    text = link.call.arguments if name in ASKING or name in TELLING else link.use.path or link.use.command
-    return frozenset(_IDS.findall(text[:ENDS]))
+    text = (
+        link.call.arguments
+        if name in AGENT_OUTPUT_TOOLS or name in AGENT_INPUT_TOOLS
+        else link.use.path or link.use.command
+    )
+    return frozenset(_ID_WORD.findall(text[:MAX_END_CHARS]))
 
 
-def _reports(history: History) -> Iterator[frozenset[str]]:
+def _reported_ids(history: History) -> Iterator[frozenset[str]]:
     """The ids of agents that were heard of: in notices, or in answers that do not say that they still work."""
     for message in history.messages:
-        for notices in _told(message).values():
+        for notices in _message_notices(message).values():
             for _, ids in notices:
                 yield ids
     for link in history.links:
-        if link.result and link.call.name.lower() in ASKING and not _STILL.search(link.result.text[:ENDS]):
-            yield _asked(link)
+        if (
+            link.result
+            and link.call.name.lower() in AGENT_OUTPUT_TOOLS
+            and not _STILL_RUNNING.search(link.result.text[:MAX_END_CHARS])
+        ):
+            yield _mentioned_ids(link)
 
 
-def _notices(history: History, gone: set[str]) -> Iterator[Edit]:
+def _remove_notices(history: History, gone: set[str]) -> Iterator[Edit]:
     for i, message in enumerate(history.messages):
-        for j, notices in _told(message).items():
+        for j, notices in _message_notices(message).items():
             gaps = tuple([gap for gap, ids in notices if ids & gone])
             if gaps:
-                yield Cut(history.occurrence(Place(i, j)), NAME, "notice of a sub-agent", gaps, over="injection")
+                yield Cut(history.occurrence(Place(i, j)), POLICY_NAME, "notice of a sub-agent", gaps, over="injection")
 
 
 @per_message
-def _told(message: Message) -> dict[int, list[tuple[Gap, frozenset[str]]]]:
+def _message_notices(message: Message) -> dict[int, list[tuple[Gap, frozenset[str]]]]:
     """The notices in each text of a message, with the agents that they name."""
     if message.role != "user":
         return {}
-    found = {j: list(_notices_in(part.text)) for j, part in enumerate(message.parts) if isinstance(part, Text)}
+    found = {j: list(_find_notices(part.text)) for j, part in enumerate(message.parts) if isinstance(part, Text)}
     return {j: notices for j, notices in found.items() if notices}
 
 
-def _notices_in(text: str) -> Iterator[tuple[Gap, frozenset[str]]]:
+def _find_notices(text: str) -> Iterator[tuple[Gap, frozenset[str]]]:
     if "notification" not in text:
         return
     for start, stop in harness_spans(text):
         if _NOTICE.match(text, start):
-            ids = _ABOUT.finditer(text, start, min(stop, start + ENDS))
+            ids = _NOTICE_AGENT_ID.finditer(text, start, min(stop, start + MAX_END_CHARS))
             yield Gap(start, stop), frozenset(found["id"] for found in ids)

@@ -14,17 +14,17 @@ from thresher.edits import Drop, Edit, Stub
 from thresher.edits.standin import is_pointer
 from thresher.model import History, Place
 from thresher.model.tools import Link
-from thresher.policies.base import failed
-from thresher.policies.files import Extent, FileRead, Files, files_of, normal_path
+from thresher.policies.base import is_failed_call
+from thresher.policies.file_accesses import FileAccesses, FileRead, LineExtent, collect_file_accesses, normalize_path
 
-NAME = "superseded"
-AGAIN = "same call again"
-STALE = "stale read"
-MADE_GOOD = "failed, made good later"
+POLICY_NAME = "superseded"
+REPEATED_CALL_REASON = "same call again"
+STALE_READ_REASON = "stale read"
+RESOLVED_FAILURE_REASON = "failed, made good later"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Superseded:
+class RemoveSuperseded:
     """Let go of failures that were made good; point from repeated calls and outdated reads to the newer ones."""
 
     identical: bool = True
@@ -39,37 +39,37 @@ class Superseded:
     def __call__(self, history: History) -> Iterator[Edit]:
         """Failures first, then what is said again, then what is out of date; the oldest first."""
         if self.failed:
-            for link in _made_good(history):
-                yield Drop(history.occurrence(link.chain.call), NAME, MADE_GOOD)
+            for link in _find_resolved_failures(history):
+                yield Drop(history.occurrence(link.chain.call), POLICY_NAME, RESOLVED_FAILURE_REASON)
         seen: set[Place] = set()
-        for place, note in _again(history) if self.identical else ():
+        for place, note in _find_repeated_calls(history) if self.identical else ():
             seen.add(place)
-            yield Stub(history.occurrence(place), NAME, AGAIN, note=note)
-        for place, note in _stale(history, edited=self.edited) if self.stale else ():
+            yield Stub(history.occurrence(place), POLICY_NAME, REPEATED_CALL_REASON, note=note)
+        for place, note in _find_stale_reads(history, edited=self.edited) if self.stale else ():
             if place not in seen:
-                yield Stub(history.occurrence(place), NAME, STALE, note=note)
+                yield Stub(history.occurrence(place), POLICY_NAME, STALE_READ_REASON, note=note)
 
 
-def _made_good(history: History) -> list[Link]:
+def _find_resolved_failures(history: History) -> list[Link]:
     good: set[tuple[str, str]] = set()
     found: list[Link] = []
     for link in reversed(history.links):
-        key = (link.call.name.lower(), _aim(link))
-        if not failed(link):
+        key = (link.call.name.lower(), _call_target(link))
+        if not is_failed_call(link):
             good.add(key)
         elif key in good:
             found.append(link)
     return found[::-1]
 
 
-def _aim(link: Link) -> str:
+def _call_target(link: Link) -> str:
     """What a call works on: a command as it reads, a file, or else all its arguments."""
     if link.use.command and link.use.category != "file_edit":
         return " ".join(link.use.command.split())
-    return normal_path(link.use.path) or link.call.arguments
+    return normalize_path(link.use.path) or link.call.arguments
 
 
-def _again(history: History) -> list[tuple[Place, str]]:
+def _find_repeated_calls(history: History) -> list[tuple[Place, str]]:
     newest: dict[tuple[str, str], Place] = {}
     found: list[tuple[Place, str]] = []
     for chain, _, result, _ in reversed(history.links):
@@ -82,71 +82,75 @@ def _again(history: History) -> list[tuple[Place, str]]:
     return found[::-1]
 
 
-def _stale(history: History, *, edited: bool) -> list[tuple[Place, str]]:
-    files = files_of(history)
+def _find_stale_reads(history: History, *, edited: bool) -> list[tuple[Place, str]]:
+    files = collect_file_accesses(history)
     by_file: dict[str, list[FileRead]] = defaultdict(list)
     for read in files.reads:
         by_file[read.path].append(read)
     found: list[tuple[Place, str]] = []
     for reads in by_file.values():
-        later = _Later()
+        later = _LaterReads()
         for read in reversed(reads):
-            note = _outdated(files, read, later, edited=edited) if len(reads) > 1 or read.path in files.edits else ""
+            note = (
+                _describe_staleness(files, read, later, edited=edited)
+                if len(reads) > 1 or read.path in files.edits
+                else ""
+            )
             if not note:
                 later.add(read)
-            elif read.is_whole:
-                found.append((read.place, note))
+            elif read.is_complete:
+                found.append((read.result_place, note))
     return sorted(found)
 
 
-def _outdated(files: Files, read: FileRead, later: "_Later", *, edited: bool) -> str:
+def _describe_staleness(files: FileAccesses, read: FileRead, later: "_LaterReads", *, edited: bool) -> str:
     """Why a read is out of date, or nothing."""
-    again = later.covering(read)
+    again = later.find_covering(read)
     if again is not None:
-        edit = files.edited(read.path, read.order, again.order)
+        edit = files.find_edit(read.path, read.order, again.order)
         return f"{f'edited at turn {edit.turn} since; ' if edit else ''}read again at turn {again.turn}"
     for edit in reversed(files.edits.get(read.path, [])):
         if edit.order < read.order:
             break
         if edit.operation in ("write", "delete"):
             return f"{'deleted' if edit.operation == 'delete' else 'written anew'} at turn {edit.turn}"
-    changed = files.edited(read.path, read.order) if edited else None
+    changed = files.find_edit(read.path, read.order) if edited else None
     return f"edited at turn {changed.turn} since" if changed else ""
 
 
-class _Later:
+class _LaterReads:
     """The reads of one file that come later and hold their text."""
 
     def __init__(self) -> None:
         """Start with none."""
-        self._equal: dict[Extent, FileRead] = {}
+        self._by_extent: dict[LineExtent, FileRead] = {}
         self._spans: list[tuple[int, int, FileRead]] = []
         """First line, last line, read: sorted by both, since none is within another."""
 
-    def covering(self, read: FileRead) -> FileRead | None:
+    def find_covering(self, read: FileRead) -> FileRead | None:
         """A later read that shows all lines of this one."""
-        equal = self._equal.get(read.extent)
-        if equal is not None or read.extent.view or not self._spans:
+        equal = self._by_extent.get(read.extent)
+        if equal is not None or read.extent.variant or not self._spans:
             return equal
-        return self._around(*read.lines())
+        return self._find_enclosing(*read.shown_lines())
 
-    def _around(self, first: int, last: int) -> FileRead | None:
-        at = bisect_right(self._spans, first, key=_first)
+    def _find_enclosing(self, first: int, last: int) -> FileRead | None:
+        at = bisect_right(self._spans, first, key=_span_start)
         return self._spans[at - 1][2] if at and self._spans[at - 1][1] >= last else None
 
     def add(self, read: FileRead) -> None:
         """Take a read into account for those before it."""
-        if not read.is_whole:
+        if not read.is_complete:
             return
-        self._equal.setdefault(read.extent, read)
-        first, last = read.lines()
-        if read.extent.view or self._around(first, last):
+        self._by_extent.setdefault(read.extent, read)
+        first, last = read.shown_lines()
+        if read.extent.variant or self._find_enclosing(first, last):
             return
-        start = stop = bisect_left(self._spans, first, key=_first)
+        start = stop = bisect_left(self._spans, first, key=_span_start)
         while stop < len(self._spans) and self._spans[stop][1] <= last:
             stop += 1
         self._spans[start:stop] = [(first, last, read)]
 
 
-def _first(span: tuple[int, int, FileRead]) -> int:
+def _span_start(span: tuple[int, int, FileRead]) -> int:
     return span[0]

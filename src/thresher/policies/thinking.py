@@ -15,38 +15,38 @@ from thresher.model import Thinking as Thought
 from thresher.model.memo import per_message
 from thresher.policies.base import check_count
 
-NAME = "thinking"
+POLICY_NAME = "thinking"
 _TAG = r"[ \t]*<(?P<name>(?:anythingllm:)?think(?:ing)?)>"
-_NEXT = re.compile(_TAG, re.IGNORECASE)
-_OPENING = re.compile(rf"^(?:(?P<fence>[ \t]*(?:```|~~~))|{_TAG})", re.IGNORECASE | re.MULTILINE)
+_NEXT_TAG = re.compile(_TAG, re.IGNORECASE)
+_OPENING_TAG = re.compile(rf"^(?:(?P<fence>[ \t]*(?:```|~~~))|{_TAG})", re.IGNORECASE | re.MULTILINE)
 _SPACE = re.compile(r"\s*")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Thinking:
+class DropThinking:
     """Drop thinking, of which the model that goes on needs little.
 
-    `Thinking()` drops all that no rule of an API holds; `Thinking(keep_last=3)` spares the newest three turns.
+    `DropThinking()` drops all that no rule of an API holds; `DropThinking(keep_last=3)` spares the newest three turns.
     """
 
     keep_last: int = 0
     """Turns at the end whose thinking stays."""
 
     def __post_init__(self) -> None:
-        check_count(NAME, keep_last=self.keep_last)
+        check_count(POLICY_NAME, keep_last=self.keep_last)
 
     def __call__(self, history: History) -> Iterator[Edit]:
         """Propose, oldest first."""
-        for i in range(self._end(history)):
+        for i in range(self._find_first_kept(history)):
             message = history[i]
-            tagged = _tagged(message)
+            tagged = _find_tagged_thinking(message)
             for j, part in enumerate(message.parts):
                 if isinstance(part, Thought):
-                    yield Drop(history.occurrence(Place(i, j)), NAME, "thinking")
+                    yield Drop(history.occurrence(Place(i, j)), POLICY_NAME, "thinking")
                 elif j in tagged:
-                    yield Cut(history.occurrence(Place(i, j)), NAME, "thinking in tags", tagged[j])
+                    yield Cut(history.occurrence(Place(i, j)), POLICY_NAME, "thinking in tags", tagged[j])
 
-    def _end(self, history: History) -> int:
+    def _find_first_kept(self, history: History) -> int:
         """The first message that is spared."""
         if not self.keep_last:
             return len(history)
@@ -55,25 +55,25 @@ class Thinking:
 
 
 @per_message
-def _tagged(message: Message) -> dict[int, tuple[Gap, ...]]:
+def _find_tagged_thinking(message: Message) -> dict[int, tuple[Gap, ...]]:
     """The gaps for each text that thinks in tags."""
     if message.role != "assistant":
         return {}
-    found = {j: _gaps(part.text) for j, part in enumerate(message.parts) if isinstance(part, Text)}
+    found = {j: _find_removable(part.text) for j, part in enumerate(message.parts) if isinstance(part, Text)}
     return {j: gaps for j, gaps in found.items() if gaps}
 
 
-def _gaps(text: str) -> tuple[Gap, ...]:
-    gaps = _spans(text) if "</" in text else ()
-    return gaps if gaps and not _spans(cut(text, gaps)) else ()
+def _find_removable(text: str) -> tuple[Gap, ...]:
+    gaps = _find_tag_spans(text) if "</" in text else ()
+    return gaps if gaps and not _find_tag_spans(cut(text, gaps)) else ()
 
 
-def _spans(text: str) -> tuple[Gap, ...]:
+def _find_tag_spans(text: str) -> tuple[Gap, ...]:
     """Thoughts in tags, each with the white space behind it; each closing tag is looked for once, so linear."""
     gaps: list[Gap] = []
     ends: dict[str, int] = {}
     position = 0
-    while found := (_NEXT.match(text, position) if gaps else None) or _OPENING.search(text, position):
+    while found := (_NEXT_TAG.match(text, position) if gaps else None) or _OPENING_TAG.search(text, position):
         position = found.end()
         fence = found.groupdict().get("fence")
         closing = f"\n{fence}" if fence else f"</{found['name']}>"
@@ -83,11 +83,11 @@ def _spans(text: str) -> tuple[Gap, ...]:
         if fence:
             position = len(text) if stop < 0 else stop + len(closing)
         elif stop >= 0 and text.find(f"<{found['name']}>", position, stop) < 0:
-            position = _end_of_space(text, stop + len(closing))
+            position = _skip_whitespace(text, stop + len(closing))
             gaps.append(Gap(found.start(), position))
     return tuple(gaps)
 
 
-def _end_of_space(text: str, position: int) -> int:
+def _skip_whitespace(text: str, position: int) -> int:
     space = _SPACE.match(text, position)
     return space.end() if space else position

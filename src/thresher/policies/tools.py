@@ -16,26 +16,28 @@ from thresher.errors import OptionError
 from thresher.model import Chain, History, Message, Place, ToolCall, ToolResult
 from thresher.model.tools import Link
 from thresher.policies import base
-from thresher.policies.base import CATEGORIES, check_choice, check_count, check_words
-from thresher.summarise import one_line
+from thresher.policies.base import TOOL_CATEGORIES, check_choice, check_count, check_words
+from thresher.summarize import describe_chain
 
-NAME = "tools"
-Deed = Literal["drop", "stub", "stub_calls", "cut_calls", "line", "cut"]
-SHORTEST = 100
+POLICY_NAME = "tools"
+ToolAction = Literal["drop", "stub", "stub_calls", "cut_calls", "line", "cut"]
+MIN_CUT_CHARS = 100
 """The least that a cut may leave: what says that something was cut needs most of it."""
-LONGEST_LINE = 200
-INTERRUPTED = "[Request interrupted"
-SAID = "the user said:"
+MAX_LINE_CHARS = 200
+INTERRUPTED_PREFIX = "[Request interrupted"
+USER_WORDS_MARKER = "the user said:"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tools:
+class EditToolCalls:
     """Do one thing to the calls of some tools.
 
-    `Tools(categories=("file_edit",))` drops all edits; `Tools(failed=True)` drops what failed, of any tool;
-    `Tools(names=("mcp__*",), except_names=("mcp__db__*",), do="stub")` points to results and keeps the calls;
-    `Tools(names=("*",), older_exchanges_only=True, do="line")` tells each call in a line; `Tools(names=("Bash",),
-    do="cut", head=2000, tail=6000)` keeps both ends. With no name, no category and no `failed`, nothing is meant.
+    `EditToolCalls(categories=("file_edit",))` drops all edits; `EditToolCalls(failed=True)` drops what failed, of any
+    tool;
+    `EditToolCalls(names=("mcp__*",), except_names=("mcp__db__*",), do="stub")` points to results and keeps the calls;
+    `EditToolCalls(names=("*",), older_exchanges_only=True, do="line")` tells each call in a line;
+    `EditToolCalls(names=("Bash",), do="cut", head=2000, tail=6000)` keeps both ends. With no name, no category and no
+    `is_failed_or_interrupted`, nothing is meant.
     """
 
     names: tuple[str, ...] = ()
@@ -50,7 +52,7 @@ class Tools:
     """Whether all since the human's last prompt is left alone."""
     keep_last: int = 0
     """Calls at the end that are left alone."""
-    do: Deed = "drop"
+    do: ToolAction = "drop"
     """Drop both; point to results; point to arguments; cut long arguments; one line for both; cut results."""
     limit: int = 10_000
     """Characters that `cut` leaves where neither `head` nor `tail` is given, and `cut_calls` of each argument."""
@@ -60,61 +62,65 @@ class Tools:
     """Characters that `cut` leaves of the end."""
 
     def __post_init__(self) -> None:
-        check_words(NAME, names=self.names, except_names=self.except_names)
-        check_words(NAME, CATEGORIES, categories=self.categories)
-        check_choice(NAME, "do", self.do, get_args(Deed))
-        check_count(NAME, limit=self.limit, head=self.head, tail=self.tail, keep_last=self.keep_last)
-        if self.do == "cut" and self._most < SHORTEST:
-            raise OptionError(f"policy `{NAME}`: a cut leaves {SHORTEST} characters or more, not {self._most}")
+        check_words(POLICY_NAME, names=self.names, except_names=self.except_names)
+        check_words(POLICY_NAME, TOOL_CATEGORIES, categories=self.categories)
+        check_choice(POLICY_NAME, "do", self.do, get_args(ToolAction))
+        check_count(POLICY_NAME, limit=self.limit, head=self.head, tail=self.tail, keep_last=self.keep_last)
+        if self.do == "cut" and self._max_chars < MIN_CUT_CHARS:
+            raise OptionError(
+                f"policy `{POLICY_NAME}`: a cut leaves {MIN_CUT_CHARS} characters or more, not {self._max_chars}"
+            )
 
     def __call__(self, history: History) -> Iterator[Edit]:
         """Propose, oldest first."""
         end = history.exchanges[-1].start if self.older_exchanges_only and history.exchanges else len(history)
         for link in history.links[: max(0, len(history.links) - self.keep_last)]:
-            if link.chain.call.message < end and self._means(link):
-                yield from self._edit(history, link)
+            if link.chain.call.message < end and self._is_selected(link):
+                yield from self._edit_call(history, link)
 
-    def _means(self, link: Link) -> bool:
-        if self.failed is not None and self.failed != failed(link):
+    def _is_selected(self, link: Link) -> bool:
+        if self.failed is not None and self.failed != is_failed_or_interrupted(link):
             return False
-        if base.named(link, self.except_names, ()):
+        if base.is_tool_selected(link, self.except_names, ()):
             return False
-        if _answered(link):
-            return base.named(link, tuple([name for name in self.names if name != "*"]), self._asking())
+        if _has_human_answer(link):
+            return base.is_tool_selected(
+                link, tuple([name for name in self.names if name != "*"]), self._question_categories()
+            )
         everything = self.failed is not None and not self.names and not self.categories
-        return everything or base.named(link, self.names, self.categories)
+        return everything or base.is_tool_selected(link, self.names, self.categories)
 
-    def _asking(self) -> tuple[str, ...]:
+    def _question_categories(self) -> tuple[str, ...]:
         return tuple([category for category in self.categories if category == "question"])
 
-    def _edit(self, history: History, link: Link) -> Iterator[Edit]:
+    def _edit_call(self, history: History, link: Link) -> Iterator[Edit]:
         call = history.occurrence(link.chain.call)
         result = history.occurrence(link.chain.result) if link.chain.result else None
         why = "failed" if self.failed else link.use.category.replace("_", " ")
         match self.do:
             case "drop":
-                yield Drop(call, NAME, why)
+                yield Drop(call, POLICY_NAME, why)
             case "stub_calls":
-                yield Stub(call, NAME, why)
+                yield Stub(call, POLICY_NAME, why)
             case "cut_calls":
                 gaps = cut_arguments(link.call.arguments, self.limit)
                 if gaps:
-                    yield Cut(call, NAME, f"arguments longer than {self.limit:,}", gaps)
+                    yield Cut(call, POLICY_NAME, f"arguments longer than {self.limit:,}", gaps)
             case "line":
                 targets = (call,) if result is None else (call, result)
-                yield Fold(targets, NAME, why, "", label=_line(link.call, link.result))
+                yield Fold(targets, POLICY_NAME, why, "", label=_describe_call(link.call, link.result))
             case "stub" if result is not None:
-                yield Stub(result, NAME, why, note="interrupted" if _interrupted(link) else "")
+                yield Stub(result, POLICY_NAME, why, note="interrupted" if _is_interrupted(link) else "")
             case "cut" if link.result is not None and result is not None:
-                gaps = self._gaps(link.result.text)
+                gaps = self._find_cuts(link.result.text)
                 if gaps:
-                    yield Cut(result, NAME, f"longer than {self._most:,}", gaps)
+                    yield Cut(result, POLICY_NAME, f"longer than {self._max_chars:,}", gaps)
 
     @property
-    def _most(self) -> int:
+    def _max_chars(self) -> int:
         return self.head + self.tail or self.limit
 
-    def _gaps(self, text: str) -> tuple[Gap, ...]:
+    def _find_cuts(self, text: str) -> tuple[Gap, ...]:
         """A limit is a limit; of two ends so long, a little more is let pass."""
         ends = self.head + self.tail
         if not ends:
@@ -123,27 +129,27 @@ class Tools:
 
 
 @lru_cache(maxsize=1024)
-def _line(call: ToolCall, result: ToolResult | None) -> str:
+def _describe_call(call: ToolCall, result: ToolResult | None) -> str:
     """What a chain did, in a line; that depends on nothing around it, so it is told once."""
     answers = () if result is None else (Message("tool", (result,), author="tool"),)
     alone = History((Message("assistant", (call,), author="model"), *answers))
     chain = Chain(Place(0, 0), Place(1, 0) if result else None, active=False)
-    return flat(one_line(alone, chain), LONGEST_LINE)
+    return flat(describe_chain(alone, chain), MAX_LINE_CHARS)
 
 
-def failed(link: Link) -> bool:
+def is_failed_or_interrupted(link: Link) -> bool:
     """Whether a call came to nothing: an error, an interruption, or no result at all."""
-    return base.failed(link) or _interrupted(link)
+    return base.is_failed_call(link) or _is_interrupted(link)
 
 
-def _interrupted(link: Link) -> bool:
+def _is_interrupted(link: Link) -> bool:
     """Whether the result says so itself; a pointer to such a result still does."""
     said = link.result.text[:200].lstrip() if link.result else ""
-    return said.startswith(INTERRUPTED) or (said.startswith("[thresher ") and said.endswith("· interrupted]"))
+    return said.startswith(INTERRUPTED_PREFIX) or (said.startswith("[thresher ") and said.endswith("· interrupted]"))
 
 
-def _answered(link: Link) -> bool:
+def _has_human_answer(link: Link) -> bool:
     """Whether a human's own words are in the result."""
     if link.use.category == "question":
         return True
-    return link.result is not None and link.result.is_error and SAID in link.result.text[:1000]
+    return link.result is not None and link.result.is_error and USER_WORDS_MARKER in link.result.text[:1000]

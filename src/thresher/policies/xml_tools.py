@@ -11,31 +11,33 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from thresher.edits.standin import is_pointer
-from thresher.formats.xml_calls import WRAPPER, elements, header_of
 from thresher.model import History, Message, Place, Text, ToolCall
 from thresher.model.jsontext import dump
 from thresher.model.marks import harness_spans
 from thresher.model.memo import per_message
 from thresher.model.tool_table import TABLE
 from thresher.model.tools import ToolUse, tool_use
-from thresher.summarise.words import clip, line
+from thresher.summarize.text import clip, to_printable_line
+from thresher.transcripts.xml_calls import WRAPPER_TAG, find_xml_elements, parse_result_header
 
-LINE = 120
+MAX_LINE_CHARS = 120
 """Characters that tell of one call."""
-LITTLE = 200
+MAX_ANNOUNCEMENT_CHARS = 200
 """Characters around a call that are no more than an announcement of it."""
 
-_HUMAN = re.compile(r"<(?:feedback|user_message|answer|user_feedback)>|provided the following (?:feedback|context)")
+_HUMAN_ANSWER = re.compile(
+    r"<(?:feedback|user_message|answer|user_feedback)>|provided the following (?:feedback|context)"
+)
 
 
 class XmlCall(NamedTuple):
     """A call in a text."""
 
     name: str
-    about: str
+    subject: str
     """What it works on."""
     use: ToolUse
-    is_alone: bool
+    is_standalone: bool
     """Little else is said in the text."""
 
 
@@ -45,71 +47,73 @@ class XmlChain(NamedTuple):
     call: Place
     results: tuple[Place, ...]
     name: str
-    about: str
+    subject: str
     use: ToolUse
-    is_alone: bool
+    is_standalone: bool
 
     @property
-    def line(self) -> str:
+    def description(self) -> str:
         """What was called, in one line."""
-        return clip(line(f"{self.name} {self.about}"), LINE)
+        return clip(to_printable_line(f"{self.name} {self.subject}"), MAX_LINE_CHARS)
 
 
-def xml_chains(history: History) -> Iterator[XmlChain]:
+def find_xml_chains(history: History) -> Iterator[XmlChain]:
     """Every such call that the next message answers, and that the agent has spoken after."""
     last = history.turns[-1].start if history.turns else 0
     for i in range(last - 1):
         message, answer = history[i], history[i + 1]
         if message.role != "assistant" or answer.role != "user":
             continue
-        for j, call in enumerate(_calls(message)):
-            results = _results(answer, call.name) if call is not None else []
+        for j, call in enumerate(_find_calls(message)):
+            results = _find_result_parts(answer, call.name) if call is not None else []
             if call is not None and results:
                 yield XmlChain(Place(i, j), tuple([Place(i + 1, k) for k in results]), *call)
 
 
 @per_message
-def _calls(message: Message) -> tuple[XmlCall | None, ...]:
-    return tuple([_call(part.text) if isinstance(part, Text) and "</" in part.text else None for part in message.parts])
+def _find_calls(message: Message) -> tuple[XmlCall | None, ...]:
+    return tuple(
+        [_find_call(part.text) if isinstance(part, Text) and "</" in part.text else None for part in message.parts]
+    )
 
 
-def _call(text: str) -> XmlCall | None:
+def _find_call(text: str) -> XmlCall | None:
     """The first known tool whose element opens a line and is closed."""
-    found = next(elements(text, _is_tool), None)
+    found = next(find_xml_elements(text, _is_tool), None)
     if found is None:
         return None
     around = len(text[: found.start].strip()) + len(text[found.stop :].strip())
-    use = tool_use(ToolCall("", found.name, dump(found.fields)))
-    about = use.path or use.command or use.intent or " ".join(map(str, found.fields.values()))
-    return XmlCall(found.name, about, use, around <= LITTLE)
+    use = tool_use(ToolCall("", found.name, dump(found.parameters)))
+    about = use.path or use.command or use.intent or " ".join(map(str, found.parameters.values()))
+    return XmlCall(found.name, about, use, around <= MAX_ANNOUNCEMENT_CHARS)
 
 
 def _is_tool(name: str) -> bool:
-    return name == WRAPPER or name.lower() in TABLE
+    return name == WRAPPER_TAG or name.lower() in TABLE
 
 
-def _results(message: Message, name: str) -> list[int]:
+def _find_result_parts(message: Message, name: str) -> list[int]:
     """Which parts of a message a tool's answer is: from its opening line to what somebody else wrote."""
     texts = [part.text if isinstance(part, Text) else None for part in message.parts]
-    start = next((k for k, text in enumerate(texts) if text and _answers(text, name)), None)
+    start = next((k for k, text in enumerate(texts) if text and _is_answer_to(text, name)), None)
     if start is None:
         return []
     results: list[int] = []
     for k in range(start, len(texts)):
         text = texts[k]
-        if text is None or (k > start and (header_of(text) or _by_harness(text))):
+        if text is None or (k > start and (parse_result_header(text) or _is_from_harness(text))):
             break
         results.append(k)
     # Where a human answered too, all of it stays: their words are not ours to part from the tool's.
-    human = any(_HUMAN.search(texts[k] or "") for k in results)
+    human = any(_HUMAN_ANSWER.search(texts[k] or "") for k in results)
     return [] if human or any(is_pointer(message.parts[k]) for k in results) else results
 
 
-def _answers(text: str, name: str) -> bool:
-    found = header_of(text)
+def _is_answer_to(text: str, name: str) -> bool:
+    found = parse_result_header(text)
     return found is not None and name.lower() == found[0].lower()
 
 
-def _by_harness(text: str) -> bool:
+def _is_from_harness(text: str) -> bool:
     spans = harness_spans(text)
     return bool(spans) and not text[: spans[0][0]].strip()

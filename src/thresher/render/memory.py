@@ -5,23 +5,22 @@ put together as they are and nothing else needs to be imported, since an agent t
 
 What an agent reads of this it writes into its own transcript, and the next sync reads that. So what goes into a
 pipe stands between `<thresher-recall>` marks that name the sessions; text that could close the mark is changed. All
-words of a transcript go through `clean`, and a line of the screen is never broken by one of theirs.
+words of a transcript go through `strip_control_codes`, and a line of the screen is never broken by one of theirs.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 from shlex import quote
 from typing import Any, NamedTuple
 
 from msgspec import to_builtins
 
-from thresher.memory.hits import Answer, Excerpt, Hit, Recalled, SessionHit
-from thresher.memory.secrets import redact
-from thresher.memory.values import Facts, Report, Sizes
-from thresher.render.marks import CLOSING, harmless, opening
-from thresher.render.words import amount, clean, plural, shorten, size
+from thresher.memory.ingest.redaction import redact
+from thresher.memory.records import ArchivedSession, MemorySizes, SyncReport
+from thresher.memory.results import Excerpt, RecallResult, SearchHit, SearchResults, SessionHit
+from thresher.render.recall_markers import CLOSING_TAG, format_opening_tag, neutralize_tags
+from thresher.render.session_names import abbreviate_home, shorten_session_ids, to_single_line
+from thresher.render.text import format_byte_size, format_count, plural, shorten, strip_control_codes
 
 LONGEST_TITLE = 100
 
@@ -35,11 +34,10 @@ _LABELS = {
     "edits": "edit",
     "output": "tool",
 }
-_COLOURS = {"human": "bold green", "model": "bold blue", "tool": "magenta"}
-_FOUND = "bold red"
-_BLANK = re.compile(r"\s+")
+_AUTHOR_STYLES = {"human": "bold green", "model": "bold blue", "tool": "magenta"}
+_MATCH_STYLE = "bold red"
 
-REASONS = {
+EXCLUSION_LABELS = {
     "recall": "in recalls",
     "sub-agent": "in sub-agents",
     "current session": "in the current session",
@@ -55,113 +53,115 @@ REASONS = {
 """Why something is left out, in words; a reason that is not here speaks for itself."""
 
 
-class Line(NamedTuple):
+class StyledLine(NamedTuple):
     """One line; where a terminal must wrap it, its later rows start under the character `hang`."""
 
-    pieces: tuple[tuple[str, str], ...]
+    spans: tuple[tuple[str, str], ...]
     """Texts, each with its style."""
-    hang: int = 0
-    copied: bool = False
+    hanging_indent: int = 0
+    no_wrap: bool = False
     """A command, to be copied: never wrapped."""
 
     @property
     def text(self) -> str:
         """All of it, without styles."""
-        return "".join(text for text, _ in self.pieces)
+        return "".join(text for text, _ in self.spans)
 
 
-def answer_lines(answer: Answer, *, program: str = "thresher", where: str = "", following: str = "") -> Iterator[Line]:
+def search_result_lines(
+    answer: SearchResults, *, program: str = "thresher", where: str = "", following: str = ""
+) -> Iterator[StyledLine]:
     """What was found: each session with its best messages, then how many there are and what was left out.
 
     `where` says to `show` where the sessions lie, if that is not known; `following` is the command for the next page.
     """
-    names = short_ids([session.id for session in answer.sessions])
+    names = shorten_session_ids([session.id for session in answer.sessions])
     for session, name in zip(answer.sessions, names, strict=True):
-        yield from _session(session, name, f"{program} show {quote(name)}{where}")
-        yield _line("")
-    yield from _ending(answer, following)
+        yield from _session_hit_lines(session, name, f"{program} show {quote(name)}{where}")
+        yield _styled_line("")
+    yield from _summary_lines(answer, following)
 
 
-def nothing_lines(answer: Answer, sizes: Sizes, *, program: str = "thresher") -> Iterator[Line]:
+def no_result_lines(answer: SearchResults, sizes: MemorySizes, *, program: str = "thresher") -> Iterator[StyledLine]:
     """What to do where nothing was found."""
     if not sizes.sessions:
-        yield _line("Nothing is remembered yet: no session was found on this machine.", "bold")
-        yield _line(f"Sessions elsewhere: {program} search WORDS… --source PATH; samples: {program} demo")
+        yield _styled_line("Nothing is remembered yet: no session was found on this machine.", "bold")
+        yield _styled_line(f"Sessions elsewhere: {program} search WORDS… --source PATH; samples: {program} demo")
         return
     kept = f"{plural(sizes.messages, 'message')} of {plural(sizes.sessions, 'session')}"
-    yield _line(f"Nothing found in {kept}.", "bold")
+    yield _styled_line(f"Nothing found in {kept}.", "bold")
     tries = [
         "other words for it, or only the beginning of one: migrat*",
         "fewer conditions (--require, --project, --since, --role, …)",
         "what tools printed: --field output; file names: --field paths",
         "what is left out otherwise: --all",
     ]
-    yield from (Line((("  try ", "dim"), (one, ""))) for one in tries)
-    yield from _left_out_here(answer.excluded)
+    yield from (StyledLine((("  try ", "dim"), (one, ""))) for one in tries)
+    yield from _excluded_count_lines(answer.excluded)
 
 
-def _session(session: SessionHit, name: str, show: str) -> Iterator[Line]:
+def _session_hit_lines(session: SessionHit, name: str, show: str) -> Iterator[StyledLine]:
     bar = (" | ", "dim")
-    place = (tilde(shorten(session.project, 200)) or "(no folder)", "bold cyan")
+    place = (abbreviate_home(shorten(session.project, 200)) or "(no folder)", "bold cyan")
     facts = [place, bar, (name, "bold"), bar, (plural(session.matches, "match", "matches"), "")]
-    facts += [bar, (_minute(session.time), "")] if session.time else []
-    facts += [bar, (f"sub-agent of {short_ids([session.parent])[0]}", "")] if session.parent else []
+    facts += [bar, (_format_local_minute(session.time), "")] if session.time else []
+    facts += [bar, (f"sub-agent of {shorten_session_ids([session.parent])[0]}", "")] if session.parent else []
     facts += [bar, ("from the archive: its file is gone", "yellow")] if session.gone else []
-    yield Line(tuple(facts))
+    yield StyledLine(tuple(facts))
     title = shorten(session.title, LONGEST_TITLE)
     told = " · ".join(filter(None, (session.agent, shorten(session.branch, 60), title)))
-    yield _line(f"  {told}", "dim", hang=2)
-    yield from map(_hit, session.hits)
+    yield _styled_line(f"  {told}", "dim", hang=2)
+    yield from map(_hit_line, session.hits)
     more = session.matches - len(session.hits)
     if more > 0:
-        yield _line(f"  ... and {plural(more, 'more match', 'more matches')}", "dim")
+        yield _styled_line(f"  ... and {plural(more, 'more match', 'more matches')}", "dim")
     if session.family:
-        ids = ", ".join(short_ids(session.family)[:5]) + (", …" if len(session.family) > 5 else "")
-        yield _line(f"  also: {len(session.family)} of its family ({ids})", "dim", hang=2)
-    yield _command("show:  ", f"{show} --around {session.hits[0].at}" if session.hits else show)
+        ids = ", ".join(shorten_session_ids(session.family)[:5]) + (", …" if len(session.family) > 5 else "")
+        yield _styled_line(f"  also: {len(session.family)} of its family ({ids})", "dim", hang=2)
+    yield _command_line("show:  ", f"{show} --around {session.hits[0].at}" if session.hits else show)
     if session.resume:
-        yield _command("resume:", clean(session.resume).replace("\n", " "))
+        yield _command_line("resume:", strip_control_codes(session.resume).replace("\n", " "))
 
 
-def _hit(hit: Hit) -> Line:
+def _hit_line(hit: SearchHit) -> StyledLine:
     label = f"  [{_label(hit)}] "
-    pieces = ((label, _COLOURS.get(hit.author, "dim")), *_words(hit), (f"  #{hit.at}", "dim"))
-    return Line(pieces, hang=len(label))
+    pieces = ((label, _AUTHOR_STYLES.get(hit.author, "dim")), *_highlighted_spans(hit), (f"  #{hit.at}", "dim"))
+    return StyledLine(pieces, hanging_indent=len(label))
 
 
-def _words(hit: Hit) -> Iterator[tuple[str, str]]:
+def _highlighted_spans(hit: SearchHit) -> Iterator[tuple[str, str]]:
     """The text as one row, with what was looked for apart, and a sign where there is more of it."""
     yield "… " if hit.cut[0] else "", "dim"
     position = 0
     for start, end in sorted(hit.marks):
         if start >= position:
-            yield _row(hit.text[position:start]), ""
-            yield _row(hit.text[start:end]), _FOUND
+            yield to_single_line(hit.text[position:start]), ""
+            yield to_single_line(hit.text[start:end]), _MATCH_STYLE
             position = end
-    yield _row(hit.text[position:]), ""
+    yield to_single_line(hit.text[position:]), ""
     yield " …" if hit.cut[1] else "", "dim"
 
 
-def _row(text: str) -> str:
-    return _BLANK.sub(" ", clean(text))
-
-
-def _ending(answer: Answer, following: str) -> Iterator[Line]:
+def _summary_lines(answer: SearchResults, following: str) -> Iterator[StyledLine]:
     shown = len(answer.sessions)
     some = f" ({shown} of them here, page {answer.page})" if shown < answer.found else ""
-    yield _line(f"Found matches in {plural(answer.found, 'session')}{some}", "bold")
-    yield from _left_out_here(answer.excluded)
+    yield _styled_line(f"Found matches in {plural(answer.found, 'session')}{some}", "bold")
+    yield from _excluded_count_lines(answer.excluded)
     if following:
-        yield _command("next:  ", following, lead="")
+        yield _command_line("next:  ", following, lead="")
 
 
-def _left_out_here(excluded: Mapping[str, int]) -> Iterator[Line]:
-    told = [f"{amount(number)} {REASONS.get(reason, reason)}" for reason, number in excluded.items() if number]
+def _excluded_count_lines(excluded: Mapping[str, int]) -> Iterator[StyledLine]:
+    told = [
+        f"{format_count(number)} {EXCLUSION_LABELS.get(reason, reason)}"
+        for reason, number in excluded.items()
+        if number
+    ]
     if told:
-        yield _line(f"left out: {', '.join(told)}; --all lets them in", "dim")
+        yield _styled_line(f"left out: {', '.join(told)}; --all lets them in", "dim")
 
 
-def answer_value(answer: Answer) -> dict[str, Any]:
+def search_result_value(answer: SearchResults) -> dict[str, Any]:
     """The same for a program; the names are stable."""
     return {
         "query": answer.query,
@@ -193,7 +193,7 @@ def _session_value(session: SessionHit) -> dict[str, Any]:
     }
 
 
-def _hit_value(hit: Hit) -> dict[str, Any]:
+def _hit_value(hit: SearchHit) -> dict[str, Any]:
     return {
         "role": hit.role,
         "author": hit.author,
@@ -205,45 +205,49 @@ def _hit_value(hit: Hit) -> dict[str, Any]:
     }
 
 
-def recalled_lines(recalled: Recalled, *, program: str = "thresher") -> Iterator[Line]:
+def recall_lines(recalled: RecallResult, *, program: str = "thresher") -> Iterator[StyledLine]:
     """What one session says about a question, with the places where it says so."""
     session = recalled.session
-    name = short_ids([session.id])[0]
+    name = shorten_session_ids([session.id])[0]
     bar = (" | ", "dim")
-    place = tilde(shorten(session.project, 200)) or "(no folder)"
+    place = abbreviate_home(shorten(session.project, 200)) or "(no folder)"
     told = shorten(session.title, LONGEST_TITLE)
-    yield Line(((place, "bold cyan"), bar, (name, "bold"), bar, (told or session.agent, "dim")))
+    yield StyledLine(((place, "bold cyan"), bar, (name, "bold"), bar, (told or session.agent, "dim")))
     gone = " (gone: this comes from the archive)" if session.gone else ""
-    yield Line((("file: ", "dim"), (tilde(shorten(session.file, 300)), "cyan"), (gone, "yellow")), copied=True)
+    yield StyledLine(
+        (("file: ", "dim"), (abbreviate_home(shorten(session.file, 300)), "cyan"), (gone, "yellow")), no_wrap=True
+    )
     if not recalled.found:
-        yield _line("Not in this session.", "bold")
-        yield _command("others:", f"{program} search {quote(shorten(recalled.question, 200))}", lead="")
+        yield _styled_line("Not in this session.", "bold")
+        yield _command_line("others:", f"{program} search {quote(shorten(recalled.question, 200))}", lead="")
         return
     if recalled.answer:
-        yield from (_line(row) for row in ("", *clean(recalled.answer).strip().split("\n")))
+        yield from (_styled_line(row) for row in ("", *strip_control_codes(recalled.answer).strip().split("\n")))
     for excerpt in recalled.excerpts:
-        yield _line("")
+        yield _styled_line("")
         yield _citation(excerpt)
-        yield Line((("    ", ""), *_words(excerpt)), hang=4)
-    yield _line("")
-    yield _line(f"{plural(len(recalled.excerpts), 'excerpt')}, about {amount(recalled.tokens)} tokens", "dim")
+        yield StyledLine((("    ", ""), *_highlighted_spans(excerpt)), hanging_indent=4)
+    yield _styled_line("")
+    yield _styled_line(
+        f"{plural(len(recalled.excerpts), 'excerpt')}, about {format_count(recalled.tokens)} tokens", "dim"
+    )
     best = max(recalled.excerpts, key=lambda one: len(one.marks))
-    yield _command("show:  ", f"{program} show {quote(name)} --around {best.at}", lead="")
+    yield _command_line("show:  ", f"{program} show {quote(name)} --around {best.at}", lead="")
 
 
-def _label(hit: Hit) -> str:
+def _label(hit: SearchHit) -> str:
     """Who speaks, or what is done; what a harness or a memory tool put in a human's place has their name."""
     return hit.author if hit.author in ("harness", "recall") else _LABELS.get(hit.kind, hit.kind)
 
 
-def _citation(excerpt: Excerpt) -> Line:
+def _citation(excerpt: Excerpt) -> StyledLine:
     line = f"line {excerpt.line}" if excerpt.line else ""
-    time = _minute(excerpt.time) if excerpt.time else ""
+    time = _format_local_minute(excerpt.time) if excerpt.time else ""
     facts = " · ".join(filter(None, (line, _label(excerpt), time)))
-    return Line(((f"[{excerpt.at}] ", "bold"), (facts, "dim")))
+    return StyledLine(((f"[{excerpt.at}] ", "bold"), (facts, "dim")))
 
 
-def recalled_value(recalled: Recalled) -> dict[str, Any]:
+def recall_value(recalled: RecallResult) -> dict[str, Any]:
     """The same for a program."""
     session = recalled.session
     return {
@@ -267,28 +271,29 @@ def recalled_value(recalled: Recalled) -> dict[str, Any]:
     }
 
 
-def report_lines(report: Report, sizes: Sizes, left_out: Mapping[str, int]) -> Iterator[Line]:
+def sync_report_lines(report: SyncReport, sizes: MemorySizes, left_out: Mapping[str, int]) -> Iterator[StyledLine]:
     """What a sync did, and what is kept now."""
     if report.busy:
-        yield _line("Another sync is at work; nothing was done here.", "bold yellow")
+        yield _styled_line("Another sync is at work; nothing was done here.", "bold yellow")
     else:
-        told = [f"{amount(number)} {name}" for name, number in _files(report) if number]
-        looked = sum(number for _, number in _files(report))
-        yield _line(
+        told = [f"{format_count(number)} {name}" for name, number in _file_counts(report) if number]
+        looked = sum(number for _, number in _file_counts(report))
+        yield _styled_line(
             f"{plural(looked, 'file')} looked at in {report.seconds:.1f} s: {', '.join(told) or 'none'}", "bold"
         )
         more = [f"forgot {plural(report.forgotten, 'session')} older than the retention"] if report.forgotten else []
         again = report.forgotten_again
         more += [f"{plural(again, 'session')} in these files stay forgotten"] if again else []
-        yield _line("; ".join([plural(report.messages, "new message"), *more]))
-    yield _line(
+        yield _styled_line("; ".join([plural(report.messages, "new message"), *more]))
+    yield _styled_line(
         f"Kept: {plural(sizes.messages, 'message')} of {plural(sizes.sessions, 'session')}; "
-        f"text {size(sizes.text)}, archive {size(sizes.archive)}, index {size(sizes.index)}"
+        f"text {format_byte_size(sizes.text)}, archive {format_byte_size(sizes.archive)}, index "
+        f"{format_byte_size(sizes.index)}"
     )
-    yield from left_out_lines(left_out)
+    yield from exclusion_lines(left_out)
 
 
-def _files(report: Report) -> list[tuple[str, int]]:
+def _file_counts(report: SyncReport) -> list[tuple[str, int]]:
     return [
         ("new", report.new),
         ("grown", report.grown),
@@ -300,80 +305,69 @@ def _files(report: Report) -> list[tuple[str, int]]:
     ]
 
 
-def left_out_lines(left_out: Mapping[str, int]) -> Iterator[Line]:
+def exclusion_lines(left_out: Mapping[str, int]) -> Iterator[StyledLine]:
     """What a search does not look into, and how much of everything that is."""
-    reasons = _reasons(left_out)
+    reasons = _nonzero_reasons(left_out)
     every = sum(left_out.values())
     if not every:
         return
     gone = sum(reasons.values())
-    yield _line(f"Left out of searches: {gone / every:.0%} of {plural(every, 'text')}; `search --all` lets it in")
+    yield _styled_line(
+        f"Left out of searches: {gone / every:.0%} of {plural(every, 'text')}; `search --all` lets it in"
+    )
     for reason, number in sorted(reasons.items(), key=lambda one: -one[1]):
-        yield _line(f"  {number / every:6.1%}  {amount(number):>9}  {REASONS.get(reason, reason)}", "dim")
+        yield _styled_line(
+            f"  {number / every:6.1%}  {format_count(number):>9}  {EXCLUSION_LABELS.get(reason, reason)}", "dim"
+        )
 
 
-def _reasons(left_out: Mapping[str, int]) -> dict[str, int]:
+def _nonzero_reasons(left_out: Mapping[str, int]) -> dict[str, int]:
     return {reason: number for reason, number in left_out.items() if reason and number}
 
 
-def report_value(report: Report, sizes: Sizes, left_out: Mapping[str, int]) -> dict[str, Any]:
+def sync_report_value(report: SyncReport, sizes: MemorySizes, left_out: Mapping[str, int]) -> dict[str, Any]:
     """The same for a program."""
     told = {"failed": list(report.failed), "seconds": round(report.seconds, 3)}
-    return report._asdict() | told | {"sizes": to_builtins(sizes), "left_out": left_out_value(left_out)}
+    return report._asdict() | told | {"sizes": to_builtins(sizes), "left_out": exclusion_value(left_out)}
 
 
-def left_out_value(left_out: Mapping[str, int]) -> dict[str, Any]:
+def exclusion_value(left_out: Mapping[str, int]) -> dict[str, Any]:
     """How much is left out, by reason, and as a share of all: texts, of which a message can have several."""
     every = sum(left_out.values())
-    reasons = _reasons(left_out)
+    reasons = _nonzero_reasons(left_out)
     return {"texts": reasons, "of": every, "share": sum(reasons.values()) / every if every else 0.0}
 
 
-def facts_lines(sessions: Sequence[Facts]) -> Iterator[Line]:
+def archived_session_lines(sessions: Sequence[ArchivedSession]) -> Iterator[StyledLine]:
     """Sessions, one a line."""
-    names = short_ids([one.id for one in sessions])
+    names = shorten_session_ids([one.id for one in sessions])
     for one, name in zip(sessions, names, strict=True):
         time = one.ended or one.started
-        told = [_minute(time) if time else "", plural(one.messages, "message"), tilde(shorten(one.project, 60))]
+        told = [
+            _format_local_minute(time) if time else "",
+            plural(one.messages, "message"),
+            abbreviate_home(shorten(one.project, 60)),
+        ]
         facts = f"  {one.agent}  {'  '.join(filter(None, told))}"
         title = shorten(redact(one.title), 60)
-        yield Line(((f"  {name}", "bold"), (facts, ""), (f"  {title}", "dim")), hang=2)
+        yield StyledLine(((f"  {name}", "bold"), (facts, ""), (f"  {title}", "dim")), hanging_indent=2)
 
 
-def facts_value(one: Facts) -> dict[str, Any]:
+def archived_session_value(one: ArchivedSession) -> dict[str, Any]:
     """A session that is kept, for a program; its number in the store says nothing outside."""
     value: dict[str, Any] = to_builtins(one)
     return {name: value[name] for name in value if name != "key"} | {"title": redact(one.title)}
 
 
-def marked(lines: Iterable[Line], ids: Iterable[str]) -> Iterator[Line]:
+def wrap_lines_in_tags(lines: Iterable[StyledLine], ids: Iterable[str]) -> Iterator[StyledLine]:
     """Lines for a pipe: between marks that say whose words these are."""
-    yield _line(opening(ids))
+    yield _styled_line(format_opening_tag(ids))
     for line in lines:
-        yield Line(((harmless(line.text), ""),))
-    yield _line(CLOSING)
+        yield StyledLine(((neutralize_tags(line.text), ""),))
+    yield _styled_line(CLOSING_TAG)
 
 
-def short_ids(ids: Sequence[str]) -> list[str]:
-    """Enough of each id to name it: none of them is the beginning of another one here."""
-    short = [_short(one) for one in ids]
-    return [name if short.count(name) == 1 else _row(one) for name, one in zip(short, ids, strict=True)]
-
-
-def _short(one: str) -> str:
-    if len(one) != 36 or one.count("-") != 4:
-        return _row(one)
-    # The first digits of a UUID of version 7 are the minute.
-    return _row(one[:13] if one[14] == "7" else one[:8])
-
-
-def tilde(path: str) -> str:
-    """A path with the home folder as `~`."""
-    home = str(Path.home())
-    return f"~{path[len(home) :]}" if path == home or path.startswith((f"{home}/", f"{home}\\")) else path
-
-
-def _minute(time: datetime) -> str:
+def _format_local_minute(time: datetime) -> str:
     """The minute where whoever reads this is."""
     return f"{time.astimezone():%Y-%m-%d %H:%M}"
 
@@ -382,9 +376,9 @@ def _iso(time: datetime | None) -> str | None:
     return time.isoformat() if time else None
 
 
-def _line(text: str, style: str = "", *, hang: int = 0) -> Line:
-    return Line(((text, style),), hang=hang)
+def _styled_line(text: str, style: str = "", *, hang: int = 0) -> StyledLine:
+    return StyledLine(((text, style),), hanging_indent=hang)
 
 
-def _command(label: str, text: str, *, lead: str = "  ") -> Line:
-    return Line(((f"{lead}{label} ", "dim"), (text, "cyan")), copied=True)
+def _command_line(label: str, text: str, *, lead: str = "  ") -> StyledLine:
+    return StyledLine(((f"{lead}{label} ", "dim"), (text, "cyan")), no_wrap=True)

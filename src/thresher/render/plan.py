@@ -9,7 +9,7 @@ from thresher.edits.plan import Plan
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-BAR = 40
+BAR_WIDTH = 40
 
 
 def plan_table(plan: Plan) -> Iterator["RenderableType"]:
@@ -18,11 +18,13 @@ def plan_table(plan: Plan) -> Iterator["RenderableType"]:
     from rich.text import Text
 
     share = plan.tokens_after / plan.tokens_before if plan.tokens_before else 1.0
-    kept = max(1, round(BAR * share)) if plan.tokens_after else 0
+    kept = max(1, round(BAR_WIDTH * share)) if plan.tokens_after else 0
     budget = "" if plan.budget is None else f"   budget {plan.budget:,}"
     left = (f"{plan.tokens_after:,}", "bold")
     yield Text.assemble((plan.policy, "bold cyan"), f"  {plan.tokens_before:,} → ", left, f" tokens{budget}")
-    yield Text.assemble(("█" * kept, "green"), ("░" * (BAR - kept), "dim"), f" {share:.0%} left   ({plan.counter})")
+    yield Text.assemble(
+        ("█" * kept, "green"), ("░" * (BAR_WIDTH - kept), "dim"), f" {share:.0%} left   ({plan.counter})"
+    )
     found = rows(plan.edits)
     if found:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
@@ -31,7 +33,9 @@ def plan_table(plan: Plan) -> Iterator["RenderableType"]:
         for name in ("parts", "before", "after", "saved"):
             table.add_column(name, justify="right")
         for policy, done, why, parts, before, after in found:
-            table.add_row(policy, _deed(done), why, f"{parts:,}", f"{before:,}", f"{after:,}", f"{before - after:,}")
+            table.add_row(
+                policy, _styled_edit_label(done), why, f"{parts:,}", f"{before:,}", f"{after:,}", f"{before - after:,}"
+            )
         yield ""
         yield table
         yield ""
@@ -39,7 +43,7 @@ def plan_table(plan: Plan) -> Iterator["RenderableType"]:
         yield Text(note, style="dim")
 
 
-def _deed(done: str) -> Any:
+def _styled_edit_label(done: str) -> Any:
     from rich.text import Text
 
     colours = {"dropped": "red", "pointed to": "yellow", "cut": "magenta", "folded": "blue"}

@@ -1,7 +1,8 @@
 """What happened to files, as lines for a person, as Markdown, and as plain values for a program.
 
-Paths, reasons and gaps are a transcript's words: each goes through `clean`, stands on one line and is cut where it is
-too long to be read. In Markdown they are text and nothing else: no link, no picture and no tag comes out of them.
+Paths, reasons and gaps are a transcript's words: each goes through `strip_control_codes`, stands on one line and is cut
+where it is too long to be read. In Markdown they are text and nothing else: no link, no picture and no tag comes out of
+them.
 """
 
 import re
@@ -12,11 +13,11 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from thresher.render.memory import Line
-from thresher.render.words import clean, plural, shorten
-from thresher.summarise.words import clip_path
-from thresher.timeline.names import within
-from thresher.timeline.values import Changelog, Entry, Event, FileChanges, FileFacts, FileState
+from thresher.render.memory import StyledLine
+from thresher.render.text import plural, shorten, strip_control_codes
+from thresher.summarize.text import clip_path
+from thresher.timeline.path_index import relative_to_folder
+from thresher.timeline.records import Changelog, ChangelogEntry, FileActivity, FileChangelog, FileEvent, FileState
 
 LONGEST_PATH = 80
 LONGEST_REASON = 160
@@ -24,94 +25,96 @@ MOST_ENTRIES = 200
 """Entries of one file that Markdown shows; all are in the JSON."""
 _STYLES = {"write": "green", "edit": "yellow", "delete": "red", "move": "cyan", "read": "dim"}
 _CODE = re.compile(r"(`[^`]*`)")
-_SIGNS = re.compile(r"([\\<\[\]*`]|(?<![^\W_])_|_(?![^\W_]))")
+_MARKDOWN_CHARACTERS = re.compile(r"([\\<\[\]*`]|(?<![^\W_])_|_(?![^\W_]))")
 
 
-def files_lines(files: Sequence[FileFacts], project: str) -> Iterator[Line]:
+def files_lines(files: Sequence[FileActivity], project: str) -> Iterator[StyledLine]:
     """A table: when each file was touched, how often, and whether its text is known at the end."""
     if not files:
-        yield Line((("No file was read or changed in this session.", "bold"),))
+        yield StyledLine((("No file was read or changed in this session.", "bold"),))
         return
     heads = ("turns", "reads", "edits", "writes", "state", "file")
     rows = [_cells(one, project) for one in files]
     widths = [max(len(row[column]) for row in [heads, *rows]) for column in range(5)]
-    yield Line((("  ".join([*map(str.rjust, heads[:4], widths[:4]), heads[4].ljust(widths[4]), heads[5]]), "bold"),))
+    yield StyledLine(
+        (("  ".join([*map(str.rjust, heads[:4], widths[:4]), heads[4].ljust(widths[4]), heads[5]]), "bold"),)
+    )
     for one, row in zip(files, rows, strict=True):
         numbers = "  ".join(map(str.rjust, row[:4], widths[:4]))
         style = "red" if one.deleted else "green" if one.exact else "yellow"
-        yield Line(((f"{numbers}  ", ""), (f"{row[4].ljust(widths[4])}  ", style), (row[5], "")), copied=True)
+        yield StyledLine(((f"{numbers}  ", ""), (f"{row[4].ljust(widths[4])}  ", style), (row[5], "")), no_wrap=True)
     known = sum(one.exact for one in files)
     told = f"{plural(len(files), 'file')}; the state at the end is known of {known}, with gaps of {len(files) - known}"
-    yield Line(((told, "dim"),))
+    yield StyledLine(((told, "dim"),))
 
 
-def _cells(one: FileFacts, project: str) -> tuple[str, ...]:
+def _cells(one: FileActivity, project: str) -> tuple[str, ...]:
     turns = f"{one.first}" if one.first == one.last else f"{one.first}-{one.last}"
     state = ("deleted" if one.deleted else "known") if one.exact else "gaps"
     counts = (str(number) if number else "" for number in (one.reads, one.edits, one.writes))
-    return turns, *counts, state, path_shown(within(one.path, project))
+    return turns, *counts, state, format_display_path(relative_to_folder(one.path, project))
 
 
-def path_shown(path: str) -> str:
+def format_display_path(path: str) -> str:
     """A path on one line, its end first to stay."""
-    return clip_path(" ".join(clean(path).split()), LONGEST_PATH)
+    return clip_path(" ".join(strip_control_codes(path).split()), LONGEST_PATH)
 
 
-def events_lines(events: Sequence[Event], state: FileState, project: str) -> Iterator[Line]:
+def file_event_lines(events: Sequence[FileEvent], state: FileState, project: str) -> Iterator[StyledLine]:
     """The history of one file, and what is known of it at the end."""
-    yield Line(((path_shown(within(state.path, project)), "bold cyan"),))
+    yield StyledLine(((format_display_path(relative_to_folder(state.path, project)), "bold cyan"),))
     for event in events:
-        yield _event(event, project)
+        yield _event_line(event, project)
     if state.exact:
         lines = state.text.count("\n") if state.text is not None else 0
         told = f"known at the end: {plural(lines, 'line')}" if state.text is not None else "gone at the end"
-        yield Line(((told, "green"),))
+        yield StyledLine(((told, "green"),))
     else:
         yield from gap_lines(state)
 
 
-def event_entries(events: Sequence[Event], project: str = "") -> list[str]:
+def file_event_entries(events: Sequence[FileEvent], project: str = "") -> list[str]:
     """The same, one text for each event."""
-    return [_event(event, project).text.strip() for event in events]
+    return [_event_line(event, project).text.strip() for event in events]
 
 
-def _event(event: Event, project: str) -> Line:
+def _event_line(event: FileEvent, project: str) -> StyledLine:
     lead = f"  turn {event.turn:<5} "
     pieces = [(lead, "dim"), (f"{event.operation:<7}", _STYLES[event.operation])]
-    facts = [_counted(event.added, event.removed)]
-    facts += [f"→ {path_shown(within(event.to, project))}"] if event.to else []
+    facts = [_format_line_counts(event.added, event.removed)]
+    facts += [f"→ {format_display_path(relative_to_folder(event.to, project))}"] if event.to else []
     facts += ["failed"] if event.failed else []
     facts += [f"by sub-agent {shorten(event.agent, 12)}"] if event.agent else []
     facts += [shorten(event.why, LONGEST_REASON)] if event.operation != "read" else []
     pieces.append(("  ".join(filter(None, facts)), "red" if event.failed else ""))
     pieces.append((f"  #{event.message}", "dim"))
-    return Line(tuple(pieces), hang=len(lead))
+    return StyledLine(tuple(pieces), hanging_indent=len(lead))
 
 
-def _counted(added: int, removed: int) -> str:
+def _format_line_counts(added: int, removed: int) -> str:
     return f"+{added} −{removed}" if added or removed else ""
 
 
-def gap_lines(state: FileState) -> Iterator[Line]:
+def gap_lines(state: FileState) -> Iterator[StyledLine]:
     """Why a state is not exact."""
-    yield Line(((f"not known exactly after turn {state.turn}:", "yellow"),))
+    yield StyledLine(((f"not known exactly after turn {state.turn}:", "yellow"),))
     for gap in state.gaps:
-        yield Line(((f"  - {shorten(gap, LONGEST_REASON * 2)}", ""),), hang=4)
+        yield StyledLine(((f"  - {shorten(gap, LONGEST_REASON * 2)}", ""),), hanging_indent=4)
 
 
-def files_value(files: Sequence[FileFacts]) -> list[dict[str, Any]]:
+def files_value(files: Sequence[FileActivity]) -> list[dict[str, Any]]:
     """Files for a program."""
     return [to_builtins(one) for one in files]
 
 
-def events_value(events: Sequence[Event], state: FileState) -> dict[str, Any]:
+def file_event_value(events: Sequence[FileEvent], state: FileState) -> dict[str, Any]:
     """The history of one file for a program; the state without its text."""
-    told = state_value(state)
+    told = file_state_value(state)
     del told["text"]
     return told | {"events": [to_builtins(event) for event in events]}
 
 
-def state_value(state: FileState) -> dict[str, Any]:
+def file_state_value(state: FileState) -> dict[str, Any]:
     """A state for a program."""
     value: dict[str, Any] = to_builtins(state)
     return value
@@ -128,63 +131,65 @@ def changelog_markdown(log: Changelog, title: str = "Changes") -> str:
     return "\n".join(line.text for line in changelog_lines(log, title))
 
 
-def changelog_lines(log: Changelog, title: str = "Changes") -> Iterator[Line]:
+def changelog_lines(log: Changelog, title: str = "Changes") -> Iterator[StyledLine]:
     """The lines of that Markdown: a heading for each file, an item for each change and its reason."""
-    yield _line(f"# {escaped(title)}", "bold")
+    yield _styled_line(f"# {escape_markdown(title)}", "bold")
     if not log.files:
-        yield _line("")
-        yield _line("No file was changed.")
+        yield _styled_line("")
+        yield _styled_line("No file was changed.")
     several = len(log.sessions) > 1
     for one in log.files:
-        yield _line("")
-        yield _line(f"## {_code(path_shown(one.path))}{_where(one, log)}", "bold cyan")
-        yield _line("")
+        yield _styled_line("")
+        yield _styled_line(f"## {_format_code(format_display_path(one.path))}{_project_suffix(one, log)}", "bold cyan")
+        yield _styled_line("")
         items = [*_items(one.entries, several=several)]
         for item in items[:MOST_ENTRIES]:
-            yield Line(((item, ""),), hang=2)
+            yield StyledLine(((item, ""),), hanging_indent=2)
         if len(items) > MOST_ENTRIES:
-            yield _line(f"- … and {len(items) - MOST_ENTRIES:,} more")
+            yield _styled_line(f"- … and {len(items) - MOST_ENTRIES:,} more")
 
 
-def _where(one: FileChanges, log: Changelog) -> str:
+def _project_suffix(one: FileChangelog, log: Changelog) -> str:
     """The folder, where there are several."""
     folders = {other.project for other in log.files if other.project}
-    return f" in {_code(path_shown(one.project))}" if one.project and len(folders) > 1 else ""
+    return f" in {_format_code(format_display_path(one.project))}" if one.project and len(folders) > 1 else ""
 
 
-def _items(entries: Iterable[Entry], *, several: bool) -> Iterator[str]:
+def _items(entries: Iterable[ChangelogEntry], *, several: bool) -> Iterator[str]:
     """An item for each reason: changes that follow each other for the same one are told once."""
     for _, found in groupby(entries, key=lambda entry: (entry.session, entry.why, entry.to)):
         same = list(found)
         first, last = same[0], same[-1]
         turns = f"turn {first.turn}" if first.turn == last.turn else f"turns {first.turn}-{last.turn}"
         facts = [_day(first.time), f"session {shorten(first.session, 8)}" if several else "", turns]
-        facts.append(_counted(sum(one.added for one in same), sum(one.removed for one in same)))
-        verb = _said(same)
-        why = escaped(shorten(first.why, LONGEST_REASON * 2))
+        facts.append(_format_line_counts(sum(one.added for one in same), sum(one.removed for one in same)))
+        verb = _describe_operations(same)
+        why = escape_markdown(shorten(first.why, LONGEST_REASON * 2))
         yield f"- {verb}{f': {why}' if why else ''} ({', '.join(filter(None, facts))})"
 
 
-def _said(entries: Sequence[Entry]) -> str:
+def _describe_operations(entries: Sequence[ChangelogEntry]) -> str:
     operations = dict.fromkeys(entry.operation for entry in entries)
     past = {"write": "wrote", "edit": "edited", "delete": "deleted", "move": "moved", "read": "read"}
     said = ", ".join(past[operation] for operation in operations)
     to = entries[-1].to
-    return f"{said} to {_code(path_shown(to))}" if to else said
+    return f"{said} to {_format_code(format_display_path(to))}" if to else said
 
 
 def _day(time: datetime | None) -> str:
     return f"{time.astimezone():%Y-%m-%d}" if time else ""
 
 
-def escaped(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Text that Markdown takes for text; what stands between backticks is text already."""
-    return "".join(piece if _CODE.fullmatch(piece) else _SIGNS.sub(r"\\\1", piece) for piece in _CODE.split(text))
+    return "".join(
+        piece if _CODE.fullmatch(piece) else _MARKDOWN_CHARACTERS.sub(r"\\\1", piece) for piece in _CODE.split(text)
+    )
 
 
-def _code(text: str) -> str:
+def _format_code(text: str) -> str:
     return f"`{text.replace('`', chr(39))}`"
 
 
-def _line(text: str, style: str = "") -> Line:
-    return Line(((text, style),))
+def _styled_line(text: str, style: str = "") -> StyledLine:
+    return StyledLine(((text, style),))

@@ -21,13 +21,13 @@ from thresher.model import (
     part_text,
 )
 from thresher.model.tools import tool_use
-from thresher.render.words import amount, clean, plural, shorten, tokens
+from thresher.render.text import format_count, format_token_count, plural, shorten, strip_control_codes
 from thresher.tokens import count, estimate
 
 if TYPE_CHECKING:
     from rich.text import Text as RichText
 
-FOLD = 12
+MAX_PART_LINES = 12
 """Lines of one part that are shown before the rest is folded."""
 
 _STYLES = {
@@ -40,19 +40,19 @@ _STYLES = {
 _NAMES = {"human": "you", "model": "model", "tool": "result", "harness": "harness", "recall": "recall"}
 
 
-def transcript(session: Session, *, full: bool = False, plan: Plan | None = None) -> Iterator["RichText"]:
+def transcript_lines(session: Session, *, full: bool = False, plan: Plan | None = None) -> Iterator["RichText"]:
     """The session, line by line: who spoke, what was called, what came back; with a plan, what becomes of each part."""
     yield from _heading(session)
-    fates = _fates(session.history, plan) if plan is not None else {}
+    fates = _index_edits(session.history, plan) if plan is not None else {}
     for number, segment in enumerate(session.segments):
         if number:
-            yield _rule(f"compacted: the model goes on from a summary ({tokens(count(segment))} tokens)")
+            yield _rule(f"compacted: the model goes on from a summary ({format_token_count(count(segment))} tokens)")
         names = {part.id: part for message in segment for part in message.calls}
         shown = fates if segment is session.history else {}
         for index, message in enumerate(segment):
             if not message.carried:
                 yield from _message(message, names, full=full, fates=shown.get(index))
-        yield from _waiting(segment)
+        yield from _unanswered_call_lines(segment)
     for branch in session.branches:
         yield _rule(f"taken back: {plural(len(branch.history), 'message')}")
         names = {part.id: part for message in branch.history for part in message.calls}
@@ -60,10 +60,10 @@ def transcript(session: Session, *, full: bool = False, plan: Plan | None = None
             yield from _message(message, names, full=full)
     if session.problems:
         yield _rule("problems met while reading")
-        yield from (_line(f"  {problem}", "yellow") for problem in session.problems)
+        yield from (_styled_line(f"  {problem}", "yellow") for problem in session.problems)
 
 
-def _fates(history: History, plan: Plan) -> dict[int, dict[int, Edit]]:
+def _index_edits(history: History, plan: Plan) -> dict[int, dict[int, Edit]]:
     """The edit of each part that has one, by message and part."""
     fates: dict[int, dict[int, Edit]] = {}
     for edit in plan.edits:
@@ -73,20 +73,20 @@ def _fates(history: History, plan: Plan) -> dict[int, dict[int, Edit]]:
     return fates
 
 
-def _fate(edit: Edit) -> "RichText":
+def _edit_line(edit: Edit) -> "RichText":
     together = " together" if isinstance(edit, Fold) and len(edit.targets) > 1 else ""
     saved = f", saves {edit.saved:,} tokens{together}" if edit.saved else ""
-    return _line(f"  ⤷ {DONE[type(edit).__name__]}: {edit.why} [{edit.policy}]{saved}", "bold yellow")
+    return _styled_line(f"  ⤷ {DONE[type(edit).__name__]}: {edit.why} [{edit.policy}]{saved}", "bold yellow")
 
 
-def _line(text: str, style: str = "") -> "RichText":
+def _styled_line(text: str, style: str = "") -> "RichText":
     from rich.text import Text as RichText
 
-    return RichText(clean(text), style=style)
+    return RichText(strip_control_codes(text), style=style)
 
 
 def _rule(text: str) -> "RichText":
-    return _line(f"\n── {text} ──", "bold yellow")
+    return _styled_line(f"\n── {text} ──", "bold yellow")
 
 
 def _heading(session: Session) -> Iterator["RichText"]:
@@ -96,19 +96,19 @@ def _heading(session: Session) -> Iterator["RichText"]:
     facts = [session.project, session.git_branch, f"version {session.version}" if session.version else ""]
     if session.started and session.ended:
         facts.append(f"{session.started:%Y-%m-%d %H:%M} to {session.ended:%H:%M}")
-    yield _line(" · ".join(filter(None, facts)), "dim")
+    yield _styled_line(" · ".join(filter(None, facts)), "dim")
     messages = list(session.messages())
     counted = [
         plural(len(messages), "message"),
         plural(sum(1 for message in messages for _ in message.calls), "call"),
         plural(session.compactions, "compaction") if session.compactions else "",
         plural(len(session.children), "sub-agent") if session.children else "",
-        f"about {tokens(count(session.history))} tokens now",
+        f"about {format_token_count(count(session.history))} tokens now",
     ]
-    yield _line(" · ".join(filter(None, counted)), "dim")
+    yield _styled_line(" · ".join(filter(None, counted)), "dim")
     for child in session.children:
         title = shorten(child.title, 60)
-        yield _line(f"  sub-agent {child.id}: {plural(len(child.history), 'message')}  {title}", "dim")
+        yield _styled_line(f"  sub-agent {child.id}: {plural(len(child.history), 'message')}  {title}", "dim")
 
 
 def _message(
@@ -119,45 +119,45 @@ def _message(
     facts = [f"{message.time:%H:%M:%S}" if message.time else "", message.model]
     if message.source:
         facts.append(f"line {message.source.line}")
-    facts.append(_bill(message))
+    facts.append(_format_usage(message))
     name = _NAMES[message.author] if message.role != "system" else "system"
     yield RichText.assemble("\n", (f"{name:<8}", _STYLES[message.author]), (" · ".join(filter(None, facts)), "dim"))
     for number, part in enumerate(message.parts):
         yield from _part(part, calls, full=full)
         if fates and number in fates:
-            yield _fate(fates[number])
+            yield _edit_line(fates[number])
 
 
-def _bill(message: Message) -> str:
+def _format_usage(message: Message) -> str:
     if message.usage is None:
-        return f"{tokens(sum(map(estimate, message.parts)))} tokens"
+        return f"{format_token_count(sum(map(estimate, message.parts)))} tokens"
     usage = message.usage
-    cached = f" ({tokens(usage.cache_read)} from cache)" if usage.cache_read else ""
-    return f"{tokens(usage.context)} in{cached}, {tokens(usage.output)} out"
+    cached = f" ({format_token_count(usage.cache_read)} from cache)" if usage.cache_read else ""
+    return f"{format_token_count(usage.context)} in{cached}, {format_token_count(usage.output)} out"
 
 
 def _part(part: Part, calls: dict[str, ToolCall], *, full: bool) -> Iterator["RichText"]:
     match part:
         case Text():
-            yield from _folded(part.text, "", full=full, cut=False)
+            yield from _folded_lines(part.text, "", full=full, cut=False)
         case Thinking():
             shown = part.text or "[signed, not shown]"
-            yield from _folded(shown, "italic dim", full=full, most=4, lead="  ~ ")
+            yield from _folded_lines(shown, "italic dim", full=full, most=4, lead="  ~ ")
         case ToolCall():
-            yield _line(f"  ▸ {part.name}  {shorten(_aim(part), 100)}", "bold")
+            yield _styled_line(f"  ▸ {part.name}  {shorten(_call_target(part), 100)}", "bold")
             if full:
-                yield from _folded(part.arguments, "dim", full=True, lead="    ")
+                yield from _folded_lines(part.arguments, "dim", full=True, lead="    ")
         case ToolResult():
             yield from _result(part, calls.get(part.call_id), full=full)
         case Summary():
-            yield from _folded(part.text, "yellow", full=full, lead="  § ", cut=False)
+            yield from _folded_lines(part.text, "yellow", full=full, lead="  § ", cut=False)
         case Image():
-            yield _line(f"  [image {part.media_type or part.url}]", "dim")
+            yield _styled_line(f"  [image {part.media_type or part.url}]", "dim")
         case Unknown():
-            yield _line(f"  [{part.kind or 'unknown part'}: {amount(len(part.data))} characters]", "dim")
+            yield _styled_line(f"  [{part.kind or 'unknown part'}: {format_count(len(part.data))} characters]", "dim")
 
 
-def _aim(call: ToolCall) -> str:
+def _call_target(call: ToolCall) -> str:
     use = tool_use(call)
     return use.command or use.path or use.intent or call.arguments
 
@@ -167,34 +167,34 @@ def _result(part: ToolResult, call: ToolCall | None, *, full: bool) -> Iterator[
     mark, style = ("✗", "red") if part.is_error else ("✓", "green")
     name = call.name if call else part.name or "no call with this id"
     size = f"{plural(text.count(chr(10)) + 1, 'line')}, {plural(len(text), 'character')}" if text else "empty"
-    yield _line(f"  {mark} {name}  {size}", style)
-    yield from _folded(text, "dim", full=full, most=6, lead="    ")
+    yield _styled_line(f"  {mark} {name}  {size}", style)
+    yield from _folded_lines(text, "dim", full=full, most=6, lead="    ")
     for item in part.content:
         if not isinstance(item, Text):
             yield from _part(item, {}, full=full)
 
 
-def _folded(
-    text: str, style: str, *, full: bool, most: int = FOLD, lead: str = "  ", cut: bool = True
+def _folded_lines(
+    text: str, style: str, *, full: bool, most: int = MAX_PART_LINES, lead: str = "  ", cut: bool = True
 ) -> Iterator["RichText"]:
-    lines = clean(text).rstrip().split("\n")
+    lines = strip_control_codes(text).rstrip().split("\n")
     shown = lines if full or len(lines) <= most + 1 else lines[:most]
     for line in shown:
-        yield _line(lead + (_cut(line) if cut and not full else line), style)
+        yield _styled_line(lead + (_truncate_line(line) if cut and not full else line), style)
     if len(shown) < len(lines):
-        yield _line(f"{lead}… {plural(len(lines) - len(shown), 'more line')}", "dim cyan")
+        yield _styled_line(f"{lead}… {plural(len(lines) - len(shown), 'more line')}", "dim cyan")
 
 
-def _cut(line: str, width: int = 400) -> str:
-    return line if len(line) <= width else f"{line[:width]}… {amount(len(line) - width)} more characters"
+def _truncate_line(line: str, width: int = 400) -> str:
+    return line if len(line) <= width else f"{line[:width]}… {format_count(len(line) - width)} more characters"
 
 
-def _waiting(segment: History) -> Iterator["RichText"]:
+def _unanswered_call_lines(segment: History) -> Iterator["RichText"]:
     for chain in segment.chains:
         if chain.result is None:
             call = segment[chain.call.message].parts[chain.call.part]
             if isinstance(call, ToolCall):
-                yield _line(f"\n  {call.name} was called and has no result", "yellow")
+                yield _styled_line(f"\n  {call.name} was called and has no result", "yellow")
 
 
 def session_value(session: Session) -> dict[str, Any]:

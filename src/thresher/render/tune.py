@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
-from thresher.budget.settings import FILE
-from thresher.render.words import clean, plural
-from thresher.replay.split import Half
-from thresher.replay.trials import BUDGET, Trial, changed
-from thresher.replay.tuning import SESSIONS, Difference, Tuned, toml_of
+from thresher.budget.settings import SETTINGS_FILE
+from thresher.render.text import plural, strip_control_codes
+from thresher.replay.tuning.holdout import HoldoutHalf
+from thresher.replay.tuning.search import MIN_REPORT_SESSIONS, MeasuredDifference, TuningResult, format_settings_toml
+from thresher.replay.tuning.trials import BUDGET_OPTION, Trial, find_changed_settings
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-FIGURES = ("served", "tokens", "cost", "cost_with_refetch", "lost", "sessions")
+REPORTED_FIELDS = ("served", "tokens", "cost", "cost_with_refetch", "lost", "sessions")
 
 
 # For a terminal
 
 
-def tune_tables(tuned: Tuned) -> Iterator["RenderableType"]:
+def tune_tables(tuned: TuningResult) -> Iterator["RenderableType"]:
     """What was tried, what was chosen, what it does on both halves, and what to make of it."""
     from rich.text import Text
 
@@ -38,19 +38,22 @@ def tune_tables(tuned: Tuned) -> Iterator["RenderableType"]:
     if split.by == "session":
         yield Text("one project only: split by session, so on other projects it may be otherwise", style="dim")
     reused = f", {tuned.reused:,} taken from the log" if tuned.reused else ""
-    yield Text(f"{plural(tuned.trials, 'configuration')} tried{reused}; logged in {clean(tuned.log)}", style="dim")
+    yield Text(
+        f"{plural(tuned.trials, 'configuration')} tried{reused}; logged in {strip_control_codes(tuned.log)}",
+        style="dim",
+    )
     yield ""
     if tuned.is_changed:
         yield _settings(tuned)
         yield ""
-    yield _figures(tuned)
+    yield _measurements_table(tuned)
     for note in _notes(tuned):
         yield Text(note, style="dim")
     yield ""
     yield Text(verdict_text(tuned))
 
 
-def _settings(tuned: Tuned) -> "Table":
+def _settings(tuned: TuningResult) -> "Table":
     table = _table("setting", "default", "chosen")
     for name, value in tuned.chosen.settings.items():
         if value != tuned.defaults.settings[name]:
@@ -62,14 +65,16 @@ def _setting(value: float | None) -> str:
     return "by the budget" if value is None else f"{value:,}"
 
 
-def _figures(tuned: Tuned) -> "Table":
+def _measurements_table(tuned: TuningResult) -> "Table":
     table = _table("", "served", "cost with re-fetches", "tokens", "lost")
     for half, defaults, chosen in (("tune", tuned.defaults, tuned.chosen), ("report", tuned.before, tuned.after)):
         for name, one in (("defaults", defaults), ("chosen", chosen))[: 1 + tuned.is_changed]:
             cost, tokens = f"{one.cost_with_refetch:.3f}", f"{one.tokens:,.0f}"
             table.add_row(f"{half} half · {name}", _percent(one.served), cost, tokens, _percent(one.lost))
     if tuned.is_changed:
-        table.add_row("difference", _between(tuned.served, 100, " pp", 1), _between(tuned.cost, 1, "", 3))
+        table.add_row(
+            "difference", _format_difference(tuned.served, 100, " pp", 1), _format_difference(tuned.cost, 1, "", 3)
+        )
     return table
 
 
@@ -82,7 +87,7 @@ def _table(*columns: str) -> "Table":
     return table
 
 
-def _notes(tuned: Tuned) -> Iterator[str]:
+def _notes(tuned: TuningResult) -> Iterator[str]:
     target = f"{100 * tuned.target:g} %"
     if tuned.chosen.served < tuned.target:
         yield f"nothing that was tried serves {target}: the most that is served was looked for"
@@ -91,13 +96,13 @@ def _notes(tuned: Tuned) -> Iterator[str]:
         if tuned.after.served < tuned.target:
             yield f"elsewhere it serves {_percent(tuned.after.served)}, below {target}"
     if tuned.verdict == "few":
-        yield f"from {SESSIONS} sessions on the report half on, a difference is told from chance"
+        yield f"from {MIN_REPORT_SESSIONS} sessions on the report half on, a difference is told from chance"
 
 
 # Sentences
 
 
-def verdict_text(tuned: Tuned) -> str:
+def verdict_text(tuned: TuningResult) -> str:
     """What to do about it."""
     forced = "--force writes them"
     match tuned.verdict:
@@ -117,35 +122,39 @@ def verdict_text(tuned: Tuned) -> str:
     )
 
 
-def there_text(place: Path) -> str:
+def existing_file_notice(place: Path) -> str:
     """Said before the search, for it may take long."""
-    return clean(f"`{place}` is there and will be left as it is: what is found will be shown; --force replaces it")
+    return strip_control_codes(
+        f"`{place}` is there and will be left as it is: what is found will be shown; --force replaces it"
+    )
 
 
-def left_text(place: Path) -> str:
+def file_kept_notice(place: Path) -> str:
     """Said after it, where there would have been something to write."""
-    return clean(f"`{place}` is there and was left as it is: paste the lines into it, or say --force")
+    return strip_control_codes(f"`{place}` is there and was left as it is: paste the lines into it, or say --force")
 
 
-def same_text(place: Path) -> str:
+def file_unchanged_notice(place: Path) -> str:
     """For a file that needs no change."""
-    return clean(f"{place} already says the same: nothing to write")
+    return strip_control_codes(f"{place} already says the same: nothing to write")
 
 
-def written_text(tuned: Tuned, place: Path, kept: Path | None) -> str:
+def file_written_notice(tuned: TuningResult, place: Path, kept: Path | None) -> str:
     """Where the settings are now, who uses them, and where the file is that was there before."""
     users = "windows that are started in that folder use it"
-    if place.name != FILE:
-        users = f"once it is called {FILE}, {users}"
-    if BUDGET in changed(tuned.chosen.settings):
+    if place.name != SETTINGS_FILE:
+        users = f"once it is called {SETTINGS_FILE}, {users}"
+    if BUDGET_OPTION in find_changed_settings(tuned.chosen.settings):
         users += ", and `thresher fit` in that folder uses its budget, too"
-    return clean(f"written to {place}: {users}" + (f"; what was there before is now {kept}" if kept else ""))
+    return strip_control_codes(
+        f"written to {place}: {users}" + (f"; what was there before is now {kept}" if kept else "")
+    )
 
 
 # As settings
 
 
-def tune_toml(tuned: Tuned, prices: str) -> str:
+def tune_toml(tuned: TuningResult, prices: str) -> str:
     """What was chosen, as lines to paste, with where it comes from; nothing where the defaults are best."""
     if not tuned.is_changed:
         return ""
@@ -162,10 +171,10 @@ def tune_toml(tuned: Tuned, prices: str) -> str:
         f"definition {after.definition}, prices: {prices}",
         *(text for verdict, text in doubts.items() if verdict == tuned.verdict),
     )
-    return toml_of(tuned.chosen.settings, notes)
+    return format_settings_toml(tuned.chosen.settings, notes)
 
 
-def _half(half: Half) -> str:
+def _half(half: HoldoutHalf) -> str:
     sessions, projects = plural(len(half.sessions), "session"), plural(half.projects, "project")
     return f"{sessions} of {projects} ({plural(half.calls, 'call')})"
 
@@ -174,7 +183,7 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def _between(one: Difference, factor: float, unit: str, places: int) -> str:
+def _format_difference(one: MeasuredDifference, factor: float, unit: str, places: int) -> str:
     def told(value: float) -> str:
         return f"{factor * value:+.{places}f}".replace("-", "−")
 
@@ -185,15 +194,15 @@ def _between(one: Difference, factor: float, unit: str, places: int) -> str:
 # For programs
 
 
-def tune_value(tuned: Tuned, prices: str) -> dict[str, Any]:
+def tune_value(tuned: TuningResult, prices: str) -> dict[str, Any]:
     """All of it; the names are stable for other programs."""
     return {
         "definition": tuned.after.definition,
         "prices": prices,
         "target": tuned.target,
         "split": to_builtins(tuned.split),
-        "defaults": _both(tuned.defaults, tuned.before),
-        "chosen": _both(tuned.chosen, tuned.after),
+        "defaults": _trial_pair_value(tuned.defaults, tuned.before),
+        "chosen": _trial_pair_value(tuned.chosen, tuned.after),
         "difference": {"cost_with_refetch": to_builtins(tuned.cost), "served": to_builtins(tuned.served)},
         "better": tuned.is_better,
         "trials": tuned.trials,
@@ -204,8 +213,8 @@ def tune_value(tuned: Tuned, prices: str) -> dict[str, Any]:
     }
 
 
-def _both(tune: Trial, report: Trial) -> dict[str, Any]:
+def _trial_pair_value(tune: Trial, report: Trial) -> dict[str, Any]:
     """A configuration on both halves."""
     sides = {"tune": tune, "report": report}
-    figures = {side: {name: getattr(one, name) for name in FIGURES} for side, one in sides.items()}
+    figures = {side: {name: getattr(one, name) for name in REPORTED_FIELDS} for side, one in sides.items()}
     return {"settings": tune.settings} | figures

@@ -1,44 +1,60 @@
 """How good a policy is, told from recordings and without a model.
 
-In: sessions, and ways of keeping requests small. Out: what the calls used (`references`), whether it was there
-(`Referee`), what it cost (`Bill`), and figures to compare by (`scores`). No policy and no window can read it: only what
-shows figures imports this package.
+In: sessions, and ways of keeping requests small. Out: what the calls used (`find_references`), whether it was there
+(`ResidencyChecker`), what it cost (`CostMeter`), and figures to compare by (`scores`). No policy and no window can read
+it: only what shows figures imports this package.
 """
 
-from thresher.replay.bill import Bill, Charge, Rates, rates_of
-from thresher.replay.feed import Feed, Piece
-from thresher.replay.outcome import Outcome, Referee
-from thresher.replay.own import own_way
-from thresher.replay.recording import Recording, recorded, recordings
-from thresher.replay.references import DEFINITION, Index, Needle, references
-from thresher.replay.run import Tally, Way, replay, requests
-from thresher.replay.trace import Block, Call, Trace, said, trace_of, traces
+from typing import TYPE_CHECKING
+
+from thresher.deprecation import ForwardedNames
+from thresher.replay.conversation import ReplayConversation, RequestPiece
+from thresher.replay.cost import CostMeter, Rates, RequestCost, rates_for_model
+from thresher.replay.recording import Recording, build_recording, build_session_recordings
+from thresher.replay.references import REFERENCE_DEFINITION, Reference, ReferenceIndex, find_references
+from thresher.replay.residency import CallResidency, ResidencyChecker
+from thresher.replay.simulate import ReplayTotals, Strategy, replay_recording, replay_requests
+from thresher.replay.strategies.window import window_strategy
+from thresher.replay.trace import RecordedCall, Trace, TraceBlock, list_request_texts, trace_history, trace_session
 
 __all__ = [
-    "DEFINITION",
-    "Bill",
-    "Block",
-    "Call",
-    "Charge",
-    "Feed",
-    "Index",
-    "Needle",
-    "Outcome",
-    "Piece",
+    "REFERENCE_DEFINITION",
+    "CallResidency",
+    "CostMeter",
     "Rates",
+    "RecordedCall",
     "Recording",
-    "Referee",
-    "Tally",
+    "Reference",
+    "ReferenceIndex",
+    "ReplayConversation",
+    "ReplayTotals",
+    "RequestCost",
+    "RequestPiece",
+    "ResidencyChecker",
+    "Strategy",
     "Trace",
-    "Way",
-    "own_way",
-    "rates_of",
-    "recorded",
-    "recordings",
-    "references",
-    "replay",
-    "requests",
-    "said",
-    "trace_of",
-    "traces",
+    "TraceBlock",
+    "build_recording",
+    "build_session_recordings",
+    "find_references",
+    "list_request_texts",
+    "rates_for_model",
+    "replay_recording",
+    "replay_requests",
+    "trace_history",
+    "trace_session",
+    "window_strategy",
 ]
+
+if not TYPE_CHECKING:  # a type checker shall not take every name for one that is here
+    __getattr__ = ForwardedNames(
+        __name__,
+        {
+            "Referee": "thresher.replay:ResidencyChecker",
+            "Way": "thresher.replay:Strategy",
+            "recorded": "thresher.replay:build_recording",
+            "requests": "thresher.replay:replay_requests",
+            "replay": "thresher.replay:replay_recording",
+            "own_way": "thresher.replay:window_strategy",
+        },
+    )

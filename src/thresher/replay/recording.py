@@ -12,15 +12,15 @@ from typing import Any
 
 from msgspec import Struct, structs
 
+from thresher.dialects import emit_with_losses, parse
 from thresher.edits import repair
-from thresher.formats import emission, parse
 from thresher.model import History, Session
-from thresher.replay.trace import Call, Trace, trace_of, traces
+from thresher.replay.trace import RecordedCall, Trace, trace_history, trace_session
 from thresher.tokens import Scale, scale_for
 from thresher.tokens.scale import model_in
-from thresher.window.intake import wire_format
+from thresher.window.request import resolve_window_dialect
 
-WIRES = {"anthropic": "anthropic", "openai": "openai-responses", "gemini": "gemini"}
+DIALECT_BY_VENDOR = {"anthropic": "anthropic", "openai": "openai-responses", "gemini": "gemini"}
 """The wire format of a vendor; all others speak OpenAI's chat."""
 COUNTER = "estimate"
 """Every weight in a replay is an estimate: thousands of requests are weighed, each with each way of making them."""
@@ -31,59 +31,64 @@ class Recording(Struct, frozen=True):
 
     trace: Trace
     """One message a row, behind those that the format holds beside its rows."""
-    wire: str
+    dialect: str
     model: str
-    scale: Scale
+    token_weights: Scale
     body: dict[str, Any]
     """The last request, without its rows."""
     rows: tuple[Any, ...]
 
     @property
-    def beside(self) -> int:
+    def system_message_count(self) -> int:
         """How many messages stand beside the rows: system text."""
         return len(self.trace.history) - len(self.rows)
 
     @property
-    def key(self) -> str:
+    def rows_field(self) -> str:
         """The field of the body that holds the rows."""
-        return rows_key(self.wire)
+        return find_rows_field(self.dialect)
 
 
-def rows_key(wire: str) -> str:
+def find_rows_field(wire: str) -> str:
     """The field of a wire format's body that holds the rows."""
-    return wire_format(wire).rows
+    return resolve_window_dialect(wire).messages_field
 
 
-def recordings(session: Session) -> Iterator[Recording]:
+def build_session_recordings(session: Session) -> Iterator[Recording]:
     """Every segment of a session, and of its sub-agents, that was sent to a model."""
-    for trace in traces(session):
-        found = recorded(trace.history, trace.name)
+    for trace in trace_session(session):
+        found = build_recording(trace.history, trace.name)
         if found.trace.calls:
             yield found
 
 
-def recorded(segment: History, name: str = "") -> Recording:
+def build_recording(segment: History, name: str = "") -> Recording:
     """One segment."""
     whole = repair(segment).history
     scale = scale_for(whole, counter=COUNTER)
-    wire = WIRES.get(scale.vendor, "openai-chat")
-    body = dict(emission(whole, wire, body=True).value)
-    rows = body.pop(rows_key(wire))
-    history = parse({**body, rows_key(wire): rows}, wire)
+    wire = DIALECT_BY_VENDOR.get(scale.vendor, "openai-chat")
+    body = dict(emit_with_losses(whole, wire, body=True).value)
+    rows = body.pop(find_rows_field(wire))
+    history = parse({**body, find_rows_field(wire): rows}, wire)
     beside = len(history) - len(rows)
-    calls = [Call(call.at, stop + beside) for call, stop in _stops(whole, trace_of(whole).calls, wire, rows)]
+    calls = [
+        RecordedCall(call.time, stop + beside)
+        for call, stop in _find_request_stops(whole, trace_history(whole).calls, wire, rows)
+    ]
     stops = [call.stop for call in calls]
-    blocks = trace_of(history, name).blocks
+    blocks = trace_history(history, name).blocks
     seen = tuple(structs.replace(one, visible=bisect_right(stops, one.place.message)) for one in blocks)
     trace = Trace(name, history, tuple(calls), seen)
     return Recording(trace, wire, model_in(segment), scale, body, tuple(rows))
 
 
-def _stops(whole: History, calls: Sequence[Call], wire: str, rows: Sequence[Any]) -> Iterator[tuple[Call, int]]:
+def _find_request_stops(
+    whole: History, calls: Sequence[RecordedCall], wire: str, rows: Sequence[Any]
+) -> Iterator[tuple[RecordedCall, int]]:
     """The calls, each with the rows before it; those whose request was no beginning of the last one are left out."""
     asked = [call for call in calls if call.stop and whole[call.stop - 1].role != "assistant"]
     cuts = [0, *dict.fromkeys(call.stop for call in asked), len(whole)]
-    chunks = [_rows(whole, start, stop, wire) for start, stop in pairwise(cuts)]
+    chunks = [_emit_rows(whole, start, stop, wire) for start, stop in pairwise(cuts)]
     if [row for chunk in chunks for row in chunk] == list(rows):
         counts, count = {}, 0
         for cut, chunk in zip(cuts[1:], chunks, strict=True):
@@ -93,11 +98,11 @@ def _stops(whole: History, calls: Sequence[Call], wire: str, rows: Sequence[Any]
         return
     # What was said before matters to how something is written here: every request is written by itself.
     for call in asked:
-        begun = _rows(whole, 0, call.stop, wire)
+        begun = _emit_rows(whole, 0, call.stop, wire)
         if begun == list(rows[: len(begun)]):
             yield call, len(begun)
 
 
-def _rows(whole: History, start: int, stop: int, wire: str) -> list[Any]:
-    written = emission(structs.replace(whole, messages=whole.messages[start:stop]), wire, body=True).value
-    return list(written[rows_key(wire)])
+def _emit_rows(whole: History, start: int, stop: int, wire: str) -> list[Any]:
+    written = emit_with_losses(structs.replace(whole, messages=whole.messages[start:stop]), wire, body=True).value
+    return list(written[find_rows_field(wire)])

@@ -24,24 +24,24 @@ from msgspec import Struct
 from thresher.model import ToolCall
 from thresher.model.jsontext import load_fields
 from thresher.model.tools import tool_use
-from thresher.replay.trace import Block, Trace, argument_values
-from thresher.summarise.changes import LISTS, NEW, OLD, PATCH, WHOLE
+from thresher.replay.trace import Trace, TraceBlock, argument_values
+from thresher.summarize.file_changes import NEW_TEXT_KEYS, OLD_TEXT_KEYS, PAIR_LIST_KEYS, PATCH_KEYS, WHOLE_TEXT_KEYS
 
-DEFINITION = "v1"
-NeedleKind = Literal["E", "G", "I", "P"]
+REFERENCE_DEFINITION = "v1"
+ReferenceKind = Literal["E", "G", "I", "P"]
 
 SHORTEST_LINE = 12
-WINDOW = 10
+PHRASE_WORDS = 10
 CONTENT_WORDS = 5
-SHARE = 0.15
-FEW = 6
+MAX_SOURCE_SHARE = 0.15
+ALWAYS_ALLOWED_SOURCES = 6
 """As many blocks may hold a needle, however few there are in all."""
 
 
-class Needle(Struct, frozen=True):
+class Reference(Struct, frozen=True):
     """A piece of earlier text that a call used."""
 
-    kind: NeedleKind
+    kind: ReferenceKind
     text: str
     """As it stands in the sources; for G its words, with one space between."""
     call: int
@@ -51,81 +51,83 @@ class Needle(Struct, frozen=True):
     """For how many calls the newest of them had been there."""
 
 
-def references(trace: Trace) -> tuple[tuple[Needle, ...], ...]:
+def find_references(trace: Trace) -> tuple[tuple[Reference, ...], ...]:
     """The needles of each call."""
-    index = Index()
-    written: list[list[Block]] = [[] for _ in trace.calls]
+    index = ReferenceIndex()
+    written: list[list[TraceBlock]] = [[] for _ in trace.calls]
     for block in trace.blocks:
         if block.kind in "AC" and block.visible:
             written[block.visible - 1].append(block)
-    found: list[tuple[Needle, ...]] = []
+    found: list[tuple[Reference, ...]] = []
     for number in range(len(trace.calls)):
         while len(index) < len(trace.blocks) and trace.blocks[len(index)].visible <= number:
             index.add(trace.blocks[len(index)].text)
-        found.append(tuple(_kept(trace, index, number, written[number])))
+        found.append(tuple(_select_references(trace, index, number, written[number])))
     return tuple(found)
 
 
-def _kept(trace: Trace, index: "Index", number: int, written: Sequence[Block]) -> Iterator[Needle]:
-    limit = max(FEW, SHARE * len(index))
-    found = (candidate for block in written for candidate in candidates(trace, block))
+def _select_references(
+    trace: Trace, index: "ReferenceIndex", number: int, written: Sequence[TraceBlock]
+) -> Iterator[Reference]:
+    limit = max(ALWAYS_ALLOWED_SOURCES, MAX_SOURCE_SHARE * len(index))
+    found = (candidate for block in written for candidate in find_reference_candidates(trace, block))
     for kind, text in dict.fromkeys(found):
-        sources = index.holders(kind, text)
+        sources = index.find_holders(kind, text)
         if not sources or len(sources) > limit:
             continue
         if kind == "E" or trace.blocks[min(sources)].kind in "UR":
             age = number - trace.blocks[max(sources)].visible
-            yield Needle(kind, text, number, frozenset(sources), age)
+            yield Reference(kind, text, number, frozenset(sources), age)
 
 
 # What may be a needle
 
 
-def candidates(trace: Trace, block: Block) -> Iterator[tuple[NeedleKind, str]]:
+def find_reference_candidates(trace: Trace, block: TraceBlock) -> Iterator[tuple[ReferenceKind, str]]:
     """All that an agent wrote in a block which would be a needle if something before held it."""
     part = trace.history.part(block.place)
     if not isinstance(part, ToolCall):
-        yield from (("G", window) for window in windows(block.text))
-        yield from (("P", path) for path in paths(block.text))
+        yield from (("G", window) for window in split_phrases(block.text))
+        yield from (("P", path) for path in find_path_tails(block.text))
         return
-    work = _work(part)
-    yield from (("E", line) for text in work.old for line in old_lines(text))
-    quoted = _flat("\n".join(work.old))
-    yield from (("G", row) for text in work.new for row in windows(text) if f" {row} " not in quoted)
+    work = _extract_call_texts(part)
+    yield from (("E", line) for text in work.old for line in find_quotable_lines(text))
+    quoted = _normalize_words("\n".join(work.old))
+    yield from (("G", row) for text in work.new for row in split_phrases(text) if f" {row} " not in quoted)
     for value in argument_values(part.arguments):
-        yield from (("I", word) for word in _WORD.findall(value) if is_name(word))
-        yield from (("P", path) for path in paths(value))
+        yield from (("I", word) for word in _WORD.findall(value) if is_distinctive_word(word))
+        yield from (("P", path) for path in find_path_tails(value))
 
 
-class _Work(NamedTuple):
+class _CallTexts(NamedTuple):
     """The texts that a call takes away, and those that it writes or runs."""
 
     old: Sequence[str]
     new: Sequence[str]
 
 
-_PATCHED = re.compile(r"^(?:\*\*\* (?:Update|Add|Delete) File: |@@)", re.MULTILINE)
+_PATCH_HEADER = re.compile(r"^(?:\*\*\* (?:Update|Add|Delete) File: |@@)", re.MULTILINE)
 
 
-def _work(call: ToolCall) -> _Work:
+def _extract_call_texts(call: ToolCall) -> _CallTexts:
     use = tool_use(call)
     if use.category != "file_edit":
-        return _Work((), (use.command,))
+        return _CallTexts((), (use.command,))
     fields = load_fields(call.arguments)
-    patch = next(iter(_texts(fields, PATCH)), "") or use.command or ("" if fields else call.arguments)
-    if _PATCHED.search(patch):
+    patch = next(iter(_string_values(fields, PATCH_KEYS)), "") or use.command or ("" if fields else call.arguments)
+    if _PATCH_HEADER.search(patch):
         lines = [line for line in patch.splitlines() if not line.startswith(("--- ", "+++ "))]
         old = "\n".join(line[1:] for line in lines if line[:1] in ("-", " "))
-        return _Work((old,), ("\n".join(line[1:] for line in lines if line.startswith("+")),))
-    listed = [one for key in LISTS if isinstance(items := fields.get(key), list) for one in items]
+        return _CallTexts((old,), ("\n".join(line[1:] for line in lines if line.startswith("+")),))
+    listed = [one for key in PAIR_LIST_KEYS if isinstance(items := fields.get(key), list) for one in items]
     pairs = [fields, *(one for one in listed if isinstance(one, dict))]
-    return _Work(
-        [text for pair in pairs for text in _texts(pair, OLD)],
-        [text for pair in pairs for text in _texts(pair, (*NEW, *WHOLE))],
+    return _CallTexts(
+        [text for pair in pairs for text in _string_values(pair, OLD_TEXT_KEYS)],
+        [text for pair in pairs for text in _string_values(pair, (*NEW_TEXT_KEYS, *WHOLE_TEXT_KEYS))],
     )
 
 
-def _texts(fields: dict[str, object], keys: Sequence[str]) -> Iterator[str]:
+def _string_values(fields: dict[str, object], keys: Sequence[str]) -> Iterator[str]:
     return (value for key in keys if isinstance(value := fields.get(key), str) and value)
 
 
@@ -134,23 +136,23 @@ _PATH = re.compile(r"(?<![\w.@+-])[\w.@+-]+/[\w.@+-]*\w\.[A-Za-z]\w{0,9}(?![\w/]
 _HEX = re.compile(r"(?=[a-f]*\d)[\da-f]{7,}|(?=[A-F]*\d)[\dA-F]{7,}")
 
 
-def old_lines(text: str) -> Iterator[str]:
+def find_quotable_lines(text: str) -> Iterator[str]:
     """The lines that say enough to be found again."""
     for line in map(str.strip, text.split("\n")):
         if len(line) >= SHORTEST_LINE and sum(any(map(str.isalnum, word)) for word in _WORD.findall(line)) >= 2:
             yield line
 
 
-def windows(text: str) -> Iterator[str]:
+def split_phrases(text: str) -> Iterator[str]:
     """Ten words and the next ten, and so on; of these the ones that are not all signs and small words."""
     words = _WORD.findall(text)
-    for start in range(0, len(words) - WINDOW + 1, WINDOW):
-        window = words[start : start + WINDOW]
+    for start in range(0, len(words) - PHRASE_WORDS + 1, PHRASE_WORDS):
+        window = words[start : start + PHRASE_WORDS]
         if sum(sum(map(str.isalpha, word)) >= 3 for word in window) >= CONTENT_WORDS:
             yield " ".join(window)
 
 
-def is_name(word: str) -> bool:
+def is_distinctive_word(word: str) -> bool:
     """Whether a word is one that nobody writes by chance: a name in code, a hash, a number."""
     if word.isdecimal():
         return len(word) >= 4
@@ -162,7 +164,7 @@ def is_name(word: str) -> bool:
     return mixed or "_" in word or any(map(str.isdecimal, word))
 
 
-def paths(text: str) -> list[str]:
+def find_path_tails(text: str) -> list[str]:
     """The last two components of each path in a text that ends with an extension."""
     return _PATH.findall(text) if "/" in text else []
 
@@ -170,13 +172,13 @@ def paths(text: str) -> list[str]:
 # Where it may be
 
 
-class Index:
+class ReferenceIndex:
     """Texts by number, and which of them hold a needle."""
 
     def __init__(self) -> None:
         """No text yet."""
         self._texts: list[str] = []
-        self._flats: dict[int, str] = {}
+        self._normalized_texts: dict[int, str] = {}
         self._where: dict[str, set[int]] = {}
 
     def __len__(self) -> int:
@@ -186,13 +188,13 @@ class Index:
         """Take in one more text; its number is how many there were."""
         number = len(self._texts)
         self._texts.append(text)
-        for key in {*_WORD.findall(text), *paths(text)}:
+        for key in {*_WORD.findall(text), *find_path_tails(text)}:
             self._where.setdefault(key, set()).add(number)
         return number
 
-    def holders(self, kind: NeedleKind, text: str, among: AbstractSet[int] | None = None) -> AbstractSet[int]:
+    def find_holders(self, kind: ReferenceKind, text: str, among: AbstractSet[int] | None = None) -> AbstractSet[int]:
         """The numbers of the texts that hold a needle, of all or of some."""
-        keys = _keys(kind, text)
+        keys = _required_keys(kind, text)
         known = [where for key in keys if (where := self._where.get(key))]
         if len(known) < len(keys):
             return frozenset()
@@ -202,15 +204,15 @@ class Index:
             found = found & among
         if kind == "E":
             return {number for number in found if text in self._texts[number]}
-        return {number for number in found if f" {text} " in self._flat(number)} if kind == "G" else found
+        return {number for number in found if f" {text} " in self._normalized_text(number)} if kind == "G" else found
 
-    def _flat(self, number: int) -> str:
-        if number not in self._flats:
-            self._flats[number] = _flat(self._texts[number])
-        return self._flats[number]
+    def _normalized_text(self, number: int) -> str:
+        if number not in self._normalized_texts:
+            self._normalized_texts[number] = _normalize_words(self._texts[number])
+        return self._normalized_texts[number]
 
 
-def _keys(kind: NeedleKind, text: str) -> set[str]:
+def _required_keys(kind: ReferenceKind, text: str) -> set[str]:
     """What must be in a text for a needle to be in it; the ends of a line may be parts of longer words there."""
     if kind in "IP":
         return {text}
@@ -218,6 +220,6 @@ def _keys(kind: NeedleKind, text: str) -> set[str]:
     return set(words[1:-1] or words) if kind == "E" else set(words)
 
 
-def _flat(text: str) -> str:
+def _normalize_words(text: str) -> str:
     """The words of a text and one space between, before and after them."""
     return f" {' '.join(_WORD.findall(text))} "

@@ -24,33 +24,34 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from thresher.replay.bound import Floor, most_served
-from thresher.replay.run import Tally
+from thresher.replay.intervals import _finite, compute_interval
+from thresher.replay.simulate import ReplayTotals
+from thresher.replay.strategies.upper_bound import MinimumCost, most_served
 
-SERVED = 0.95
+TARGET_SERVED_SHARE = 0.95
 """The share of calls that is to be served."""
 DRAWS = 400
 SEED = 5
-ROUNDING = 1e-6
-FULL = "full"
+SERVED_TOLERANCE = 1e-6
+FULL_HISTORY = "full"
 """The way that all costs are told against."""
-WINDOW = "newest-batched"
-ORACLE = "oracle-batched"
+WINDOW_BASELINE = "newest-batched"
+ORACLE_BASELINE = "oracle-batched"
 """The two ends of the gap: what anybody can do without a thought, and what nobody can without knowing the future."""
 
 
-class Setting(NamedTuple):
+class StrategySetting(NamedTuple):
     """A way by its name, at one budget; none where it takes none."""
 
     name: str
     budget: int | None
 
 
-Tallies = Mapping[Setting, Mapping[str, Tally]]
+TotalsBySetting = Mapping[StrategySetting, Mapping[str, ReplayTotals]]
 """What each way did at each budget, by session."""
 
 
-class Score(Struct, frozen=True, kw_only=True):
+class BudgetScore(Struct, frozen=True, kw_only=True):
     """One policy at one budget, over all its sessions."""
 
     budget: int | None
@@ -77,7 +78,7 @@ class Score(Struct, frozen=True, kw_only=True):
     """What a call took to decide."""
 
 
-class Figure(Struct, frozen=True):
+class IntervalEstimate(Struct, frozen=True):
     """A figure, and where it lies in 95 of 100 draws; None is not reached, for the figure and for either end."""
 
     value: float | None
@@ -85,45 +86,45 @@ class Figure(Struct, frozen=True):
     """None: too few sessions to tell."""
 
 
-class Curve(Struct, frozen=True):
+class BudgetCurve(Struct, frozen=True):
     """One policy at all its budgets, in the order of tokens."""
 
     name: str
-    scores: tuple[Score, ...]
-    t95: Figure
-    c95: Figure
-    lost95: Figure
-    left_out: int = 0
+    scores: tuple[BudgetScore, ...]
+    t95: IntervalEstimate
+    c95: IntervalEstimate
+    lost95: IntervalEstimate
+    excluded_sessions: int = 0
     """Sessions that it could not take."""
 
     @property
-    def best(self) -> Score | None:
+    def best(self) -> BudgetScore | None:
         """The smallest budget that serves enough, else the one that serves most."""
-        enough = [score for score in self.scores if score.served >= SERVED]
+        enough = [score for score in self.scores if score.served >= TARGET_SERVED_SHARE]
         if enough:
             return min(enough, key=lambda score: (score.budget or inf, score.tokens_per_turn))
         return max(self.scores, key=lambda score: score.served, default=None)
 
 
-Weights = Sequence[int]
+SessionWeights = Sequence[int]
 """How often each session counts."""
 
 
-class _Columns(NamedTuple):
+class _SettingColumns(NamedTuple):
     """One setting: what is added up, by session; nothing where a session is left out."""
 
     calls: Sequence[float]
     tokens: Sequence[float]
-    bearing: Sequence[float]
+    calls_with_references: Sequence[float]
     served: Sequence[float]
-    needles: Sequence[float]
+    references: Sequence[float]
     lost: Sequence[float]
-    paid: Sequence[float]
-    full: Sequence[float]
+    cost: Sequence[float]
+    full_cost: Sequence[float]
     """What the full history of these sessions costs."""
 
 
-class _Reached(NamedTuple):
+class _TargetPoint(NamedTuple):
     """A curve where it serves enough."""
 
     tokens: float
@@ -131,7 +132,7 @@ class _Reached(NamedTuple):
     lost: float
 
 
-class Crossing(NamedTuple):
+class CurveCrossing(NamedTuple):
     """A place on a curve: between which points, and how far from the one to the other."""
 
     before: int
@@ -139,162 +140,179 @@ class Crossing(NamedTuple):
     share: float
 
 
-class Scores:
+class ScoreCalculator:
     """The figures of all policies over some sessions."""
 
-    def __init__(self, tallies: Tallies, sessions: Iterable[str], *, draws: int = DRAWS, seed: int = SEED) -> None:
+    def __init__(
+        self, tallies: TotalsBySetting, sessions: Iterable[str], *, draws: int = DRAWS, seed: int = SEED
+    ) -> None:
         """Which sessions count, and in which order they are drawn."""
         self.sessions = tuple(sessions)
-        self._tallies = tallies
-        self._count = draws
+        self._totals = tallies
+        self._draw_count = draws
         self._seed = seed
-        self._known: dict[tuple[str, frozenset[str]], tuple[_Reached | None, list[_Reached | None]]] = {}
+        self._bootstrap_cache: dict[
+            tuple[str, frozenset[str]], tuple[_TargetPoint | None, list[_TargetPoint | None]]
+        ] = {}
 
     @property
-    def names(self) -> list[str]:
+    def strategy_names(self) -> list[str]:
         """The policies, in the order in which they were asked for."""
-        return list(dict.fromkeys(setting.name for setting in self._tallies))
+        return list(dict.fromkeys(setting.name for setting in self._totals))
 
-    def curve(self, name: str) -> Curve:
+    def curve(self, name: str) -> BudgetCurve:
         """One policy."""
-        taken = self.taken(name)
-        here, found = self._drawn(name, taken)
+        taken = self.usable_sessions(name)
+        here, found = self._bootstrap_points(name, taken)
 
-        def figure(read: Callable[[_Reached], float]) -> Figure:
+        def figure(read: Callable[[_TargetPoint], float]) -> IntervalEstimate:
             value = None if here is None else read(here)
-            return Figure(value, middle([inf if one is None else read(one) for one in found]))
+            return IntervalEstimate(value, compute_interval([inf if one is None else read(one) for one in found]))
 
-        return Curve(
+        return BudgetCurve(
             name,
-            self._scores(name, taken),
+            self._budget_scores(name, taken),
             figure(lambda one: one.tokens),
             figure(lambda one: one.cost),
             figure(lambda one: one.lost),
-            sum(session in self._of(FULL, None) for session in self.sessions) - len(taken),
+            sum(session in self._totals_for(FULL_HISTORY, None) for session in self.sessions) - len(taken),
         )
 
-    def gap_closed(self, name: str, *, window: str = WINDOW, oracle: str = ORACLE) -> Figure | None:
+    def gap_closed(
+        self, name: str, *, window: str = WINDOW_BASELINE, oracle: str = ORACLE_BASELINE
+    ) -> IntervalEstimate | None:
         """How much of the way from a plain window to the oracle a policy goes, by T95; none if one end is missing."""
-        if not {name, window, oracle} <= set(self.names):
+        if not {name, window, oracle} <= set(self.strategy_names):
             return None
-        taken = self.taken(name) & self.taken(window) & self.taken(oracle)
-        here, found = zip(*(self._drawn(one, taken) for one in (name, window, oracle)), strict=True)
-        value = _gap(*here)
+        taken = self.usable_sessions(name) & self.usable_sessions(window) & self.usable_sessions(oracle)
+        here, found = zip(*(self._bootstrap_points(one, taken) for one in (name, window, oracle)), strict=True)
+        value = _compute_gap(*here)
         if value is None:
             return None
-        gaps = [_gap(*three) for three in zip(*found, strict=True)]
+        gaps = [_compute_gap(*three) for three in zip(*found, strict=True)]
         told = [one for one in gaps if one is not None]
         # A draw in which the two ends do not lie apart says nothing; where that is common, so does the rest.
-        return Figure(_finite(value), middle(told) if len(told) > 0.9 * len(gaps) else None)
+        return IntervalEstimate(_finite(value), compute_interval(told) if len(told) > 0.9 * len(gaps) else None)
 
-    def taken(self, name: str) -> frozenset[str]:
+    def usable_sessions(self, name: str) -> frozenset[str]:
         """The sessions that a policy could take at all its budgets."""
-        every = [self._of(*setting) for setting in self._tallies if setting.name == name]
-        return frozenset(one for one in self.sessions if all(one in by for by in (*every, self._of(FULL, None))))
+        every = [self._totals_for(*setting) for setting in self._totals if setting.name == name]
+        return frozenset(
+            one for one in self.sessions if all(one in by for by in (*every, self._totals_for(FULL_HISTORY, None)))
+        )
 
-    def _drawn(self, name: str, taken: frozenset[str]) -> tuple[_Reached | None, list[_Reached | None]]:
+    def _bootstrap_points(
+        self, name: str, taken: frozenset[str]
+    ) -> tuple[_TargetPoint | None, list[_TargetPoint | None]]:
         """Where a policy serves enough of these sessions, and where it does in each draw of them."""
-        if (name, taken) not in self._known:
-            points = self._points(name, taken)
-            found = [_reach(points, weights) for weights in self._weights] if len(taken) > 1 else []
-            self._known[name, taken] = _reach(points, [1] * len(self.sessions)), found
-        return self._known[name, taken]
+        if (name, taken) not in self._bootstrap_cache:
+            points = self._setting_columns(name, taken)
+            found = [_find_target_point(points, weights) for weights in self._draw_weights] if len(taken) > 1 else []
+            self._bootstrap_cache[name, taken] = _find_target_point(points, [1] * len(self.sessions)), found
+        return self._bootstrap_cache[name, taken]
 
-    def _scores(self, name: str, taken: frozenset[str]) -> tuple[Score, ...]:
+    def _budget_scores(self, name: str, taken: frozenset[str]) -> tuple[BudgetScore, ...]:
         order = [one for one in self.sessions if one in taken]  # sums of floats depend on it
-        full = total(self._of(FULL, None)[one] for one in order)
+        full = sum_totals(self._totals_for(FULL_HISTORY, None)[one] for one in order)
         found = [
-            score_of(setting.budget, total(by[one] for one in order), full, len(taken))
-            for setting, by in self._tallies.items()
+            score_totals(setting.budget, sum_totals(by[one] for one in order), full, len(taken))
+            for setting, by in self._totals.items()
             if setting.name == name and full.calls
         ]
         return tuple(sorted(found, key=lambda score: (score.tokens_per_turn, score.budget or 0)))
 
-    def _points(self, name: str, taken: frozenset[str]) -> list[_Columns]:
-        full = self._of(FULL, None)
+    def _setting_columns(self, name: str, taken: frozenset[str]) -> list[_SettingColumns]:
+        full = self._totals_for(FULL_HISTORY, None)
         return [
             _columns([(by[one], full[one]) if one in taken else None for one in self.sessions])
-            for setting, by in self._tallies.items()
+            for setting, by in self._totals.items()
             if setting.name == name
         ]
 
-    def _of(self, name: str, budget: int | None) -> Mapping[str, Tally]:
-        return self._tallies.get(Setting(name, budget), {})
+    def _totals_for(self, name: str, budget: int | None) -> Mapping[str, ReplayTotals]:
+        return self._totals.get(StrategySetting(name, budget), {})
 
     @cached_property
-    def _weights(self) -> list[Weights]:
-        return draws(len(self.sessions), count=self._count, seed=self._seed)
+    def _draw_weights(self) -> list[SessionWeights]:
+        return draw_session_weights(len(self.sessions), count=self._draw_count, seed=self._seed)
 
 
-class Line(Struct, frozen=True):
+class StrategyResult(Struct, frozen=True):
     """One policy in a group of sessions."""
 
-    curve: Curve
-    gap: Figure | None
+    curve: BudgetCurve
+    gap: IntervalEstimate | None
     """The share of the gap that it closes."""
 
 
-class Group(Struct, frozen=True):
+class SessionGroup(Struct, frozen=True):
     """Sessions that are told together, and all policies on them."""
 
     name: str
     sessions: int
     calls: int
-    bearing: int
+    calls_with_references: int
     """Calls that used earlier text."""
-    needles: int
-    lines: tuple[Line, ...]
+    references: int
+    results: tuple[StrategyResult, ...]
 
 
-def group(name: str, tallies: Tallies, sessions: Iterable[str]) -> Group:
+def score_group(name: str, tallies: TotalsBySetting, sessions: Iterable[str]) -> SessionGroup:
     """All policies over some sessions."""
-    scores = Scores(tallies, sessions)
-    full = tallies.get(Setting(FULL, None), {})
-    whole = total(full[one] for one in scores.sessions if one in full)
-    lines = tuple(Line(scores.curve(one), scores.gap_closed(one) if one != FULL else None) for one in scores.names)
-    return Group(name, len(scores.sessions), whole.calls, whole.bearing, sum(whole.needles.values()), lines)
+    scores = ScoreCalculator(tallies, sessions)
+    full = tallies.get(StrategySetting(FULL_HISTORY, None), {})
+    whole = sum_totals(full[one] for one in scores.sessions if one in full)
+    lines = tuple(
+        StrategyResult(scores.curve(one), scores.gap_closed(one) if one != FULL_HISTORY else None)
+        for one in scores.strategy_names
+    )
+    return SessionGroup(name, len(scores.sessions), whole.calls, whole.bearing, sum(whole.needles.values()), lines)
 
 
-class Above(NamedTuple):
+class BoundViolation(NamedTuple):
     """A way that serves more than anybody can: an error in the measure, for it cannot be one in the world."""
 
-    setting: Setting
+    setting: StrategySetting
     session: str
     served: float
-    most: float
+    max_served: float
 
 
-def above_bound(tallies: Tallies, floors: Mapping[str, Sequence[Floor]], covered: Iterable[str]) -> list[Above]:
+def find_bound_violations(
+    tallies: TotalsBySetting, floors: Mapping[str, Sequence[MinimumCost]], covered: Iterable[str]
+) -> list[BoundViolation]:
     """Where a way that the bound holds for lies above it, session by session."""
     names = set(covered)
     found = [
-        Above(setting, session, tally.served / tally.bearing, most_served(floors[session], tally.tokens / tally.calls))
+        BoundViolation(
+            setting, session, tally.served / tally.bearing, most_served(floors[session], tally.tokens / tally.calls)
+        )
         for setting, by in tallies.items()
         for session, tally in by.items()
         if setting.name in names and tally.bearing and session in floors
     ]
-    return [one for one in found if one.served > one.most + ROUNDING]
+    return [one for one in found if one.served > one.max_served + SERVED_TOLERANCE]
 
 
-def draws(sessions: int, *, count: int = DRAWS, seed: int = SEED) -> list[Weights]:
+def draw_session_weights(sessions: int, *, count: int = DRAWS, seed: int = SEED) -> list[SessionWeights]:
     """How often each of so many sessions is drawn, draw by draw."""
     random, numbers = Random(seed), range(sessions)
     drawn = (Counter(random.choices(numbers, k=len(numbers))) for _ in range(count if numbers else 0))
     return [[counts[number] for number in numbers] for counts in drawn]
 
 
-def total(tallies: Iterable[Tally]) -> Tally:
+def sum_totals(tallies: Iterable[ReplayTotals]) -> ReplayTotals:
     """All of them as one."""
-    found = Tally()
+    found = ReplayTotals()
     for one in tallies:
         found.add(one)
     return found
 
 
-def score_of(budget: int | None, mine: Tally, full: Tally, sessions: int) -> Score:
+def score_totals(budget: int | None, mine: ReplayTotals, full: ReplayTotals, sessions: int) -> BudgetScore:
     """What a tally says, against that of the full history of the same sessions."""
     needles = sum(mine.needles.values())
-    return Score(
+    return BudgetScore(
         budget=budget,
         sessions=sessions,
         calls=mine.calls,
@@ -312,70 +330,60 @@ def score_of(budget: int | None, mine: Tally, full: Tally, sessions: int) -> Sco
     )
 
 
-def _columns(pairs: Sequence[tuple[Tally, Tally] | None]) -> _Columns:
-    empty = (0.0,) * len(_Columns._fields)
-    rows = [empty if pair is None else _row(*pair) for pair in pairs]
-    return _Columns(*zip(*rows, strict=True)) if rows else _Columns(*([()] * len(empty)))
+def _columns(pairs: Sequence[tuple[ReplayTotals, ReplayTotals] | None]) -> _SettingColumns:
+    empty = (0.0,) * len(_SettingColumns._fields)
+    rows = [empty if pair is None else _make_column_values(*pair) for pair in pairs]
+    return _SettingColumns(*zip(*rows, strict=True)) if rows else _SettingColumns(*([()] * len(empty)))
 
 
-def _row(mine: Tally, full: Tally) -> tuple[float, ...]:
+def _make_column_values(mine: ReplayTotals, full: ReplayTotals) -> tuple[float, ...]:
     needles = sum(mine.needles.values())
     paid = mine.cost + mine.refetch
     return mine.calls, mine.tokens, mine.bearing, mine.served, needles, mine.lost, paid, full.cost
 
 
-def _reach(points: Sequence[_Columns], weights: Weights) -> _Reached | None:
+def _find_target_point(points: Sequence[_SettingColumns], weights: SessionWeights) -> _TargetPoint | None:
     """Where the curve of these points first serves enough; none where it does not."""
 
     def added(column: Sequence[float]) -> float:
         return float(sum(map(mul, weights, column)))
 
-    def at(point: _Columns, tokens: float) -> _Reached:
-        return _Reached(
-            tokens, _share(added(point.paid), added(point.full)), _share(added(point.lost), added(point.needles))
+    def at(point: _SettingColumns, tokens: float) -> _TargetPoint:
+        return _TargetPoint(
+            tokens,
+            _share(added(point.cost), added(point.full_cost)),
+            _share(added(point.lost), added(point.references)),
         )
 
     row = [
-        (added(point.tokens) / calls, _share(added(point.served), added(point.bearing), 1.0), number)
+        (added(point.tokens) / calls, _share(added(point.served), added(point.calls_with_references), 1.0), number)
         for number, point in enumerate(points)
         if (calls := added(point.calls))
     ]
     row.sort()
-    found = crossing([served for _, served, _ in row])
+    found = find_crossing([served for _, served, _ in row])
     if found is None:
         return None
     before, after = (at(points[row[end][2]], row[end][0]) for end in (found.before, found.after))
-    return _Reached(*[one + found.share * (other - one) for one, other in zip(before, after, strict=True)])
+    return _TargetPoint(*[one + found.share * (other - one) for one, other in zip(before, after, strict=True)])
 
 
-def crossing(served: Sequence[float]) -> Crossing | None:
+def find_crossing(served: Sequence[float]) -> CurveCrossing | None:
     """Where a curve, whose points are in the order of tokens, first serves enough; none where it does not."""
-    if served and served[0] >= SERVED:
-        return Crossing(0, 0, 0.0)
+    if served and served[0] >= TARGET_SERVED_SHARE:
+        return CurveCrossing(0, 0, 0.0)
     for number, (low, high) in enumerate(pairwise(served)):
-        if high >= SERVED:
-            return Crossing(number, number + 1, (SERVED - low) / (high - low))
+        if high >= TARGET_SERVED_SHARE:
+            return CurveCrossing(number, number + 1, (TARGET_SERVED_SHARE - low) / (high - low))
     return None
 
 
-def _gap(*reached: _Reached | None) -> float | None:
+def _compute_gap(*reached: _TargetPoint | None) -> float | None:
     """The gap that the first closes between the second and the third; none where these two do not lie apart."""
     mine, window, oracle = (inf if one is None else one.tokens for one in reached)
     if not isfinite(window) or not oracle < window:
         return None
     return (window - mine) / (window - oracle)
-
-
-def middle(values: Sequence[float]) -> tuple[float | None, float | None] | None:
-    """The ends of the middle 95 %."""
-    if not values:
-        return None
-    row, aside = sorted(values), int(0.025 * len(values))
-    return _finite(row[aside]), _finite(row[-1 - aside])
-
-
-def _finite(value: float) -> float | None:
-    return value if isfinite(value) else None
 
 
 def _share(part: float, whole: float, empty: float = 0.0) -> float:

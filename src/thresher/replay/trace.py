@@ -18,24 +18,24 @@ from thresher.model import History, Message, Part, Place, Session, Summary, Text
 from thresher.model.jsontext import load
 from thresher.model.memo import per_message
 
-BlockKind = Literal["U", "R", "A", "K", "C"]
+TraceBlockKind = Literal["U", "R", "A", "K", "C"]
 """Told by a user (or a system, or a harness), a tool's result, an agent's words, its thinking, a call's arguments."""
 
 
-class Block(Struct, frozen=True, gc=False):
+class TraceBlock(Struct, frozen=True, gc=False):
     """One text of a history, as it is searched."""
 
-    kind: BlockKind
+    kind: TraceBlockKind
     text: str
     place: Place
     visible: int
     """The number of the first call that sees it; the number of all calls where none does."""
 
 
-class Call(NamedTuple):
+class RecordedCall(NamedTuple):
     """One request to a model."""
 
-    at: float | None
+    time: float | None
     """When it was answered, in seconds since 1970, where that was recorded."""
     stop: int
     """The request is `history.messages[:stop]`."""
@@ -46,37 +46,37 @@ class Trace(Struct, frozen=True):
 
     name: str
     history: History
-    calls: tuple[Call, ...]
-    blocks: tuple[Block, ...]
+    calls: tuple[RecordedCall, ...]
+    blocks: tuple[TraceBlock, ...]
 
 
-def traces(session: Session) -> list[Trace]:
+def trace_session(session: Session) -> list[Trace]:
     """Every segment of a session in which a model was called, then those of its sub-agents."""
     name = f"{PurePath(session.file).name}#{session.id}"
-    own = [trace_of(history, f"{name}/{number}") for number, history in enumerate(session.segments, 1)]
-    inner = [trace for child in session.children for trace in traces(child)]
+    own = [trace_history(history, f"{name}/{number}") for number, history in enumerate(session.segments, 1)]
+    inner = [trace for child in session.children for trace in trace_session(child)]
     return [trace for trace in own if trace.calls] + inner
 
 
-def trace_of(history: History, name: str = "") -> Trace:
+def trace_history(history: History, name: str = "") -> Trace:
     """The calls and the blocks of one history."""
-    turns = [turn for turn in history.turns if _is_call(history, turn)]
-    calls = tuple([Call(_time(history, turn), turn.start) for turn in turns])
+    turns = [turn for turn in history.turns if _is_model_call(history, turn)]
+    calls = tuple([RecordedCall(_time(history, turn), turn.start) for turn in turns])
     stops = [call.stop for call in calls]
     blocks = [
-        Block(kind, text, Place(i, j), bisect_right(stops, i))
+        TraceBlock(kind, text, Place(i, j), bisect_right(stops, i))
         for i, message in enumerate(history)
-        for j, kind, text in _texts(message)
+        for j, kind, text in _extract_texts(message)
     ]
     return Trace(name, history, calls, tuple(blocks))
 
 
-def said(messages: Sequence[Message]) -> list[str]:
+def list_request_texts(messages: Sequence[Message]) -> list[str]:
     """What a request says, one text a part, in the form that blocks have."""
-    return [text for message in messages for _, _, text in _texts(message)]
+    return [text for message in messages for _, _, text in _extract_texts(message)]
 
 
-def _is_call(history: History, turn: Turn) -> bool:
+def _is_model_call(history: History, turn: Turn) -> bool:
     """Whether a model was asked: neither the harness nor a compaction wrote it."""
     written = history.messages[turn.start : turn.stop]
     return any(message.author != "harness" and not message.carried for message in written)
@@ -88,12 +88,12 @@ def _time(history: History, turn: Turn) -> float | None:
 
 
 @per_message
-def _texts(message: Message) -> tuple[tuple[int, BlockKind, str], ...]:
+def _extract_texts(message: Message) -> tuple[tuple[int, TraceBlockKind, str], ...]:
     found = ((j, _kind(message, part), block_text(part)) for j, part in enumerate(message.parts))
     return tuple([(j, kind, text) for j, kind, text in found if text and not text.isspace()])
 
 
-def _kind(message: Message, part: Part) -> BlockKind:
+def _kind(message: Message, part: Part) -> TraceBlockKind:
     match part:
         case ToolResult():
             return "R"
@@ -109,7 +109,7 @@ def block_text(part: Part) -> str:
     """A part as it is searched; pictures and what nobody understands have no text."""
     match part:
         case ToolResult():
-            return unnumbered(part.text)
+            return strip_line_numbers(part.text)
         case ToolCall():
             return "\n".join((part.name, *argument_values(part.arguments)))
         case Text() | Thinking() | Summary():
@@ -136,23 +136,23 @@ def _leaves(value: Any) -> Iterator[str]:
         yield str(value)
 
 
-_ARROW = re.compile(r"^ *\d+→", re.MULTILINE)
-_COUNT = re.compile(r" *(\d+)(?:\t|: |\| )")
-_COUNTED = re.compile(rf"^{_COUNT.pattern}", re.MULTILINE)
+_ARROW_NUMBER = re.compile(r"^ *\d+→", re.MULTILINE)
+_LINE_NUMBER = re.compile(r" *(\d+)(?:\t|: |\| )")
+_NUMBERED_LINE = re.compile(rf"^{_LINE_NUMBER.pattern}", re.MULTILINE)
 
 
-def unnumbered(text: str) -> str:
+def strip_line_numbers(text: str) -> str:
     """Without the line numbers of a reading tool: `12→` always, `12: ` and the like where the lines beside count on."""
     if "→" in text:
-        text = _ARROW.sub("", text)
-    return _uncounted(text) if _COUNTED.search(text) else text
+        text = _ARROW_NUMBER.sub("", text)
+    return _strip_sequential_numbers(text) if _NUMBERED_LINE.search(text) else text
 
 
-def _uncounted(text: str) -> str:
+def _strip_sequential_numbers(text: str) -> str:
     """A table may have a number in its first column, too: only a count that goes on is one of lines."""
     lines = text.split("\n")
-    found = [_COUNT.match(line) for line in lines]
-    counts = [None if match is None else _number(match[1]) for match in found]
+    found = [_LINE_NUMBER.match(line) for line in lines]
+    counts = [None if match is None else _parse_line_number(match[1]) for match in found]
     before, after = [None, *counts], [*counts[1:], None]
     for n, (match, count) in enumerate(zip(found, counts, strict=True)):
         if match is not None and count is not None and (before[n] == count - 1 or after[n] == count + 1):
@@ -160,5 +160,5 @@ def _uncounted(text: str) -> str:
     return "\n".join(lines)
 
 
-def _number(digits: str) -> int | None:
+def _parse_line_number(digits: str) -> int | None:
     return int(digits) if len(digits) < 10 else None

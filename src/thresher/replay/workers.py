@@ -7,13 +7,13 @@ from signal import SIG_DFL, SIGINT, signal
 from threading import Thread
 
 
-def settle_in() -> None:
+def initialize_sweep_worker() -> None:
     """Go as soon as somebody presses Ctrl-C, or ends the parent in whatever way: nobody waits for the work then."""
     signal(SIGINT, SIG_DFL)
-    Thread(target=_end_with_parent, daemon=True).start()
+    Thread(target=_exit_with_parent, daemon=True).start()
 
 
-def _end_with_parent() -> None:
+def _exit_with_parent() -> None:
     parent = parent_process()
     if parent is not None:
         wait([parent.sentinel])

@@ -6,15 +6,7 @@ and a `.meta.json` that names the call it was started by. The parent sees its la
 
 import re
 
-from thresher.samples.claude_code import (
-    Transcript,
-    call,
-    grep_outcome,
-    read_outcome,
-    shell_outcome,
-    thought,
-    words,
-)
+from thresher.samples.claude_code import Transcript, call, grep_outcome, read_outcome, shell_outcome, thought, words
 from thresher.samples.making import Clock
 from thresher.samples.story import CART, PRICES, ROOT, TEST_CART, TEST_PRICES
 

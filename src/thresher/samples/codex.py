@@ -13,18 +13,7 @@ from typing import Any
 import msgspec
 
 from thresher.samples import codex_story as tale
-from thresher.samples.making import (
-    Clock,
-    Record,
-    hexadecimal,
-    line_of,
-    opaque,
-    stamp,
-    start,
-    timed_uuid,
-    token,
-    weight,
-)
+from thresher.samples.making import Clock, Record, hexadecimal, line_of, opaque, stamp, start, timed_uuid, token, weight
 from thresher.samples.story import ROOT
 
 WINDOW = 258_400

@@ -3,8 +3,17 @@
 In: a session. Out: events, states and changelogs, as values. Paths in a session are text; none is ever opened.
 """
 
-from thresher.timeline.changelog import changelog
+from thresher.timeline.changelog import build_changelog
+from thresher.timeline.records import Changelog, ChangelogEntry, FileActivity, FileChangelog, FileEvent, FileState
 from thresher.timeline.timeline import Timeline
-from thresher.timeline.values import Changelog, Entry, Event, FileChanges, FileFacts, FileState
 
-__all__ = ["Changelog", "Entry", "Event", "FileChanges", "FileFacts", "FileState", "Timeline", "changelog"]
+__all__ = [
+    "Changelog",
+    "ChangelogEntry",
+    "FileActivity",
+    "FileChangelog",
+    "FileEvent",
+    "FileState",
+    "Timeline",
+    "build_changelog",
+]

@@ -11,42 +11,42 @@ from typing import Any, NamedTuple
 
 from thresher.model.jsontext import load_fields
 from thresher.model.tools import Link
-from thresher.summarise.changes import LISTS, NEW, OLD, PATCH, WHOLE
-from thresher.timeline.patches import Hunk, sections
+from thresher.summarize.file_changes import NEW_TEXT_KEYS, OLD_TEXT_KEYS, PAIR_LIST_KEYS, PATCH_KEYS, WHOLE_TEXT_KEYS
+from thresher.timeline.patches import PatchHunk, parse_patch_sections
 
 
-class Swap(NamedTuple):
+class TextReplacement(NamedTuple):
     """One text in place of another."""
 
     old: str
     new: str
-    every: bool = False
+    replace_all: bool = False
 
 
-class Insert(NamedTuple):
+class LineInsertion(NamedTuple):
     """Lines put in after a line; 0 is the top."""
 
     after: int
     text: str
 
 
-class Hunks(NamedTuple):
+class PatchChange(NamedTuple):
     """The hunks of a patch."""
 
-    hunks: tuple[Hunk, ...]
+    hunks: tuple[PatchHunk, ...]
 
 
-Change = Swap | Insert | Hunks
+TextChange = TextReplacement | LineInsertion | PatchChange
 
 
-class Read(NamedTuple):
+class FileReadAction(NamedTuple):
     """Lines are shown."""
 
     path: str
     link: Link
 
 
-class Write(NamedTuple):
+class FileWriteAction(NamedTuple):
     """A whole text, or one behind what is there; None where it is not told."""
 
     path: str
@@ -54,144 +54,160 @@ class Write(NamedTuple):
     append: bool = False
 
 
-class Edit(NamedTuple):
+class FileEditAction(NamedTuple):
     """Changes of a text; none where it is not told which."""
 
     path: str
-    changes: tuple[Change, ...]
-    answer: str = ""
+    changes: tuple[TextChange, ...]
+    tool_output: str = ""
     """What the tool said, which may show the lines around."""
 
 
-class Delete(NamedTuple):
+class FileDeleteAction(NamedTuple):
     """A file goes."""
 
     path: str
 
 
-class Move(NamedTuple):
+class FileMoveAction(NamedTuple):
     """A file gets another name."""
 
     path: str
     to: str
 
 
-class Copy(NamedTuple):
+class FileCopyAction(NamedTuple):
     """A file has the text of another."""
 
     path: str
     to: str
 
 
-class Doubt(NamedTuple):
+class UncertainChange(NamedTuple):
     """A file may have changed."""
 
     path: str
-    what: str
+    cause: str
 
 
-class Sweep(NamedTuple):
+class TreeInvalidation(NamedTuple):
     """Every file below a folder may have changed; where it is empty, every file."""
 
     folder: str
-    what: str
+    cause: str
 
 
-Action = Read | Write | Edit | Delete | Move | Copy | Doubt | Sweep
+FileAction = (
+    FileReadAction
+    | FileWriteAction
+    | FileEditAction
+    | FileDeleteAction
+    | FileMoveAction
+    | FileCopyAction
+    | UncertainChange
+    | TreeInvalidation
+)
 
 _BLOCK = re.compile(r"^(<{5,9} ?SEARCH|-{5,9} ?SEARCH|={5,9}|>{5,9} ?REPLACE|\+{5,9} ?REPLACE)[^\n]*\n?", re.MULTILINE)
 _START_LINE = re.compile(r"\A(?::(?:start|end)_line:[^\n]*\n)*(?:-{5,}\n)?")
-_EVERY = ("replace_all", "replaceAll", "allow_multiple", "use_regex_all")
-_AFTER = ("insert_line", "insertLine", "insert_after_line")
-_BEFORE = ("line", "line_number", "lineno")
+_REPLACE_ALL_KEYS = ("replace_all", "replaceAll", "allow_multiple", "use_regex_all")
+_AFTER_LINE_KEYS = ("insert_line", "insertLine", "insert_after_line")
+_BEFORE_LINE_KEYS = ("line", "line_number", "lineno")
 _TARGETS = ("destination", "destination_path", "dest", "target", "new_path", "to")
 
 
-def actions(link: Link) -> Iterator[Action]:
+def parse_file_actions(link: Link) -> Iterator[FileAction]:
     """What a call of a file tool does; a shell command is read elsewhere, save one that applies a patch."""
     use = link.use
     if use.operation == "read":
         if use.path:
-            yield Read(use.path, link)
+            yield FileReadAction(use.path, link)
         return
     if use.operation not in ("write", "edit", "delete", "move"):
         return
     fields = load_fields(link.call.arguments)
-    patch = _text(fields, PATCH) or (use.command or link.call.arguments if not fields or use.command else "")
-    found = list(sections(patch)) if "*** " in patch else []
+    patch = _text(fields, PATCH_KEYS) or (use.command or link.call.arguments if not fields or use.command else "")
+    found = list(parse_patch_sections(patch)) if "*** " in patch else []
     if found:
-        yield from (action for section in found for action in _of_patch(section))
+        yield from (action for section in found for action in _parse_patch_section(section))
     elif use.path:
-        yield from _of_fields(link, fields, patch)
+        yield from _parse_fields(link, fields, patch)
 
 
-def _of_patch(section: Any) -> Iterator[Action]:
+def _parse_patch_section(section: Any) -> Iterator[FileAction]:
     if section.verb == "Delete":
-        yield Delete(section.path)
+        yield FileDeleteAction(section.path)
     elif section.verb == "Add":
-        yield Write(section.path, section.text)
+        yield FileWriteAction(section.path, section.text)
     else:
         if section.hunks or not section.to:
-            yield Edit(section.path, (Hunks(section.hunks),) if section.hunks else ())
+            yield FileEditAction(section.path, (PatchChange(section.hunks),) if section.hunks else ())
         if section.to:
-            yield Move(section.path, section.to)
+            yield FileMoveAction(section.path, section.to)
 
 
-def _of_fields(link: Link, fields: dict[str, Any], patch: str) -> Iterator[Action]:
+def _parse_fields(link: Link, fields: dict[str, Any], patch: str) -> Iterator[FileAction]:
     path = link.use.path
     match link.use.operation:
         case "delete":
-            yield Delete(path)
+            yield FileDeleteAction(path)
         case "move":
-            yield Move(path, _text(fields, _TARGETS))
+            yield FileMoveAction(path, _text(fields, _TARGETS))
         case "write":
-            yield Write(path, _plain(next((fields[key] for key in WHOLE if isinstance(fields.get(key), str)), None)))
+            yield FileWriteAction(
+                path,
+                _normalize_newlines(
+                    next((fields[key] for key in WHOLE_TEXT_KEYS if isinstance(fields.get(key), str)), None)
+                ),
+            )
         case _:
             answer = link.result.text if link.result else ""
             if link.call.name.lower() in ("append", "append_file"):
-                yield Write(path, _plain(_text(fields, (*WHOLE, *NEW)) or None), append=True)
+                yield FileWriteAction(
+                    path, _normalize_newlines(_text(fields, (*WHOLE_TEXT_KEYS, *NEW_TEXT_KEYS)) or None), append=True
+                )
             else:
-                yield Edit(path, tuple(_changes(fields, patch)), answer)
+                yield FileEditAction(path, tuple(_parse_changes(fields, patch)), answer)
 
 
-def _changes(fields: dict[str, Any], patch: str) -> Iterator[Change]:
-    listed = [one for key in LISTS if isinstance(fields.get(key), list) for one in fields[key]]
+def _parse_changes(fields: dict[str, Any], patch: str) -> Iterator[TextChange]:
+    listed = [one for key in PAIR_LIST_KEYS if isinstance(fields.get(key), list) for one in fields[key]]
     if listed:
-        pairs = [_swap(one, fields) for one in listed if isinstance(one, dict)]
+        pairs = [_parse_replacement(one, fields) for one in listed if isinstance(one, dict)]
         if len(pairs) == len(listed) and None not in pairs:
             yield from (pair for pair in pairs if pair is not None)
         return
-    after = _number(fields, _AFTER)
-    before = _number(fields, _BEFORE)
-    text = _text(fields, (*NEW, *WHOLE))
-    if not _text(fields, OLD) and text and (after is not None or before is not None):
-        yield Insert(after if after is not None else max((before or 0) - 1, 0), _plain(text) or "")
+    after = _number(fields, _AFTER_LINE_KEYS)
+    before = _number(fields, _BEFORE_LINE_KEYS)
+    text = _text(fields, (*NEW_TEXT_KEYS, *WHOLE_TEXT_KEYS))
+    if not _text(fields, OLD_TEXT_KEYS) and text and (after is not None or before is not None):
+        yield LineInsertion(after if after is not None else max((before or 0) - 1, 0), _normalize_newlines(text) or "")
         return
-    swap = _swap(fields, fields)
+    swap = _parse_replacement(fields, fields)
     if swap is not None:
         yield swap
     else:
-        yield from _blocks((patch or _text(fields, WHOLE)).replace("\r\n", "\n"))
+        yield from _parse_search_replace((patch or _text(fields, WHOLE_TEXT_KEYS)).replace("\r\n", "\n"))
 
 
-def _swap(one: dict[str, Any], around: dict[str, Any]) -> Swap | None:
-    old = next((one[key] for key in OLD if isinstance(one.get(key), str)), None)
-    new = next((one[key] for key in NEW if isinstance(one.get(key), str)), None)
+def _parse_replacement(one: dict[str, Any], around: dict[str, Any]) -> TextReplacement | None:
+    old = next((one[key] for key in OLD_TEXT_KEYS if isinstance(one.get(key), str)), None)
+    new = next((one[key] for key in NEW_TEXT_KEYS if isinstance(one.get(key), str)), None)
     if old is None or new is None:
         return None
     counted = one.get("expected_replacements")
-    every = any(one.get(key) is True or around.get(key) is True for key in _EVERY) or (
+    every = any(one.get(key) is True or around.get(key) is True for key in _REPLACE_ALL_KEYS) or (
         type(counted) is int and counted > 1
     )
-    return Swap(_plain(old) or "", _plain(new) or "", every)
+    return TextReplacement(_normalize_newlines(old) or "", _normalize_newlines(new) or "", every)
 
 
-def _blocks(text: str) -> Iterator[Swap]:
+def _parse_search_replace(text: str) -> Iterator[TextReplacement]:
     """Blocks between the marks SEARCH, = and REPLACE, as Cline and its kin write them."""
     pieces = _BLOCK.split(text)
     for place in range(1, len(pieces) - 3, 2):
         if "SEARCH" in pieces[place] and pieces[place + 2].startswith("="):
-            yield Swap(_START_LINE.sub("", pieces[place + 1], count=1), pieces[place + 3])
+            yield TextReplacement(_START_LINE.sub("", pieces[place + 1], count=1), pieces[place + 3])
 
 
 def _number(fields: dict[str, Any], keys: tuple[str, ...]) -> int | None:
@@ -203,6 +219,6 @@ def _text(fields: dict[str, Any], keys: tuple[str, ...]) -> str:
     return next((fields[key] for key in keys if isinstance(fields.get(key), str) and fields[key]), "")
 
 
-def _plain(text: str | None) -> str | None:
+def _normalize_newlines(text: str | None) -> str | None:
     """A text with one kind of line end: what reads show has no other."""
     return text.replace("\r\n", "\n") if text is not None else None

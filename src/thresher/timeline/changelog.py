@@ -8,40 +8,42 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from thresher.model import Session
-from thresher.timeline.names import within
+from thresher.timeline.path_index import relative_to_folder
+from thresher.timeline.records import Changelog, ChangelogEntry, FileChangelog, FileEvent
 from thresher.timeline.timeline import Timeline
-from thresher.timeline.values import Changelog, Entry, Event, FileChanges
 
 
-def changelog(
+def build_changelog(
     sessions: Iterable[Session], *, since: datetime | None = None, until: datetime | None = None
 ) -> Changelog:
     """The changes of some sessions; with `since` and `until`, those whose time is known to be between."""
-    every = sorted(sessions, key=lambda session: _moment(session.started))
+    every = sorted(sessions, key=lambda session: _to_seconds(session.started))
     told = {_key(child) for session in every for child in session.children}
-    files: dict[tuple[str, str], list[Entry]] = {}
+    files: dict[tuple[str, str], list[ChangelogEntry]] = {}
     changed: dict[str, None] = {}
     for session in every:
         if _key(session) in told:
             continue
-        for event in changes(Timeline(session)):
-            if (since and _moment(event.time) < _moment(since)) or (until and _moment(event.time) > _moment(until)):
+        for event in find_change_events(Timeline(session)):
+            if (since and _to_seconds(event.time) < _to_seconds(since)) or (
+                until and _to_seconds(event.time) > _to_seconds(until)
+            ):
                 continue
             changed[session.id] = None
-            path = within(event.path, session.project)
+            path = relative_to_folder(event.path, session.project)
             key = path, session.project if path != event.path else ""
             files.setdefault(key, []).append(_entry(event, session))
-    made = (FileChanges(path, project, tuple(entries)) for (path, project), entries in sorted(files.items()))
+    made = (FileChangelog(path, project, tuple(entries)) for (path, project), entries in sorted(files.items()))
     return Changelog(tuple(made), tuple(changed))
 
 
-def changes(timeline: Timeline) -> Iterator[Event]:
+def find_change_events(timeline: Timeline) -> Iterator[FileEvent]:
     """The events that changed something."""
     return (event for event in timeline.events() if event.operation != "read" and not event.failed)
 
 
-def _entry(event: Event, session: Session) -> Entry:
-    return Entry(
+def _entry(event: FileEvent, session: Session) -> ChangelogEntry:
+    return ChangelogEntry(
         session.id,
         event.turn,
         event.time,
@@ -49,7 +51,7 @@ def _entry(event: Event, session: Session) -> Entry:
         event.why,
         event.added,
         event.removed,
-        within(event.to, session.project),
+        relative_to_folder(event.to, session.project),
         event.agent,
     )
 
@@ -58,7 +60,7 @@ def _key(session: Session) -> tuple[str, str]:
     return session.agent, session.id
 
 
-def _moment(time: datetime | None) -> float:
+def _to_seconds(time: datetime | None) -> float:
     try:
         return time.timestamp() if time is not None else 0.0
     except (OverflowError, ValueError, OSError):

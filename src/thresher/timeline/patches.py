@@ -11,32 +11,32 @@ from typing import NamedTuple
 _SECTION = re.compile(r"^\*\*\* (Update|Add|Delete) File: ([^\r\n]+)$", re.MULTILINE)
 _MOVE = re.compile(r"\A\s*\*\*\* Move to: ([^\r\n]+)")
 _END = re.compile(r"^\*\*\* End Patch[^\n]*$.*", re.MULTILINE | re.DOTALL)
-_LOOKS: tuple[Callable[[str], str], ...] = (str, str.rstrip, str.strip)
+_LINE_NORMALIZERS: tuple[Callable[[str], str], ...] = (str, str.rstrip, str.strip)
 
 
-class Hunk(NamedTuple):
+class PatchHunk(NamedTuple):
     """Lines to find and lines to put there."""
 
-    after: tuple[str, ...]
+    context_lines: tuple[str, ...]
     """Lines to pass first, one after the other."""
     old: tuple[str, ...]
     new: tuple[str, ...]
     at_end: bool = False
 
 
-class Section(NamedTuple):
+class PatchSection(NamedTuple):
     """What a patch does to one file."""
 
     verb: str
     """Update, Add, Delete."""
     path: str
     to: str
-    hunks: tuple[Hunk, ...]
+    hunks: tuple[PatchHunk, ...]
     text: str
     """Of a new file."""
 
 
-def sections(patch: str) -> Iterator[Section]:
+def parse_patch_sections(patch: str) -> Iterator[PatchSection]:
     """Every file of a patch, in order."""
     patch = _END.sub("", patch.replace("\r\n", "\n"))
     headers = list(_SECTION.finditer(patch))
@@ -47,28 +47,28 @@ def sections(patch: str) -> Iterator[Section]:
         rows = (body[moved.end() + 1 :] if moved else body).removesuffix("\n").split("\n")
         added = "".join(f"{row[1:]}\n" for row in rows if row.startswith("+")) if header[1] == "Add" else ""
         hunks = tuple(_hunks(rows)) if header[1] == "Update" else ()
-        yield Section(header[1], header[2].strip(), moved[1].strip() if moved else "", hunks, added)
+        yield PatchSection(header[1], header[2].strip(), moved[1].strip() if moved else "", hunks, added)
 
 
-def _hunks(rows: Sequence[str]) -> Iterator[Hunk]:
+def _hunks(rows: Sequence[str]) -> Iterator[PatchHunk]:
     after: list[str] = []
     old: list[str] = []
     new: list[str] = []
     for row in [*rows, "@@"]:
         if row.startswith("@@"):
             if old or new:
-                yield Hunk(tuple(after), tuple(old), tuple(new))
+                yield PatchHunk(tuple(after), tuple(old), tuple(new))
                 after, old, new = [], [], []
             after += [row[2:].strip()] if row[2:].strip() else []
         elif row.startswith("*** End of File"):
-            yield Hunk(tuple(after), tuple(old), tuple(new), at_end=True)
+            yield PatchHunk(tuple(after), tuple(old), tuple(new), at_end=True)
             after, old, new = [], [], []
         elif row.startswith(("+", "-", " ")) or not row:
             old += [row[1:]] if row[:1] != "+" else []
             new += [row[1:]] if row[:1] != "-" else []
 
 
-def patched(text: str, hunks: Sequence[Hunk]) -> str | None:
+def apply_patch_hunks(text: str, hunks: Sequence[PatchHunk]) -> str | None:
     """A text with all hunks applied; None where one does not fit."""
     rows = text.split("\n")
     rows = rows[:-1] if rows[-1] == "" else rows
@@ -76,7 +76,7 @@ def patched(text: str, hunks: Sequence[Hunk]) -> str | None:
     position = 0
     for hunk in hunks:
         start = position
-        for mark in hunk.after:
+        for mark in hunk.context_lines:
             found = _find(rows, (mark,), start)
             if found is None:
                 return None
@@ -85,7 +85,7 @@ def patched(text: str, hunks: Sequence[Hunk]) -> str | None:
             made += rows[position:] + list(hunk.new)
             position = len(rows)
             continue
-        placed = _placed(rows, hunk, start)
+        placed = _locate_hunk(rows, hunk, start)
         if placed is None:
             return None
         at, old, new = placed
@@ -94,7 +94,7 @@ def patched(text: str, hunks: Sequence[Hunk]) -> str | None:
     return "".join(f"{row}\n" for row in [*made, *rows[position:]])
 
 
-def _placed(rows: Sequence[str], hunk: Hunk, start: int) -> tuple[int, Sequence[str], Sequence[str]] | None:
+def _locate_hunk(rows: Sequence[str], hunk: PatchHunk, start: int) -> tuple[int, Sequence[str], Sequence[str]] | None:
     """Where a hunk's old lines stand, and both its lines without an empty last one that the text does not have."""
     old, new = hunk.old, hunk.new
     at = _find(rows, old, start, at_end=hunk.at_end)
@@ -106,7 +106,7 @@ def _placed(rows: Sequence[str], hunk: Hunk, start: int) -> tuple[int, Sequence[
 
 def _find(rows: Sequence[str], wanted: Sequence[str], start: int, *, at_end: bool = False) -> int | None:
     """The first place from a line on where these lines stand, or the end, if they stand there and are meant to."""
-    for look in _LOOKS:
+    for look in _LINE_NORMALIZERS:
         # Searched as one text, which takes linear time whatever the lines are.
         text = "".join(f"\n{look(row)}" for row in rows[start:]) + "\n"
         lines = "".join(f"\n{look(row)}" for row in wanted) + "\n"

@@ -10,7 +10,7 @@ def _names(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-READS = _names(
+READ_ONLY_PROGRAMS = _names(
     "cat ls ll grep egrep fgrep rg ag head tail wc diff echo printf pwd which whereis type test [ [[ sort uniq "
     "cut awk gawk tr jq yq less more file stat du df tree true false sleep export set unset source . ps kill gh "
     "glab docker docker-compose kubectl open bat nl md5sum md5 shasum sha1sum sha256sum cksum basename dirname "
@@ -36,7 +36,7 @@ WRAPPERS = frozenset(
 
 INTERPRETERS = _names("python node ruby php bash sh zsh fish deno bun ts-node tsx Rscript lua osascript")
 
-FORMATS: dict[str, tuple[str, ...] | None] = {
+FORMATTER_OPTIONS: dict[str, tuple[str, ...] | None] = {
     "prettier": ("--write", "-w"),
     "black": None,
     "isort": None,
@@ -66,7 +66,7 @@ RUNNERS = _names(
 )
 """Programs that run tasks of a project."""
 
-CHANGING = re.compile(
+CHANGING_TASK = re.compile(
     r"\b(?:fmt|format|fix|gen|generate|codegen|prettier|write|bump|release|migrate|rewrite|tidy)\b"
     r"|--fix\b|:fix|:write|format:",
     re.IGNORECASE,
@@ -86,30 +86,33 @@ MANIFESTS: dict[str, str] = {
 }
 """The files that a change of what a project needs is written to."""
 
-GIT_SWEEPS = re.compile(
+GIT_ANY_FILE_COMMANDS = re.compile(
     r"(?:pull|merge|rebase|cherry-pick|revert|am|apply|clean|bisect|read-tree|sparse-checkout)\b"
     r"|reset\b.*--(?:hard|keep|merge)|stash(?!\s+(?:list|show|drop|clear))|switch\b(?!\s+-[cC]\s+\S+\s*$)|filter-branch"
 )
 """Commands of git that may write any file."""
 
-WRITES = re.compile(
+WRITING_CODE = re.compile(
     r"""writ|dump\(|\bopen\([^)]{0,300}["'][rbt]*[wax+]|unlink|rename|remove|copy|move|rmtree|save|sed\s+-|>\s*["'\w./$]"""
     r"""|os\.system|subprocess|exec|truncate|replace_in|fs\.""",
     re.IGNORECASE,
 )
 """What code that writes files says somewhere."""
 
-REWROTE = re.compile(
+REWRITE_OUTPUT = re.compile(
     r"lint-staged|modified by this hook|tasks for staged files|\breformatted\b|\bFixed [1-9]\d* files?\b"
 )
 """What a task of a project, or a hook of it, prints where it rewrites files."""
 
-MAY_REWRITE = re.compile(r"^(?:> |\$ |\[[\w:.-]+\] \$ ).*(?:--write\b|--fix\b|-w\b|\bfmt\b)", re.MULTILINE)
+REWRITE_COMMAND_OUTPUT = re.compile(r"^(?:> |\$ |\[[\w:.-]+\] \$ ).*(?:--write\b|--fix\b|-w\b|\bfmt\b)", re.MULTILINE)
 """A command that a task prints before it runs it, and that rewrites files if there is something to mend."""
 
-REWROTE_NOTHING = re.compile(r"\bNo fixes applied\b")
+NO_REWRITE_OUTPUT = re.compile(r"\bNo fixes applied\b")
 
 
-def rewrote(printed: str) -> bool:
+def is_rewrite_reported(printed: str) -> bool:
     """Whether a task's words let expect that it rewrote files."""
-    return bool(REWROTE.search(printed) or (MAY_REWRITE.search(printed) and not REWROTE_NOTHING.search(printed)))
+    return bool(
+        REWRITE_OUTPUT.search(printed)
+        or (REWRITE_COMMAND_OUTPUT.search(printed) and not NO_REWRITE_OUTPUT.search(printed))
+    )

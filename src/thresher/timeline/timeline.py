@@ -10,14 +10,24 @@ from typing import assert_never
 
 from thresher.errors import OptionError
 from thresher.model import Session
-from thresher.policies.files import normal_path
-from thresher.timeline.actions import Action, Copy, Delete, Doubt, Edit, Move, Read, Sweep, Write
-from thresher.timeline.book import Book, Known
-from thresher.timeline.comparing import unified
-from thresher.timeline.names import within
-from thresher.timeline.resolving import Resolver, Taken
-from thresher.timeline.steps import Step, walk
-from thresher.timeline.values import Event, FileFacts, FileState, Happened
+from thresher.policies.file_accesses import normalize_path
+from thresher.timeline.actions import (
+    FileAction,
+    FileCopyAction,
+    FileDeleteAction,
+    FileEditAction,
+    FileMoveAction,
+    FileReadAction,
+    FileWriteAction,
+    TreeInvalidation,
+    UncertainChange,
+)
+from thresher.timeline.diff import format_unified_diff
+from thresher.timeline.file_states import FileKnowledge, FileStateTracker
+from thresher.timeline.path_index import relative_to_folder
+from thresher.timeline.records import FileActivity, FileEvent, FileOperation, FileState
+from thresher.timeline.resolve import ActionResolver, ResolvedAction
+from thresher.timeline.tool_steps import ToolStep, collect_tool_steps
 
 NAMED_IN_ERRORS = 8
 
@@ -28,60 +38,60 @@ class Timeline:
     def __init__(self, session: Session) -> None:
         """Go through a session once."""
         self.session = session
-        self._book = Book()
-        self._resolver = Resolver(self._text_now)
-        self._events: list[Event] = []
-        self.taken: list[tuple[int, Action]] = []
+        self._tracker = FileStateTracker()
+        self._resolver = ActionResolver(self._current_text)
+        self._events: list[FileEvent] = []
+        self.applied_actions: list[tuple[int, FileAction]] = []
         """Every action that came to something or may have, with its turn."""
-        gone_through = walk(session)
+        gone_through = collect_tool_steps(session)
         self.turns = gone_through.turns
         """How many model calls the session has."""
         for step in gone_through.steps:
-            for taken in self._resolver.taken(step):
-                self._take(step, taken)
-        for path in self._book.files:
-            self._book.settled(path)
+            for taken in self._resolver.resolve_step(step):
+                self._apply_step_action(step, taken)
+        for path in self._tracker.files:
+            self._tracker.refresh_file(path)
 
-    def _take(self, step: Step, taken: Taken) -> None:
+    def _apply_step_action(self, step: ToolStep, taken: ResolvedAction) -> None:
         added = removed = 0
         if not taken.failed:
             # Turns never go back: a sub-agent's work may be told late.
-            turn = max(step.turn, self.taken[-1][0] if self.taken else 0)
-            added, removed = self._book.take(len(self.taken), turn, taken.action)
-            self.taken.append((turn, taken.action))
-        self._events += _event(step, taken, added, removed)
+            turn = max(step.turn, self.applied_actions[-1][0] if self.applied_actions else 0)
+            added, removed = self._tracker.apply_action(len(self.applied_actions), turn, taken.action)
+            self.applied_actions.append((turn, taken.action))
+        self._events += _make_events(step, taken, added, removed)
 
-    def _text_now(self, path: str) -> str | None:
-        known = self._book.files.get(path)
-        return known.best.text if known is not None and known.best.is_whole else None
+    def _current_text(self, path: str) -> str | None:
+        known = self._tracker.files.get(path)
+        return known.best_known.text if known is not None and known.best_known.is_whole else None
 
-    def files(self) -> tuple[FileFacts, ...]:
+    def files(self) -> tuple[FileActivity, ...]:
         """Every file that something happened to, in order of the first time."""
-        found: dict[str, list[Event]] = {}
+        found: dict[str, list[FileEvent]] = {}
         for event in self._events:
             if not event.failed:
                 found.setdefault(event.path, []).append(event)
                 if event.to:
                     found.setdefault(event.to, []).append(event)
-        return tuple(_facts(path, events, self._book.files[path]) for path, events in found.items())
+        return tuple(_summarize_file(path, events, self._tracker.files[path]) for path, events in found.items())
 
-    def events(self, path: str = "") -> tuple[Event, ...]:
+    def events(self, path: str = "") -> tuple[FileEvent, ...]:
         """All that happened, or what happened to one file, in order; what failed too."""
         if not path:
             return tuple(self._events)
-        full = self.path(path)
+        full = self.resolve_path(path)
         return tuple(event for event in self._events if full in (event.path, event.to))
 
-    def path(self, said: str) -> str:
+    def resolve_path(self, said: str) -> str:
         """The path of the one file that is called so: a path, or the end of one.
 
         `./name` is one in the session's folder. Raises `OptionError` where several files are called so, or none.
         """
-        here = normal_path(said, self.session.project)
+        here = normalize_path(said, self.session.project)
         paths = {event.path for event in self._events} | {event.to for event in self._events if event.to}
         if here in paths and (said.startswith(("./", "/", "~")) or here == said):
             return here
-        wanted = normal_path(said)
+        wanted = normalize_path(said)
         fitting = sorted(path for path in paths if path == wanted or path.endswith(f"/{wanted}")) if wanted else []
         if len(fitting) == 1:
             return fitting[0]
@@ -94,38 +104,38 @@ class Timeline:
 
     def file_state_at(self, path: str, *, turn: int | None = None) -> FileState:
         """A file as it was after a turn, the last one if none is named: exact, or with its gaps named."""
-        full = self.path(path)
+        full = self.resolve_path(path)
         last = self.turns if turn is None else turn
-        book = Book()
-        for order, number, action in self._family(full):
+        book = FileStateTracker()
+        for order, number, action in self._related_actions(full):
             if number > last:
                 break
-            book.take(order, number, action)
-        order = bisect_right(self.taken, last, key=lambda one: one[0]) - 1
-        known = book.settled(full)
+            book.apply_action(order, number, action)
+        order = bisect_right(self.applied_actions, last, key=lambda one: one[0]) - 1
+        known = book.refresh_file(full)
         gaps = tuple(dict.fromkeys(self._gaps(known, full, order, last)))
-        if known.gone:
+        if known.is_deleted:
             return FileState(full, last, None, not gaps, gaps)
-        text = known.best.text if known.best.runs else None
+        text = known.best_known.text if known.best_known.runs else None
         return FileState(full, last, text, known.fresh.is_whole and not gaps, gaps)
 
-    def _gaps(self, known: Known, path: str, order: int, turn: int) -> Iterator[str]:
-        yield from self._book.files[path].gaps_at(order)
-        if known.gone or known.fresh.is_whole:
+    def _gaps(self, known: FileKnowledge, path: str, order: int, turn: int) -> Iterator[str]:
+        yield from self._tracker.files[path].gap_reasons_at(order)
+        if known.is_deleted or known.fresh.is_whole:
             return
-        if not known.best.runs:
+        if not known.best_known.runs:
             yield f"nothing is known of its text up to turn {turn}"
         else:
-            yield from known.best.unknown()
+            yield from known.best_known.describe_unknown()
 
-    def _family(self, path: str) -> Iterator[tuple[int, int, Action]]:
+    def _related_actions(self, path: str) -> Iterator[tuple[int, int, FileAction]]:
         """The actions on a file and on those whose text it took over, each with its number among all and its turn."""
         kin = {path}
-        for _, action in reversed(self.taken):
-            if isinstance(action, Move | Copy) and action.to in kin:
+        for _, action in reversed(self.applied_actions):
+            if isinstance(action, FileMoveAction | FileCopyAction) and action.to in kin:
                 kin.add(action.path)
-        for order, (turn, action) in enumerate(self.taken):
-            if isinstance(action, Sweep) or action.path in kin:
+        for order, (turn, action) in enumerate(self.applied_actions):
+            if isinstance(action, TreeInvalidation) or action.path in kin:
                 yield order, turn, action
 
     def diff(self, path: str, *, since: int = 0, until: int | None = None) -> str:
@@ -133,55 +143,55 @@ class Timeline:
 
         If nothing was known of it at the first turn, it is taken as it was first seen, before it was changed.
         """
-        full = self.path(path)
+        full = self.resolve_path(path)
         after = self.file_state_at(full, turn=until)
         before = self.file_state_at(full, turn=since)
         old = before.text if before.text is not None or before.exact else self._first_text(full, since, after.turn)
-        return unified(old, after.text, within(full, self.session.project))
+        return format_unified_diff(old, after.text, relative_to_folder(full, self.session.project))
 
     def _first_text(self, path: str, since: int, until: int) -> str | None:
         """What a file held before the first change after a turn, if that came out."""
-        book = Book()
-        for order, turn, action in self._family(path):
-            changes = isinstance(action, Write | Edit | Delete) and action.path == path
+        book = FileStateTracker()
+        for order, turn, action in self._related_actions(path):
+            changes = isinstance(action, FileWriteAction | FileEditAction | FileDeleteAction) and action.path == path
             known = book.files.get(path)
-            if turn > until or (turn > since and (changes or (known is not None and known.best.is_whole))):
+            if turn > until or (turn > since and (changes or (known is not None and known.best_known.is_whole))):
                 break
-            book.take(order, turn, action)
+            book.apply_action(order, turn, action)
         known = book.files.get(path)
-        return known.best.text if known is not None and known.best.runs else None
+        return known.best_known.text if known is not None and known.best_known.runs else None
 
 
-def _event(step: Step, taken: Taken, added: int, removed: int) -> Iterator[Event]:
+def _make_events(step: ToolStep, taken: ResolvedAction, added: int, removed: int) -> Iterator[FileEvent]:
     """What an action is told as; what only may have happened is no event."""
-    operation: Happened
+    operation: FileOperation
     path, to = getattr(taken.action, "path", ""), ""
     match taken.action:
-        case Read():
+        case FileReadAction():
             operation = "read"
-        case Write():
+        case FileWriteAction():
             operation = "write"
-        case Copy():
+        case FileCopyAction():
             operation, path = "write", taken.action.to
-        case Edit():
+        case FileEditAction():
             operation = "edit"
-        case Delete():
+        case FileDeleteAction():
             operation = "delete"
-        case Move():
+        case FileMoveAction():
             operation, to = "move", taken.action.to
-        case Doubt() | Sweep():
+        case UncertainChange() | TreeInvalidation():
             return
         case _:
             assert_never(taken.action)
     when = step.turn, step.message, step.time
-    yield Event(*when, operation, path, to, step.why, step.agent, added, removed, taken.failed)
+    yield FileEvent(*when, operation, path, to, step.reason, step.agent, added, removed, taken.failed)
 
 
-def _facts(path: str, events: list[Event], known: Known) -> FileFacts:
-    def number(*operations: Happened) -> int:
+def _summarize_file(path: str, events: list[FileEvent], known: FileKnowledge) -> FileActivity:
+    def number(*operations: FileOperation) -> int:
         return sum(event.operation in operations for event in events)
 
     turns = [event.turn for event in events]
-    return FileFacts(
-        path, number("read"), number("edit"), number("write"), min(turns), max(turns), known.gone, known.is_exact
+    return FileActivity(
+        path, number("read"), number("edit"), number("write"), min(turns), max(turns), known.is_deleted, known.is_exact
     )

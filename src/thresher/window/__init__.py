@@ -4,10 +4,22 @@ In: each request of a loop, as its API takes it. Out: the same, small enough, it
 with an event for every change. Writes the store and the ledger.
 """
 
-from thresher.window.events import Event
-from thresher.window.ledger import Ledger, LedgerError
-from thresher.window.pace import Pace
-from thresher.window.prices import Prices
-from thresher.window.runtime import Window
+from typing import TYPE_CHECKING
 
-__all__ = ["Event", "Ledger", "LedgerError", "Pace", "Prices", "Window"]
+from thresher.deprecation import ForwardedNames
+from thresher.window.events import WindowEvent
+from thresher.window.ledger import Ledger, LedgerError
+from thresher.window.prices import Prices
+from thresher.window.thresholds import Thresholds
+from thresher.window.window import Window
+
+__all__ = ["Ledger", "LedgerError", "Prices", "Thresholds", "Window", "WindowEvent"]
+
+if not TYPE_CHECKING:  # a type checker shall not take every name for one that is here
+    __getattr__ = ForwardedNames(
+        __name__,
+        {
+            "Pace": "thresher.window:Thresholds",
+            "Event": "thresher.window:WindowEvent",
+        },
+    )

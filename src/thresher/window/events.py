@@ -11,7 +11,7 @@ from thresher.edits import Edit, Plan, targets_of
 from thresher.edits.explain import UNTOLD
 from thresher.model import Message
 from thresher.store import short_id
-from thresher.window.thread import Thread
+from thresher.window.conversation import WindowConversation
 
 Trigger = Literal[
     "worth", "cold", "boundary", "high", "ride", "emergency", "arrival", "repair", "over", "store", "helper", "other"
@@ -21,7 +21,7 @@ not fit; a result came too large; the history came in broken; nothing legal fits
 or a judge did; what another process with the same ledger decided, or was decided before a rewind."""
 
 
-class Event(Struct, frozen=True, kw_only=True):
+class WindowEvent(Struct, frozen=True, kw_only=True):
     """One change of plan."""
 
     trigger: Trigger
@@ -61,35 +61,43 @@ class Event(Struct, frozen=True, kw_only=True):
         return row
 
 
-class Change(Struct, frozen=True):
+class AppliedReplan(Struct, frozen=True):
     """What was decided: why, and which edits are new."""
 
     trigger: Trigger
-    why: str
+    reason: str
     plan: Plan
-    added: Sequence[Edit]
+    new_edits: Sequence[Edit]
 
 
-OTHER = Change(
+EXTERNAL_REPLAN = AppliedReplan(
     "other", "what the ledger holds for these messages, of another process or another time", Plan((), 0, 0), ()
 )
 
 
-def event_of(change: Change, before: Thread, after: Thread, cost: float, read: float, model: str, at: float) -> Event:
+def build_window_event(
+    change: AppliedReplan,
+    before: WindowConversation,
+    after: WindowConversation,
+    cost: float,
+    read: float,
+    model: str,
+    at: float,
+) -> WindowEvent:
     """The event of a change from one thread to the other."""
-    return Event(
+    return WindowEvent(
         trigger=change.trigger,
-        why=change.why,
+        why=change.reason,
         at=at,
         model=model,
         call=after.calls,
         tokens_before=before.tokens,
         tokens_after=after.tokens,
-        first_changed=_first_difference(before.sent, after.sent),
+        first_changed=_first_difference(before.sent_messages, after.sent_messages),
         cost=cost,
         saving=read * (before.tokens - after.tokens) / 1_000_000,
-        edits=dict(Counter(type(edit).__name__.lower() for edit in change.added)),
-        elided=tuple(short_id(target.content) for edit in change.added for target in targets_of(edit)),
+        edits=dict(Counter(type(edit).__name__.lower() for edit in change.new_edits)),
+        elided=tuple(short_id(target.content) for edit in change.new_edits for target in targets_of(edit)),
         excluded=tuple(
             f"{one.policy}: {one.parts} × {one.reason}" for one in change.plan.refused if one.reason not in UNTOLD
         ),

@@ -24,12 +24,12 @@ from thresher.model import Occurrence
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-PATIENCE = 30.0
+BUSY_TIMEOUT_SECONDS = 30.0
 """Seconds that a writer waits for another."""
-VERSION = 1
-MOST_KEPT = 64
+SCHEMA_VERSION = 1
+MAX_CACHED_REPLANS = 64
 """Decisions that are held in memory: the others are read again when they are wanted."""
-Edits = dict[Occurrence, Edit]
+EditsByTarget = dict[Occurrence, Edit]
 """The edits that hold, by the first part that each speaks of."""
 
 _TABLES = (
@@ -43,7 +43,7 @@ class LedgerError(ThresherError):
     """A ledger cannot be read or written."""
 
 
-class Epoch(Struct, frozen=True):
+class ReplanRecord(Struct, frozen=True):
     """What was decided when a conversation had come so far."""
 
     chain: bytes
@@ -71,11 +71,11 @@ class Ledger:
         self._connection: Connection | None = None
         self._process = 0
         self._version = -1
-        self._read = 0
-        self._numbers: dict[bytes, list[int]] = {}
+        self._last_number = 0
+        self._numbers_by_prefix: dict[bytes, list[int]] = {}
         """For each point at which something was decided, the numbers of the decisions."""
-        self._epochs: dict[int, Epoch] = {}
-        self._edits: dict[tuple[bytes, int], Edits] = {}
+        self._cached_replans: dict[int, ReplanRecord] = {}
+        self._cached_edits: dict[tuple[bytes, int], EditsByTarget] = {}
 
     @property
     def is_shared(self) -> bool:
@@ -84,83 +84,85 @@ class Ledger:
 
     # --- epochs --------------------------------------------------------------------------------------------------
 
-    def newest(self, chain: Sequence[bytes]) -> Epoch | None:
+    def latest_replan(self, chain: Sequence[bytes]) -> ReplanRecord | None:
         """The latest decision for a conversation with these rows."""
         self._refresh()
-        if not self._numbers:
+        if not self._numbers_by_prefix:
             return None
-        known = next((self._numbers[one] for one in reversed(chain) if one in self._numbers), None)
-        return None if known is None else self._numbered(known[-1])
+        known = next((self._numbers_by_prefix[one] for one in reversed(chain) if one in self._numbers_by_prefix), None)
+        return None if known is None else self._load_replan(known[-1])
 
-    def edits(self, epoch: Epoch | None) -> Edits:
+    def active_edits(self, epoch: ReplanRecord | None) -> EditsByTarget:
         """The edits that hold in an epoch."""
         if epoch is None:
             return {}
-        if epoch.key not in self._edits:
+        if epoch.key not in self._cached_edits:
             line = [epoch]
-            while line[-1].parent is not None and line[-1].parent not in self._edits:
-                line.append(self._at(line[-1].parent))
+            while line[-1].parent is not None and line[-1].parent not in self._cached_edits:
+                line.append(self._find_replan(line[-1].parent))
             for one in reversed(line):
-                before = self._edits[one.parent] if one.parent is not None else {}
+                before = self._cached_edits[one.parent] if one.parent is not None else {}
                 gone = set(one.removed)
                 kept = {target: edit for target, edit in before.items() if target not in gone}
-                self._edits[one.key] = kept | {edit.target: edit for edit in one.added}
-            for old in list(self._edits)[:-MOST_KEPT]:
+                self._cached_edits[one.key] = kept | {edit.target: edit for edit in one.added}
+            for old in list(self._cached_edits)[:-MAX_CACHED_REPLANS]:
                 if old != epoch.key:
-                    del self._edits[old]
-        return self._edits[epoch.key]
+                    del self._cached_edits[old]
+        return self._cached_edits[epoch.key]
 
-    def _at(self, key: tuple[bytes, int]) -> Epoch:
-        known = self._numbers.get(key[0], [])
+    def _find_replan(self, key: tuple[bytes, int]) -> ReplanRecord:
+        known = self._numbers_by_prefix.get(key[0], [])
         if key[1] >= len(known):
             raise LedgerError(f"{self._name}: a decision is missing that others build on; begin a new ledger")
-        return self._numbered(known[key[1]])
+        return self._load_replan(known[key[1]])
 
-    def _numbered(self, number: int) -> Epoch:
-        if number not in self._epochs:
-            if len(self._epochs) >= MOST_KEPT:
-                self._epochs.pop(next(iter(self._epochs)))
-            body = self._rows("SELECT body FROM epochs WHERE number = ?", (number,))[0][0]
-            self._epochs[number] = _decoded(body, self._name)
-        return self._epochs[number]
+    def _load_replan(self, number: int) -> ReplanRecord:
+        if number not in self._cached_replans:
+            if len(self._cached_replans) >= MAX_CACHED_REPLANS:
+                self._cached_replans.pop(next(iter(self._cached_replans)))
+            body = self._query("SELECT body FROM epochs WHERE number = ?", (number,))[0][0]
+            self._cached_replans[number] = _decode_replan(body, self._name)
+        return self._cached_replans[number]
 
-    def decide(self, epoch: Epoch) -> Epoch:
+    def record_replan(self, epoch: ReplanRecord) -> ReplanRecord:
         """Write a decision down; if another made one at this point meanwhile, that one holds and is handed back."""
-        self._write(
+        self._execute(
             "INSERT INTO epochs (chain, serial, body) VALUES (?, ?, ?) ON CONFLICT (chain, serial) DO NOTHING",
             (epoch.chain, epoch.serial, msgspec.json.encode(epoch)),
         )
-        self._load()
-        return self._at(epoch.key)
+        self._load_new_rows()
+        return self._find_replan(epoch.key)
 
-    def epoch(
+    def new_replan(
         self,
         chain: Sequence[bytes],
-        before: Epoch | None,
+        before: ReplanRecord | None,
         trigger: str,
         at: float,
         added: tuple[Edit, ...],
         removed: tuple[Occurrence, ...],
-    ) -> Epoch:
+    ) -> ReplanRecord:
         """A decision at the end of a conversation, not written down yet."""
-        serial = len(self._numbers.get(chain[-1], ()))
-        return Epoch(chain[-1], serial, len(chain), before.key if before else None, trigger, at, added, removed)
+        serial = len(self._numbers_by_prefix.get(chain[-1], ()))
+        return ReplanRecord(chain[-1], serial, len(chain), before.key if before else None, trigger, at, added, removed)
 
     # --- facts ---------------------------------------------------------------------------------------------------
 
-    def fact(self, name: str) -> Any:
+    def get_fact(self, name: str) -> Any:
         """What is known under a name, or None."""
-        row = self._rows("SELECT value FROM facts WHERE name = ?", (name,))
+        row = self._query("SELECT value FROM facts WHERE name = ?", (name,))
         return msgspec.json.decode(row[0][0]) if row else None
 
-    def facts(self, prefix: str) -> dict[str, Any]:
+    def find_facts(self, prefix: str) -> dict[str, Any]:
         """All that is known under names that begin so, by the rest of the name."""
-        rows = self._rows("SELECT name, value FROM facts WHERE name >= ? AND name < ?", (prefix, prefix + "\U0010ffff"))
+        rows = self._query(
+            "SELECT name, value FROM facts WHERE name >= ? AND name < ?", (prefix, prefix + "\U0010ffff")
+        )
         return {name[len(prefix) :]: msgspec.json.decode(value) for name, value in rows}
 
-    def note(self, name: str, value: Any) -> None:
+    def set_fact(self, name: str, value: Any) -> None:
         """Write a fact down, over what was there."""
-        self._write(
+        self._execute(
             "INSERT INTO facts (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
             (name, msgspec.json.encode(value)),
         )
@@ -172,7 +174,7 @@ class Ledger:
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             part.unlink(missing_ok=True)
-            self._rows("VACUUM INTO ?", (str(part),))
+            self._query("VACUUM INTO ?", (str(part),))
             part.replace(target)
         except OSError as error:
             part.unlink(missing_ok=True)
@@ -188,41 +190,41 @@ class Ledger:
         """Read what others have written since."""
         if self.path is None and self._connection is not None:
             return
-        version = self._rows("PRAGMA data_version", ())[0][0]
+        version = self._query("PRAGMA data_version", ())[0][0]
         if version != self._version:
             self._version = version
-            self._load()
+            self._load_new_rows()
 
-    def _load(self) -> None:
-        rows = self._rows("SELECT number, chain FROM epochs WHERE number > ? ORDER BY number", (self._read,))
+    def _load_new_rows(self) -> None:
+        rows = self._query("SELECT number, chain FROM epochs WHERE number > ? ORDER BY number", (self._last_number,))
         for number, chain in rows:
-            self._numbers.setdefault(chain, []).append(number)
-            self._read = number
+            self._numbers_by_prefix.setdefault(chain, []).append(number)
+            self._last_number = number
 
-    def _rows(self, statement: str, values: tuple[Any, ...]) -> list[Any]:
-        with _told(self._name):
-            return self._open().execute(statement, values).fetchall()
+    def _query(self, statement: str, values: tuple[Any, ...]) -> list[Any]:
+        with _LedgerErrors(self._name):
+            return self._connect().execute(statement, values).fetchall()
 
-    def _write(self, statement: str, values: tuple[Any, ...]) -> None:
-        with _told(self._name):
-            self._open().execute(statement, values)
+    def _execute(self, statement: str, values: tuple[Any, ...]) -> None:
+        with _LedgerErrors(self._name):
+            self._connect().execute(statement, values)
 
-    def _open(self) -> "Connection":
+    def _connect(self) -> "Connection":
         """The connection; a process that was forked off opens its own."""
         if self._connection is None or (self.path is not None and self._process != os.getpid()):
-            self._connection = _connected(self.path)
+            self._connection = _open_database(self.path)
             self._process = os.getpid()
             self._version = -1
         return self._connection
 
 
-def _connected(path: Path | None) -> "Connection":
+def _open_database(path: Path | None) -> "Connection":
     from sqlite3 import OperationalError, connect  # noqa: PLC0415 - a library of its own
 
     if path is not None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     place = ":memory:" if path is None else str(path)
-    connection = connect(place, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+    connection = connect(place, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False)
     # Only one connection can switch, and only while it is alone; without it all still works, a reader waits.
     with suppress(OperationalError):
         connection.execute("PRAGMA journal_mode = WAL")
@@ -230,13 +232,13 @@ def _connected(path: Path | None) -> "Connection":
     for table in _TABLES:
         connection.execute(table)
     found = connection.execute("PRAGMA user_version").fetchone()[0]
-    if found > VERSION:
+    if found > SCHEMA_VERSION:
         raise LedgerError(f"{place}: this ledger was written by a newer Thresher; update, or begin a new one")
-    connection.execute(f"PRAGMA user_version = {VERSION}")
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     return connection
 
 
-class _told:
+class _LedgerErrors:
     """Turns what SQLite says into an error that says what to do."""
 
     def __init__(self, name: str) -> None:
@@ -252,24 +254,26 @@ class _told:
             raise LedgerError(f"{self._name}: cannot be read or written ({error}); name another file") from error
 
 
-def _decoded(body: bytes, name: str) -> Epoch:
+def _decode_replan(body: bytes, name: str) -> ReplanRecord:
     try:
-        return msgspec.json.decode(body, type=Epoch)
+        return msgspec.json.decode(body, type=ReplanRecord)
     except (msgspec.MsgspecError, ValueError) as error:
         raise LedgerError(f"{name}: a decision in it cannot be read ({error}); begin a new ledger") from error
 
 
-def difference(before: Edits, after: Edits) -> tuple[tuple[Edit, ...], tuple[Occurrence, ...]]:
+def diff_edits(before: EditsByTarget, after: EditsByTarget) -> tuple[tuple[Edit, ...], tuple[Occurrence, ...]]:
     """What was added and what was removed between two sets of edits."""
-    added = tuple(edit for target, edit in after.items() if target not in before or not same(before[target], edit))
+    added = tuple(
+        edit for target, edit in after.items() if target not in before or not is_same_edit(before[target], edit)
+    )
     return added, tuple(target for target in before if target not in after)
 
 
-def same(one: Edit, other: Edit) -> bool:
+def is_same_edit(one: Edit, other: Edit) -> bool:
     """Whether two edits make the same of a part, whatever they were found to save."""
     return structs.replace(one, before=0, saved=0) == structs.replace(other, before=0, saved=0)
 
 
-def by_target(edits: Sequence[Edit]) -> Edits:
+def index_by_target(edits: Sequence[Edit]) -> EditsByTarget:
     """Edits by the first part that each speaks of."""
     return {edit.target: edit for edit in edits}

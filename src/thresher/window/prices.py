@@ -21,7 +21,7 @@ class Prices(Struct, frozen=True):
     minimum: int = 1024
     """Tokens below which no beginning is cached."""
 
-    def request(self, tokens: int, cached: int) -> float:
+    def request_cost(self, tokens: int, cached: int) -> float:
         """What a request costs, in dollars, when so many of its tokens are read from the cache."""
         if tokens < self.minimum:
             return self.input * tokens / 1_000_000
@@ -30,7 +30,7 @@ class Prices(Struct, frozen=True):
         return (self.read * cached + self.write * (tokens - cached)) / 1_000_000
 
 
-def prices_of(model: Model, *, hour: bool = False) -> Prices:
+def prices_for_model(model: Model, *, hour: bool = False) -> Prices:
     """The prices of a model; `hour` for the cache that lives an hour, where there is one."""
     price = model.price
     if hour and price.cache_write_1h is not None:
@@ -38,7 +38,7 @@ def prices_of(model: Model, *, hour: bool = False) -> Prices:
     return Prices(price.input, price.cache_read, price.cache_write, float(model.cache_ttl), model.cache_minimum)
 
 
-def prices_named(model: str, *, hour: bool = False) -> Prices:
+def prices_for_model_name(model: str, *, hour: bool = False) -> Prices:
     """The prices of a model by its name; ratios that most vendors share where it is not known."""
     known = model_named(model) if model else None
-    return prices_of(known, hour=hour) if known is not None else Prices()
+    return prices_for_model(known, hour=hour) if known is not None else Prices()

@@ -15,50 +15,50 @@ from functools import cache
 from importlib import import_module
 from types import ModuleType
 
-from thresher.window.events import Event
+from thresher.window.events import WindowEvent
 
-NAME = "thresher.replan"
+SPAN_EVENT_NAME = "thresher.replan"
 
-MOST_LISTED = 32
+MAX_LISTED = 32
 """As many ids, exclusions or notes as one attribute holds."""
 
-Attribute = str | bool | int | float | Sequence[str]
+AttributeValue = str | bool | int | float | Sequence[str]
 
-_SINGLE = ("trigger", "why", "at", "call", "tokens_before", "tokens_after", "first_changed", "cost", "saving")
-_SEVERAL = ("elided", "excluded", "notes")
+_SCALAR_FIELDS = ("trigger", "why", "at", "call", "tokens_before", "tokens_after", "first_changed", "cost", "saving")
+_LIST_FIELDS = ("elided", "excluded", "notes")
 
 
-def report(event: Event) -> None:
+def add_span_event(event: WindowEvent) -> None:
     """Add the event to the current span, if there is one that records; where telemetry fails, nothing else does."""
     try:
-        trace = _trace()
+        trace = _import_trace_api()
         span = None if trace is None else trace.get_current_span()
         if span is not None and span.is_recording():
-            span.add_event(NAME, attributes=attributes_of(event))
+            span.add_event(SPAN_EVENT_NAME, attributes=build_span_attributes(event))
     except Exception:  # noqa: BLE001 - spans come from any library, and no request may fail for one
         return
 
 
-def attributes_of(event: Event) -> dict[str, Attribute]:
+def build_span_attributes(event: WindowEvent) -> dict[str, AttributeValue]:
     """What is told of an event, by name: values that every exporter can write."""
     edit_count = sum(event.edits.values())
-    told: dict[str, Attribute] = {"gen_ai.operation.name": "chat"}
+    told: dict[str, AttributeValue] = {"gen_ai.operation.name": "chat"}
     if event.model:
         told["gen_ai.request.model"] = event.model
     if edit_count:
         told["gen_ai.conversation.compacted"] = True
-    told |= {f"thresher.{name}": getattr(event, name) for name in _SINGLE}
+    told |= {f"thresher.{name}": getattr(event, name) for name in _SCALAR_FIELDS}
     told["thresher.saved"] = event.tokens_before - event.tokens_after
     told["thresher.edit_count"] = edit_count
     told |= {f"thresher.edits.{name}": count for name, count in event.edits.items()}
-    for name in _SEVERAL:
+    for name in _LIST_FIELDS:
         several: Sequence[str] = getattr(event, name)
-        told |= {f"thresher.{name}": tuple(several[:MOST_LISTED]), f"thresher.{name}_count": len(several)}
+        told |= {f"thresher.{name}": tuple(several[:MAX_LISTED]), f"thresher.{name}_count": len(several)}
     return told
 
 
 @cache
-def _trace() -> ModuleType | None:
+def _import_trace_api() -> ModuleType | None:
     """OpenTelemetry's tracing, where it is installed; looked for once."""
     try:
         return import_module("opentelemetry.trace")

@@ -9,46 +9,46 @@ from thresher.model.message import Usage
 from thresher.tokens.calibrate import Calibration, Point, line
 from thresher.window.prices import Prices
 
-MOST = 60
+MAX_OBSERVATIONS = 60
 """Bills that are remembered."""
-LEAST = 0.25
+MIN_BUDGET_SHARE = 0.25
 """The share of a budget that bills cannot take away: what they say of the rest is not believed."""
-MISSES = 2
+MAX_CACHE_MISSES = 2
 """Bills in a row without what should have been cached, after which it is not believed to be."""
-SERVED = 0.5
+CACHE_HIT_SHARE = 0.5
 """The share of what should have been cached from which on it was."""
 
 
-def usage_of(told: Any) -> Usage:
+def parse_provider_usage(told: Any) -> Usage:
     """A bill as any of the APIs tells it: an object of their SDK, a dict, or a `Usage`."""
     if isinstance(told, Usage):
         return told
-    fields = told if isinstance(told, dict) else _fields(told)
+    fields = told if isinstance(told, dict) else _to_fields(told)
     counted_apart = "prompt_tokens" not in fields
     if counted_apart and ("cache_read_input_tokens" in fields or "cache_creation_input_tokens" in fields):
-        read, write = _number(fields, "cache_read_input_tokens"), _number(fields, "cache_creation_input_tokens")
-        return Usage(_number(fields, "input_tokens"), _number(fields, "output_tokens"), read, write)
+        read, write = _int_field(fields, "cache_read_input_tokens"), _int_field(fields, "cache_creation_input_tokens")
+        return Usage(_int_field(fields, "input_tokens"), _int_field(fields, "output_tokens"), read, write)
     for given, details, answered in (
         ("prompt_tokens", "prompt_tokens_details", "completion_tokens"),
         ("input_tokens", "input_tokens_details", "output_tokens"),
     ):
         if given in fields:
-            read = _number(_fields(fields.get(details) or {}), "cached_tokens")
-            read = read or _number(fields, "cache_read_input_tokens")
-            return Usage(_number(fields, given) - read, _number(fields, answered), read)
+            read = _int_field(_to_fields(fields.get(details) or {}), "cached_tokens")
+            read = read or _int_field(fields, "cache_read_input_tokens")
+            return Usage(_int_field(fields, given) - read, _int_field(fields, answered), read)
     for given, cached, answered in (
         ("promptTokenCount", "cachedContentTokenCount", "candidatesTokenCount"),
         ("prompt_token_count", "cached_content_token_count", "candidates_token_count"),
     ):
         if given in fields:
-            read = _number(fields, cached)
-            return Usage(_number(fields, given) - read, _number(fields, answered), read)
+            read = _int_field(fields, cached)
+            return Usage(_int_field(fields, given) - read, _int_field(fields, answered), read)
     raise OptionError(
         "this is no bill that is known here: give the `usage` of a response (`usage_metadata` for Gemini), or a `Usage`"
     )
 
 
-def _fields(thing: Any) -> dict[str, Any]:
+def _to_fields(thing: Any) -> dict[str, Any]:
     if isinstance(thing, dict):
         return thing
     if hasattr(thing, "model_dump"):
@@ -57,51 +57,53 @@ def _fields(thing: Any) -> dict[str, Any]:
     return dict(vars(thing)) if hasattr(thing, "__dict__") else {}
 
 
-def _number(fields: dict[str, Any], name: str) -> int:
+def _int_field(fields: dict[str, Any], name: str) -> int:
     value = fields.get(name)
     return value if isinstance(value, int) else 0
 
 
-class Observed:
+class UsageObserver:
     """Bills so far, and what follows from them."""
 
     def __init__(self) -> None:
-        self.points: list[Point] = []
+        self.observations: list[Point] = []
         """What was counted, and what was billed."""
-        self.life: float | None = None
+        self.cache_ttl: float | None = None
         """Seconds for which the cache was seen to live, where that is not as its vendor says."""
-        self._missed = 0
+        self._consecutive_misses = 0
         self._calibration = Calibration()
 
     def add(self, counted: int, usage: Usage, *, expected: int, gap: float, vendor: Prices) -> None:
         """Take a bill: so much was counted, so much of it should have been cached, so long after the call before."""
         if usage.context > 0:
-            self.points = [*self.points, (counted, usage.context)][-MOST:]
+            self.observations = [*self.observations, (counted, usage.context)][-MAX_OBSERVATIONS:]
             # A slope that no tokenizer has says nothing, and takes nothing back.
-            found = line([self.points])
+            found = line([self.observations])
             self._calibration = found if found.turns else self._calibration
         if expected >= vendor.minimum:
-            self._learn(gap, vendor.life, served=usage.cache_read >= SERVED * expected)
+            self._update_cache_ttl(gap, vendor.life, served=usage.cache_read >= CACHE_HIT_SHARE * expected)
 
-    def _learn(self, gap: float, life: float, *, served: bool) -> None:
+    def _update_cache_ttl(self, gap: float, life: float, *, served: bool) -> None:
         """A cache that served after a longer time lives longer; one that did not, twice in a row, is not there."""
-        self._missed = 0 if served else self._missed + (gap <= self.prices(Prices(life=life)).life)
-        if served and gap > (life if self.life is None else self.life):
-            self.life = gap if gap > life else None
-        elif self._missed >= MISSES:
-            self.life = min(gap, life)
+        self._consecutive_misses = (
+            0 if served else self._consecutive_misses + (gap <= self.adjust_prices(Prices(life=life)).life)
+        )
+        if served and gap > (life if self.cache_ttl is None else self.cache_ttl):
+            self.cache_ttl = gap if gap > life else None
+        elif self._consecutive_misses >= MAX_CACHE_MISSES:
+            self.cache_ttl = min(gap, life)
 
-    def prices(self, prices: Prices) -> Prices:
+    def adjust_prices(self, prices: Prices) -> Prices:
         """Prices with the life of the cache as it was seen."""
-        return prices if self.life is None else structs.replace(prices, life=self.life)
+        return prices if self.cache_ttl is None else structs.replace(prices, life=self.cache_ttl)
 
-    def counted(self, budget: int) -> int:
+    def to_local_tokens(self, budget: int) -> int:
         """What a budget of the provider's tokens is in ours."""
         if self._calibration.turns:
             base, factor = self._calibration.base, self._calibration.factor
-        elif self.points:
-            counted, billed = self.points[-1]
+        elif self.observations:
+            counted, billed = self.observations[-1]
             base, factor = max(0, billed - counted), 1.0
         else:
             return budget
-        return max(int(budget * LEAST), int((budget - base) / factor))
+        return max(int(budget * MIN_BUDGET_SHARE), int((budget - base) / factor))

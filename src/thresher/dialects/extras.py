@@ -1,0 +1,102 @@
+"""Unknown fields: kept beside the model, and written back."""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from msgspec import structs
+
+from thresher.model import Message, Pocket
+from thresher.model.jsontext import dump, load
+from thresher.model.parts import Part, Unknown
+
+PartT = TypeVar("PartT", bound=Part)
+
+
+def _differ(a: Any, b: Any) -> bool:
+    return type(a) is not type(b) or a != b
+
+
+def keep_extra_fields(part: PartT, original: Mapping[str, Any], fresh: Mapping[str, Any], name: str) -> PartT | None:
+    """The part with what `fresh`, its rendering, leaves out of `original`; None where they disagree."""
+    rest = _find_extra_fields(original, fresh)
+    if not rest:
+        return part if rest is not None else None
+    return structs.replace(part, pocket=Pocket(name, dump(rest), shape=get_layout_note(part, name)))
+
+
+def _find_extra_fields(original: Mapping[str, Any], fresh: Mapping[str, Any]) -> dict[str, Any] | None:
+    rest: dict[str, Any] = {}
+    seen = 0
+    for key, value in original.items():
+        if key not in fresh:
+            rest[key] = value
+            continue
+        seen += 1
+        known = fresh[key]
+        if isinstance(known, dict) and isinstance(value, dict):
+            inner = _find_extra_fields(value, known)
+            if inner is None:
+                return None
+            if inner:
+                rest[key] = inner
+        elif _differ(known, value):
+            return None
+    return rest if seen == len(fresh) else None
+
+
+def get_extra_fields(part: Part | Message, name: str) -> dict[str, Any]:
+    """What format `name` had written beside this."""
+    pocket = part.pocket
+    if pocket is None or pocket.format != name or not pocket.fields:
+        return {}
+    fields: dict[str, Any] = load(pocket.fields)
+    return fields
+
+
+def merge_extra_fields(fresh: dict[str, Any], rest: Mapping[str, Any]) -> dict[str, Any]:
+    """`fresh` completed by `rest`, at every depth; where both speak, `fresh` is right."""
+    for key, value in rest.items():
+        if key not in fresh:
+            fresh[key] = value
+        elif isinstance(value, dict) and isinstance(fresh[key], dict):
+            merge_extra_fields(fresh[key], value)
+    return fresh
+
+
+def get_layout_note(part: Part | Message, name: str) -> str:
+    """The note that format `name` left on how it had written this."""
+    return part.pocket.shape if part.pocket and part.pocket.format == name else ""
+
+
+def make_layout_note(name: str, *words: str) -> Pocket | None:
+    """A pocket with these words as its note; none where there is nothing to note."""
+    shape = " ".join(word for word in words if word)
+    return Pocket(name, shape=shape) if shape else None
+
+
+def is_native(message: Message, name: str) -> bool:
+    """Whether the message came from this very format."""
+    return message.pocket is not None and message.pocket.format == name
+
+
+def make_opaque_message(name: str, value: Any) -> Message:
+    """A message that is not as its format says: kept as it is, and written as it is."""
+    kind = str(value.get("type") or value.get("role") or "") if isinstance(value, dict) else type(value).__name__
+    return Message("user", (Unknown(kind, dump(value)),), author="harness", pocket=Pocket(name, shape="whole"))
+
+
+def is_opaque_message(message: Message, name: str) -> bool:
+    """Whether the message is one that was kept as it is, and still is."""
+    parts = message.parts
+    return get_layout_note(message, name) == "whole" and len(parts) == 1 and isinstance(parts[0], Unknown)
+
+
+def is_nonconforming_message(message: Message, name: str) -> bool:
+    """Whether the message is none that its format documents."""
+    return is_opaque_message(message, name) and message.author == "harness"
+
+
+def load_opaque_value(message: Message) -> Any:
+    """What a message that `is_opaque_message` was."""
+    part = message.parts[0]
+    return load(part.data) if isinstance(part, Unknown) else None

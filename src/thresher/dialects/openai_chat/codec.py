@@ -1,0 +1,386 @@
+"""OpenAI Chat Completions: content, calls beside it, and a message of its own for each tool result.
+
+A row is written as its parts say, over the pocket's rest. So the rest may hold a key of the model's own only
+while that says nothing (`"content": null`, `"tool_calls": []`): once a part speaks for it, the part is right.
+"""
+
+from typing import Any
+
+from thresher.dialects.base import Dialect, Emission
+from thresher.dialects.body import (
+    get_request_fields,
+    is_from_dialect,
+    make_request_history,
+    should_emit_body,
+    split_request_body,
+)
+from thresher.dialects.content import (
+    encode_call_arguments,
+    format_error_result,
+    format_image_url,
+    infer_message_author,
+    parse_image_url,
+    parse_json_object,
+)
+from thresher.dialects.extras import (
+    get_extra_fields,
+    get_layout_note,
+    is_native,
+    is_opaque_message,
+    keep_extra_fields,
+    load_opaque_value,
+    make_layout_note,
+    make_opaque_message,
+    merge_extra_fields,
+)
+from thresher.dialects.losses import ConversionLosses
+from thresher.dialects.openai_chat.rows import (
+    collect_chat_call_ids,
+    compact_text_content,
+    fits_one_row,
+    sniff_openai_chat,
+)
+from thresher.dialects.pairing import CallIdAssigner
+from thresher.dialects.tool_definitions import parse_tool_specs
+from thresher.model import History, Message, Pocket, Role
+from thresher.model.jsontext import dump, load
+from thresher.model.parts import Image, Part, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
+
+NAME = "openai-chat"
+NATIVE_EXTRAS = Pocket(NAME)
+
+_ContentParts = tuple[ResultPart, ...]
+_LIST_EXTRAS = Pocket(NAME, shape="list")
+_ROLES: dict[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+_SIBLING_FIELDS = {key: Pocket(NAME, shape=key) for key in ("reasoning_content", "reasoning", "refusal")}
+"""Words of the assistant that stand beside the content."""
+_MEDIA_TYPES = ("image_url", "input_audio", "file")
+_AUDIO = {"audio/mpeg": "mp3", "audio/x-wav": "wav"}
+
+
+def _parse(value: Any) -> History:
+    """Messages, or a request body, to a history."""
+    rows, rest = split_request_body(NAME, value, "messages")
+    pairing = CallIdAssigner(collect_chat_call_ids(rows))
+    return make_request_history(NAME, [parse_openai_chat_message(row, pairing) for row in rows], rest)
+
+
+def parse_openai_chat_message(row: Any, pairing: CallIdAssigner | None = None) -> Message:
+    """One message; one not as the API documents it is kept whole. `pairing` knows the calls before it."""
+    role = row.get("role") if isinstance(row, dict) else None
+    content = parse_openai_chat_content(row.get("content")) if isinstance(role, str) else None
+    if content is None:
+        return make_opaque_message(NAME, row)
+    model_role = _ROLES.get(str(role), "user")
+    if model_role == "tool":
+        return _parse_result(row, content, pairing or CallIdAssigner())
+    if model_role == "assistant":
+        return _parse_assistant(row, content, pairing or CallIdAssigner()) or make_opaque_message(NAME, row)
+    author = infer_message_author(model_role, content) if role in _ROLES else "harness"
+    return Message(model_role, content, author=author, pocket=_row_extras(row, model_role, set()))
+
+
+def _parse_result(row: dict[str, Any], content: _ContentParts, pairing: CallIdAssigner) -> Message:
+    name = row["name"] if isinstance(row.get("name"), str) else ""
+    given = row["tool_call_id"] if isinstance(row.get("tool_call_id"), str) else ""
+    call_id = pairing.match_result(name, given)
+    said = ({"name"} if name else set()) | ({"tool_call_id"} if call_id == given else set())
+    pocket = _row_extras(row, "tool", said, "" if call_id == given else "no-id")
+    return Message("tool", (ToolResult(call_id, content, name=name),), author="tool", pocket=pocket)
+
+
+def _parse_assistant(row: dict[str, Any], content: _ContentParts, pairing: CallIdAssigner) -> Message | None:
+    entries, legacy = row.get("tool_calls"), row.get("function_call")
+    if not isinstance(entries, list | None) or not isinstance(legacy, dict | None):
+        return None
+    calls = [_parse_call(entry, pairing) for entry in entries or ()]
+    said = {key for key in _SIBLING_FIELDS if isinstance(row.get(key), str) and row[key]}
+    said |= {"tool_calls"} if calls else set()
+    if legacy is not None:
+        calls.append(_parse_function_call(legacy, pairing))
+        said.add("function_call")
+    thinking = [Thinking(row[k], pocket=_SIBLING_FIELDS[k]) for k in _SIBLING_FIELDS if k in said and k != "refusal"]
+    refusal = [Text(row["refusal"], _SIBLING_FIELDS["refusal"])] if "refusal" in said else []
+    parts = (*thinking, *content, *refusal, *calls)
+    return Message("assistant", parts, author="model", pocket=_row_extras(row, "assistant", said))
+
+
+def _parse_call(entry: Any, pairing: CallIdAssigner) -> ToolCall | Unknown:
+    unknown = Unknown("tool_calls", dump(entry), Pocket(NAME, shape="call"))
+    kind = "custom" if isinstance(entry, dict) and isinstance(entry.get("custom"), dict) else "function"
+    inner = entry.get(kind) if isinstance(entry, dict) else None
+    name = inner.get("name") if isinstance(inner, dict) else None
+    arguments = inner.get("input" if kind == "custom" else "arguments") if isinstance(inner, dict) else None
+    if not isinstance(name, str) or not isinstance(arguments, str | dict):
+        return unknown
+    given = entry["id"] if isinstance(entry.get("id"), str) else ""
+    notes = ["custom" if kind == "custom" else "", "" if "type" in entry else "untyped"]
+    notes += ["" if isinstance(arguments, str) else "object", "" if given else "no-id"]
+    text = arguments if isinstance(arguments, str) else dump(arguments)
+    call = ToolCall(given, name, text, make_layout_note(NAME, *notes))
+    kept = keep_extra_fields(call, entry, _emit_call(call, native=True), NAME)
+    return unknown if kept is None else ToolCall(pairing.assign_call_id(name, given), name, text, kept.pocket)
+
+
+def _parse_function_call(entry: dict[str, Any], pairing: CallIdAssigner) -> ToolCall | Unknown:
+    name, arguments = entry.get("name"), entry.get("arguments")
+    if not isinstance(name, str) or not isinstance(arguments, str):
+        return Unknown("function_call", dump(entry), Pocket(NAME, shape="function_call"))
+    call = ToolCall(pairing.assign_call_id(name), name, arguments, Pocket(NAME, shape="function_call"))
+    return keep_extra_fields(call, entry, {"name": name, "arguments": arguments}, NAME) or call
+
+
+def _row_extras(row: dict[str, Any], role: Role, said: set[str], note: str = "") -> Pocket:
+    """What a row has beside what its parts say."""
+    rest = {key: value for key, value in row.items() if key not in said}
+    if rest["role"] == role:
+        del rest["role"]
+    content = rest.get("content")
+    if content:
+        del rest["content"]
+    shape = f"{note} list".strip() if content and isinstance(content, list) else note
+    absent = () if "content" in row else ("content",)
+    if not (rest or absent or note):
+        return _LIST_EXTRAS if shape else NATIVE_EXTRAS
+    return Pocket(NAME, dump(rest) if rest else "", absent, shape)
+
+
+def parse_openai_chat_content(content: Any) -> _ContentParts | None:
+    """Content as the API takes it: a string, pieces, or nothing; None for anything else."""
+    if isinstance(content, str):
+        return (Text(content),) if content else ()
+    if isinstance(content, list):
+        return tuple([_parse_piece(piece) for piece in content])
+    return () if content is None else None
+
+
+def _parse_piece(piece: Any) -> ResultPart:
+    if isinstance(piece, str):
+        return Text(piece, Pocket(NAME, shape="bare"))
+    if not isinstance(piece, dict):
+        return Unknown(type(piece).__name__, dump(piece))
+    kind = piece.get("type")
+    part: Text | Image | None = None
+    if kind == "text" and isinstance(piece.get("text"), str):
+        part = Text(piece["text"])
+    elif kind == "refusal" and isinstance(piece.get("refusal"), str):
+        part = Text(piece["refusal"], Pocket(NAME, shape="refusal-piece"))
+    elif kind in _MEDIA_TYPES and isinstance(piece.get(kind), dict):
+        part = _parse_media(kind, piece[kind])
+    kept = None if part is None else keep_extra_fields(part, piece, _emit_piece(part), NAME)
+    return kept if kept is not None else Unknown(str(kind or ""), dump(piece))
+
+
+def _parse_media(kind: str, inner: dict[str, Any]) -> Image | None:
+    value = inner.get({"image_url": "url", "file": "file_data"}.get(kind, "data"))
+    if not isinstance(value, str):
+        return None
+    audio = kind == "input_audio"
+    image = Image(f"audio/{inner.get('format')}", value) if audio else parse_image_url(value)
+    if _media_kind(image) == kind:
+        return image
+    return Image(image.media_type, image.data, image.url, Pocket(NAME, shape=kind))
+
+
+def _emit(history: History, body: bool | None) -> Emission:
+    """A history to messages, or to a body where it came as one or needs one for its tools."""
+    losses = ConversionLosses()
+    writer = _RowWriter(losses)
+    for message in history:
+        if is_native(message, NAME) and fits_one_row(message):
+            writer.add_native(message)
+        else:
+            writer.add_foreign(message)
+    specs = None if is_from_dialect(history, NAME) else parse_tool_specs(history, losses)
+    if not should_emit_body(history, body, losses, tool_definitions=specs):
+        return Emission(writer.finish(), losses.to_problems())
+    fields = get_request_fields(history, NAME, losses)
+    if specs is None and history.tools:
+        fields["tools"] = load(history.tools)
+    elif specs:
+        tools = ({"name": s.name, "description": s.description, "parameters": s.schema} for s in specs)
+        fields["tools"] = [{"type": "function", "function": tool} for tool in tools]
+    return Emission({**fields, "messages": writer.finish()}, losses.to_problems())
+
+
+class _RowWriter:
+    """Rows so far; images of tool results wait until the run of results is over."""
+
+    def __init__(self, losses: ConversionLosses) -> None:
+        self._losses = losses
+        self._rows: list[Any] = []
+        self._images: list[Any] = []
+        self._open_content: list[Any] | None = None
+        """The content of the assistant's row that may still grow."""
+
+    def finish(self) -> list[Any]:
+        self._flush_images()
+        return self._rows
+
+    def add_native(self, message: Message) -> None:
+        if message.role != "tool":
+            self._flush_images()
+        self._append_row(load_opaque_value(message) if is_opaque_message(message, NAME) else _emit_native(message))
+
+    def add_foreign(self, message: Message) -> None:
+        pieces: list[Any] = []
+        calls: list[Any] = []
+        for part in message.parts:
+            match part:
+                case ToolResult():
+                    self._add_result(part)
+                case ToolCall():
+                    calls.append(_emit_call(part, native=False))
+                case Thinking() | Unknown():
+                    self._losses.add_foreign_part(part)
+                case Image() if message.role in ("assistant", "system"):
+                    self._losses.add(f"image in a message of the {message.role}", "left out")
+                case Text() | Summary() | Image():
+                    pieces += _emit_foreign_piece(part, self._losses)
+        if not (pieces or calls):
+            return
+        self._flush_images()
+        if message.role == "assistant":
+            self._add_assistant(pieces, calls)
+        else:
+            role = "system" if message.role == "system" else "user"
+            self._append_row({"role": role, "content": compact_text_content(pieces)})
+
+    def _add_assistant(self, pieces: list[Any], calls: list[Any]) -> None:
+        said = [*(self._open_content or ()), *pieces]
+        if self._open_content is None:
+            self._append_row({"role": "assistant"})
+        self._open_content = said
+        self._rows[-1]["content"] = compact_text_content(said)
+        if calls:
+            self._rows[-1].setdefault("tool_calls", []).extend(calls)
+
+    def _add_result(self, result: ToolResult) -> None:
+        images = [part for part in result.content if isinstance(part, Image)]
+        text = format_error_result(result)
+        if images:
+            self._losses.add("image in a tool result", "written as a user message after the results")
+            self._images.append({"type": "text", "text": f"[image of tool result {result.call_id}]"})
+            self._images += [piece for image in images for piece in _emit_foreign_piece(image, self._losses)]
+            text = text or "[image: see the next user message]"
+        for part in result.content:
+            if isinstance(part, Unknown):
+                self._losses.add_foreign_part(part)
+        self._append_row({"role": "tool", "tool_call_id": result.call_id, "content": text})
+
+    def _flush_images(self) -> None:
+        if self._images:
+            self._append_row({"role": "user", "content": self._images})
+            self._images = []
+
+    def _append_row(self, row: Any) -> None:
+        self._rows.append(row)
+        self._open_content = None
+
+
+def _emit_native(message: Message) -> dict[str, Any]:
+    rest, notes = get_extra_fields(message, NAME), get_layout_note(message, NAME).split()
+    role = rest.get("role")
+    known = isinstance(role, str) and _ROLES.get(role, "user") == message.role
+    row: dict[str, Any] = {"role": role if known else message.role}
+    content: tuple[Part, ...] = message.parts
+    for result in message.results:
+        if "no-id" not in notes:
+            row["tool_call_id"] = result.call_id
+        if result.name:
+            row["name"] = result.name
+        # This API has no mark for failure, so a marked result was made by an edit.
+        others = (part for part in result.content if not isinstance(part, Text))
+        content = (Text(format_error_result(result)), *others) if result.is_error else result.content
+    if message.role == "assistant":
+        content = tuple([part for part in message.parts if not _put_sibling_field(part, row)])
+    pieces = [_emit_piece(part) for part in content]
+    if pieces:
+        row["content"] = pieces if "list" in notes else compact_text_content(pieces)
+    elif "content" not in rest and message.pocket and "content" not in message.pocket.absent:
+        row["content"] = None if "tool_calls" in row else ""
+    return merge_extra_fields(row, rest)
+
+
+def _put_sibling_field(part: Part, row: dict[str, Any]) -> bool:
+    """Give thinking, calls and a refusal their place in the row; False for what is content."""
+    shape = get_layout_note(part, NAME)
+    if isinstance(part, Thinking):
+        key = shape or "reasoning_content"
+        row[key] = f"{row[key]}\n\n{part.text}" if key in row else part.text
+    elif shape == "function_call" and shape not in row and isinstance(part, ToolCall):
+        row[shape] = merge_extra_fields({"name": part.name, "arguments": part.arguments}, get_extra_fields(part, NAME))
+    elif shape == "function_call" and isinstance(part, Unknown):
+        row[shape] = load(part.data)
+    elif isinstance(part, ToolCall):
+        row.setdefault("tool_calls", []).append(_emit_call(part, native=True))
+    elif shape == "call" and isinstance(part, Unknown):
+        row.setdefault("tool_calls", []).append(load(part.data))
+    elif shape == "refusal" and shape not in row and isinstance(part, Text):
+        row[shape] = part.text
+    else:
+        return False
+    return True
+
+
+def _emit_call(call: ToolCall, *, native: bool) -> dict[str, Any]:
+    notes = get_layout_note(call, NAME).split() if native else []
+    arguments: Any = call.arguments if native else encode_call_arguments(call)
+    if "object" in notes:
+        value = parse_json_object(call.arguments)
+        arguments = arguments if value is None else value
+    kind, key = ("custom", "input") if "custom" in notes else ("function", "arguments")
+    entry: dict[str, Any] = {"id": call.id, "type": kind, kind: {"name": call.name, key: arguments}}
+    if "no-id" in notes:
+        del entry["id"]
+    if "untyped" in notes:
+        del entry["type"]
+    return merge_extra_fields(entry, get_extra_fields(call, NAME)) if native else entry
+
+
+def _emit_piece(part: Part) -> Any:
+    if isinstance(part, Text | Summary):
+        shape = get_layout_note(part, NAME)
+        if shape == "bare":
+            return part.text
+        kind = "refusal" if shape == "refusal-piece" else "text"
+        return merge_extra_fields({"type": kind, kind: part.text}, get_extra_fields(part, NAME))
+    if isinstance(part, Image):
+        return merge_extra_fields(_emit_media_piece(part), get_extra_fields(part, NAME))
+    return load(part.data) if isinstance(part, Unknown) else None
+
+
+def _emit_foreign_piece(part: Text | Summary | Image, losses: ConversionLosses) -> list[Any]:
+    if not isinstance(part, Image):
+        return [{"type": "text", "text": part.text}] if part.text else []
+    piece = _emit_media_piece(part)
+    if piece["type"] == "file":
+        if part.url:
+            losses.add("document by its address", "its address is written as text")
+            return [{"type": "text", "text": part.url}]
+        piece["file"]["filename"] = f"file.{part.media_type.rpartition('/')[2]}"
+    return [piece]
+
+
+def _media_kind(image: Image) -> str:
+    if image.media_type.startswith("audio/") and not image.url:
+        return "input_audio"
+    return "image_url" if image.media_type.startswith("image/") or not image.media_type else "file"
+
+
+def _emit_media_piece(image: Image) -> dict[str, Any]:
+    kind = get_layout_note(image, NAME) or _media_kind(image)
+    if kind == "input_audio":
+        form = _AUDIO.get(image.media_type, image.media_type.partition("/")[2])
+        return {"type": kind, kind: {"data": image.data, "format": form}}
+    return {"type": kind, kind: {"file_data" if kind == "file" else "url": format_image_url(image)}}
+
+
+DIALECT = Dialect(NAME, "OpenAI Chat Completions", _parse, _emit, sniff_openai_chat)

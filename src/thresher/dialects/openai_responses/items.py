@@ -1,0 +1,36 @@
+"""Decode the items of a Responses input."""
+
+from typing import Any
+
+from thresher.dialects.losses import ConversionLosses
+from thresher.model import Role
+from thresher.model.jsontext import load
+from thresher.model.parts import Image, Summary, Text, Unknown
+
+
+def join_reasoning_text(item: dict[str, Any]) -> str:
+    """The summary; where there is none, the reasoning itself, which open models show."""
+    for pieces in (item.get("summary"), item.get("content")):
+        texts = [piece.get("text") for piece in pieces or () if isinstance(piece, dict)]
+        if said := [text for text in texts if isinstance(text, str)]:
+            return "\n\n".join(said)
+    return ""
+
+
+def is_convertible_to_items(part: Text | Summary | Image | Unknown, role: Role, losses: ConversionLosses) -> bool:
+    """Whether this API can hold a piece of another's message."""
+    if isinstance(part, Unknown):
+        losses.add_foreign_part(part)
+        return False
+    if isinstance(part, Image) and role in ("assistant", "system"):
+        losses.add(f"image in a message of the {role}", "left out")
+        return False
+    return isinstance(part, Image) or bool(part.text)
+
+
+def decode_output_json(text: str) -> Any:
+    """Decode an output that is JSON, else None."""
+    try:
+        return load(text)
+    except (ValueError, RecursionError):
+        return text

@@ -1,0 +1,1 @@
+"""The session database: rows, blocks and families."""

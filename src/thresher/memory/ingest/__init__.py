@@ -1,0 +1,1 @@
+"""From files to archived sessions: change detection, extraction, provenance, redaction."""

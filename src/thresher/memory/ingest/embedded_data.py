@@ -1,0 +1,34 @@
+"""Remove encoded data from text before it is searched."""
+
+import re
+
+SAMPLE = 100
+LONGEST_RUN = 200
+"""So many characters of base64 in a row are data, not words."""
+
+
+_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+_DATA_URL = re.compile(r"data:[\w.+-]{1,60}/[\w.+-]{1,60}(?:;[\w.=-]{1,60})*,[^\s\"'<>()\\]*")
+_PLAIN = re.compile(rf"(?:(?![A-Za-z0-9+/]{{{SAMPLE}}}).{{{SAMPLE}}})*+", re.DOTALL)
+_RUN = re.compile(r"[A-Za-z0-9+/]*={0,2}")
+
+
+def strip_embedded_data(text: str) -> str:
+    """The text without data URLs and long runs of base64.
+
+    Only every hundredth place is looked at: a run of two hundred characters fills a hundred from one of them on.
+    """
+    if "data:" in text:
+        text = _DATA_URL.sub("", text)
+    if len(text) < LONGEST_RUN:
+        return text
+    kept: list[str] = []
+    position = place = 0
+    while (place := _PLAIN.match(text, place).end()) + SAMPLE <= len(text):  # type: ignore[union-attr]  # like `_RUN`
+        before = text[max(position, place - SAMPLE) : place]
+        start = place - len(before) + len(before.rstrip(_ALPHABET))
+        place = _RUN.match(text, place).end()  # type: ignore[union-attr]  # it matches anything
+        if place - start >= LONGEST_RUN:
+            kept.append(text[position:start])
+            position = place
+    return "".join([*kept, text[position:]]) if kept else text

@@ -1,0 +1,390 @@
+"""Whose words they are: a session's messages as pieces that a search looks into, or has a reason to leave out.
+
+A search over past sessions drowns in two things: noise that no one would look for (interruptions, errors of the API,
+commands, the editor's state) and its own echo (what a memory tool showed, the question it was asked, what was said
+out of its answer). Both are told apart here by who wrote a text, first by what the format knows and then by marks
+in the text. Nothing is thrown away: a piece that is left out keeps its text and says why, so it can be let in.
+
+The worse mistake is to lose a human's words. So a pattern is tried only where the text *is* the thing, not where it
+speaks of it: "API Error: 529 {…}" is noise and "why do we get API Error: 529?" is not. Where a memory tool's block
+stands inside honest text, the block goes and the rest stays, byte for byte.
+
+Echo has a direction. What stood before a recall is clean; its call, its result, and what the model says until it has
+done something of its own (an edit, a command) are not. Neither is the prompt that made the model look: it asks, and
+would outrank the session that answers. Such words are `derived`.
+
+Pictures and long runs of base64 are in no piece: nobody searches for them.
+"""
+
+import re
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
+
+from thresher.memory.ingest.embedded_data import strip_embedded_data
+from thresher.memory.ingest.memory_tools import (
+    RecallKind,
+    classify_recall,
+    detect_memory_tool,
+    find_recall_spans,
+    is_memory_prompt,
+    is_memory_tool,
+)
+from thresher.memory.ingest.redaction import is_secret_name
+from thresher.model import Message, Summary, Text, Thinking, ToolCall, ToolResult
+from thresher.model.jsontext import load
+from thresher.model.marks import voices
+from thresher.model.parts import Part
+from thresher.model.tools import tool_use
+
+__all__ = [
+    "AttributedText",
+    "ExclusionReason",
+    "TextField",
+    "attribute_texts",
+    "detect_memory_tool",
+    "strip_embedded_data",
+]
+
+TextField = Literal["human", "agent", "thinking", "input", "output", "summary"]
+"""Where a piece stood. What a harness or a system prompt says stands with the human's words."""
+
+ExclusionReason = Literal[
+    "", "short", "interruption", "error", "command", "editor", "harness", "syntax", "recall", "system"
+]
+"""Why a piece is left out of a search; empty where it is not."""
+
+MIN_TEXT_LENGTH = 10
+"""Fewer characters say nothing that could be looked for: "ok", "thanks"."""
+
+
+class AttributedText(NamedTuple):
+    """Some words of a message."""
+
+    field: TextField
+    text: str
+    reason: ExclusionReason = ""
+    derived: bool = False
+    """Said out of a recall: the prompt that led to one, or what the model said right after one."""
+
+
+def attribute_texts(messages: Sequence[Message]) -> Iterator[tuple[int, list[AttributedText]]]:
+    """Each message's index with its pieces, in order."""
+    reader = _ProvenanceReader()
+    held: list[
+        tuple[int, list[AttributedText]]
+    ] = []  # from a prompt on, until the first call shows whether it asked a memory
+    holding = False
+    for index, message in enumerate(messages):
+        found = reader.read(message)
+        if reader.has_prompt:
+            yield from held
+            held, holding = [], True
+        held.append((index, found))
+        if holding and reader.calls and reader.calls[0].recall:
+            held = [(place, _mark_derived(said)) for place, said in held]
+        if reader.calls or not holding:
+            yield from held
+            held, holding = [], False
+    yield from held
+
+
+def _mark_derived(said: list[AttributedText]) -> list[AttributedText]:
+    return [piece._replace(derived=True) if _is_conversation(piece) else piece for piece in said]
+
+
+def _is_conversation(piece: AttributedText) -> bool:
+    return piece.field in ("human", "agent", "thinking") and piece.reason in ("", "short")
+
+
+class _PendingCall(NamedTuple):
+    """A call that waits for its result."""
+
+    recall: RecallKind
+    changes_state: bool
+    """It changes or runs something: what is said after its result is of this session's own making."""
+    recalls_before: int
+    """How many recalls had answered when it was made."""
+
+
+class _ProvenanceReader:
+    """Reads messages in order and remembers what earlier ones mean for later ones."""
+
+    def __init__(self) -> None:
+        self.has_prompt = False
+        """Whether the last message held a prompt: a human's, another model's, or a command to look."""
+        self.calls: list[_PendingCall] = []
+        """The calls in the last message."""
+        self._pending: dict[str, deque[_PendingCall]] = defaultdict(deque)
+        self._is_after_recall = False
+        self._recall_count = 0
+
+    def read(self, message: Message) -> list[AttributedText]:
+        """The pieces of one message."""
+        self.calls = []
+        echoes, recalls = self._is_after_recall, self._recall_count
+        found = _exclude_short([piece for part in message.parts for piece in self._part(part, message)])
+        from_user = message.role == "user"
+        commanded = from_user and any(piece.reason == "recall" and is_memory_prompt(piece.text) for piece in found)
+        self.has_prompt = commanded or (from_user and any(map(_is_conversation, found)))
+        if commanded or self._recall_count > recalls:
+            self._is_after_recall = True
+        elif self.has_prompt:
+            self._is_after_recall = False
+        return _mark_derived(found) if echoes and message.role == "assistant" else found
+
+    def _part(self, part: Part, message: Message) -> Iterable[AttributedText]:
+        match part:
+            case Text():
+                return _split_text(strip_embedded_data(part.text), message)
+            case Thinking():
+                return _split_recalled("thinking", strip_embedded_data(part.text), printed=False)
+            case Summary():
+                return _split_recalled("summary", strip_embedded_data(part.text), printed=False)
+            case ToolCall():
+                return self._call(part)
+            case ToolResult():
+                return self._result(part)
+            case _:
+                return ()
+
+    def _call(self, call: ToolCall) -> list[AttributedText]:
+        recall, use = classify_recall(call), tool_use(call)
+        acts = bool(use.command) or use.category in ("file_edit", "execution")
+        self.calls.append(_PendingCall(recall, acts and not recall, self._recall_count))
+        self._pending[call.id].append(self.calls[-1])
+        text = strip_embedded_data(_join_argument_texts(call.arguments))
+        return _single_text("input", text, "recall") if recall else _split_recalled("input", text, printed=True)
+
+    def _result(self, result: ToolResult) -> list[AttributedText]:
+        waiting = self._pending.get(result.call_id)
+        asked = waiting.popleft() if waiting else _unpaired_call(result)
+        if asked.recall:
+            self._recall_count += 1
+        elif asked.changes_state and asked.recalls_before == self._recall_count:
+            self._is_after_recall = False
+        text = strip_embedded_data(result.text)
+        if asked.recall == "alone":
+            return _single_text("output", text, "recall")
+        found = _split_recalled("output", text, printed=True)
+        if asked.recall and all(piece.reason != "recall" for piece in found):
+            return _single_text("output", text, "recall")
+        return found
+
+
+def _unpaired_call(result: ToolResult) -> _PendingCall:
+    """All that is known of a result whose call is not there."""
+    return _PendingCall(
+        "alone" if result.name and is_memory_tool(result.name) else "", changes_state=False, recalls_before=0
+    )
+
+
+_CUT = tuple[int, int, ExclusionReason]
+"""A span of a text, and why it is left out."""
+
+
+def _split(field: TextField, text: str, cuts: Sequence[_CUT], reason: ExclusionReason = "") -> list[AttributedText]:
+    """What is left of a text as one piece, then each cut as one."""
+    if not cuts:
+        return _single_text(field, text, reason)
+    kept: list[str] = []
+    found: list[AttributedText] = []
+    position = 0
+    for start, stop, why in sorted(cuts):
+        if stop > position:
+            kept.append(text[position : max(start, position)])
+            found.append(AttributedText(field, text[max(start, position) : stop], why))
+            position = stop
+    rest = "".join([*kept, text[position:]]) if found else text
+    return [*_single_text(field, rest, reason), *found]
+
+
+def _single_text(field: TextField, text: str, reason: ExclusionReason) -> list[AttributedText]:
+    return [AttributedText(field, text, reason)] if text and not text.isspace() else []
+
+
+def _split_recalled(field: TextField, text: str, *, printed: bool) -> list[AttributedText]:
+    cuts = _recalled_cuts(text, printed=printed)
+    return _split(field, text, cuts + _reminders(text) if field == "output" else cuts)
+
+
+def _recalled_cuts(text: str, *, printed: bool = False) -> list[_CUT]:
+    return [(start, stop, "recall") for start, stop in find_recall_spans(text, printed=printed)]
+
+
+def _reminders(text: str) -> list[_CUT]:
+    """What a harness puts after a tool's output."""
+    found: list[_CUT] = []
+    stop = len(text)
+    while (ends := _REMINDER_ENDS.search(text, max(0, stop - 100), stop)) is not None:
+        start = text.rfind("<system-reminder>", 0, ends.start())
+        if start < 0 or text[max(0, start - 80) : start].rstrip(" \t")[-1:] not in ("", "\n", ">"):
+            break
+        found.append((start, stop, "harness"))
+        stop = start
+    return found
+
+
+_REMINDER_ENDS = re.compile(r"</system-reminder>\s*\Z")
+
+
+def _split_text(text: str, message: Message) -> list[AttributedText]:
+    """The pieces of a text by whoever speaks in the message."""
+    if message.role == "tool" or message.author == "tool":
+        return _split_recalled("output", text, printed=True)
+    if message.role == "assistant":
+        reason = _classify_failure(text) if message.author == "harness" else _classify_noise(text)
+        return _split("agent", text, [*_recalled_cuts(text), *_printed_call_cuts(text)], reason)
+    field: TextField = "agent" if message.author == "model" else "human"
+    if message.author == "recall":
+        return _single_text(field, text, "recall")
+    if message.role == "system":
+        return _split(field, text, _recalled_cuts(text), "system")
+    if message.author == "harness" and text.lstrip().startswith(SUMMARY_OPENINGS):
+        return _split("summary", text, _recalled_cuts(text))
+    recalled = _recalled_cuts(text, printed=message.author == "harness")
+    return _split(field, text, [*recalled, *_foreign_cuts(text)], _prompt_reason(text, message))
+
+
+def _foreign_cuts(text: str) -> list[_CUT]:
+    """What others than the author say in a prompt; calls only where the prompt begins with one."""
+    cuts: list[_CUT] = [
+        (start, stop, "recall" if author == "recall" else _classify_harness_text(text[start : start + 400]))
+        for start, stop, author in voices(text)
+    ]
+    return [*cuts, *_printed_call_cuts(text)] if _OPENING.match(text) else cuts
+
+
+def _prompt_reason(text: str, message: Message) -> ExclusionReason:
+    if is_memory_prompt(text):
+        return "recall"
+    return _classify_harness_text(text[:400]) if message.author == "harness" else _classify_noise(text)
+
+
+SUMMARY_OPENINGS = (
+    "This session is being continued from a previous conversation",
+    "Another language model started to solve this problem and produced a summary",
+)
+"""How the summary begins that stands for a compacted conversation."""
+
+_HARNESS_PREFIXES: tuple[tuple[ExclusionReason, tuple[str, ...]], ...] = (
+    ("interruption", ("[request interrupted", "<turn_aborted")),
+    ("command", ("<command-", "<local-command", "<bash-", "<user_shell_command", "<user_action", "caveat: the mess")),
+    ("editor", ("<ide_", "<new-diagnostics", "<environment_details", "<open_and_recently", "<attached_files")),
+    ("editor", ("<editorcontext", "<user_info", "<project_layout", "<workspace_info", "<git_status", "# context from")),
+)
+
+
+def _classify_harness_text(text: str) -> ExclusionReason:
+    """What sort of harness text it is, by how it begins."""
+    if is_memory_prompt(text):
+        return "recall"
+    begins = text.lstrip().lower()
+    return next((reason for reason, starts in _HARNESS_PREFIXES if begins.startswith(starts)), "harness")
+
+
+_RESETS = r"(?: [∙·|] ?[^\n]{0,120})?"
+_NOISE: tuple[tuple[re.Pattern[str], ExclusionReason], ...] = (
+    (
+        re.compile(
+            r"API Error(?: \([^()\n]{1,120}\))?(?::? \d{3})?[:.]?"
+            r"(?: ?\{.*\}| (?:Rate limit(?: exceeded| reached)?|Overloaded|Connection (?:error|closed)|terminated"
+            r"|Request (?:timed out|was aborted)|Internal server error)[.!]?)?" + _RESETS,
+            re.DOTALL,
+        ),
+        "error",
+    ),
+    (
+        re.compile(
+            r"(?:Limit reached(?: for [\w.:-]{1,40})?"
+            r"|(?:Claude usage|Claude AI usage|\d{1,2}-hour|Weekly|Session|Opus|Sonnet) limit reached"
+            r"|You've (?:hit|reached) your (?:[\w-]{1,20} )?limit)[.!]?(?:\|\d+| Your limit will reset [^\n]{1,120})?"
+            + _RESETS
+        ),
+        "error",
+    ),
+    (
+        re.compile(r"New environment(?: (?:detected|created|started|ready|initialized))?[.:!]?(?: [/~]\S{0,300})?"),
+        "harness",
+    ),
+    (re.compile(r"<ide_\w{1,40}(?:\s[^<>]*)?>"), "editor"),
+    (re.compile(r"</?bash-\w{1,40}(?:\s[^<>]*)?>"), "command"),
+    (re.compile(r"/[a-z][a-z0-9_-]{1,40}(?::[a-z0-9_-]{1,40})?"), "command"),
+    (re.compile(r"</?(?:\w+:)?(?:function_calls|invoke|parameter)\b[^<>]*>"), "syntax"),
+)
+"""What a whole message may be that nobody said, whoever the format thinks its author is."""
+_NOISE_BEGINS = ("API Error", "Claude", "New environment", "<", "/", "You've ")
+
+
+def _classify_noise(text: str) -> ExclusionReason:
+    text = text.strip()
+    if not text.startswith(_NOISE_BEGINS) and "imit reached" not in text[:60]:
+        return ""
+    return next((reason for pattern, reason in _NOISE if pattern.fullmatch(text)), "")
+
+
+_FAILED = re.compile(
+    r"\s*(?:API Error|Prompt is too long|Credit balance|[^\n]{0,80}\b(?:limit|error|API key|login)\b)", re.I
+)
+
+
+def _classify_failure(text: str) -> ExclusionReason:
+    """What a harness says in the model's place: mostly that the model did not answer."""
+    return "error" if _FAILED.match(text) else "harness"
+
+
+_OPENING = re.compile(
+    r"^\s{0,80}<((?:\w{1,20}:)?(?:function_calls|invoke|parameter))(?: name=[^<>\n]*)?>", re.MULTILINE
+)
+_FENCED = re.compile(r"^[ \t]*```[^\n]*\s*\Z", re.MULTILINE)
+
+
+def _printed_call_cuts(text: str) -> list[_CUT]:
+    """Calls that a model printed instead of making them, each to its end; not those that it shows as code."""
+    if not ("<" in text and ("invoke" in text or "function_calls" in text or "parameter" in text)):
+        return []
+    cuts: list[_CUT] = []
+    position = 0
+    while found := _OPENING.search(text, position):
+        position = found.end()
+        fenced = _FENCED.search(text[max(0, found.start() - 80) : found.start()])
+        closing = "```" if fenced else f"</{found[1]}>"
+        stop = text.find(closing, position)
+        position = len(text) if stop < 0 else stop + len(closing)
+        if not fenced:
+            cuts.append((found.start(), position, "syntax"))
+    return cuts
+
+
+_CJK_CHARACTER = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+
+
+def _exclude_short(found: list[AttributedText]) -> list[AttributedText]:
+    """A message of a few characters says nothing; what one character says in Chinese takes three elsewhere."""
+    said = [piece for piece in found if not piece.reason and piece.field in ("human", "agent")]
+    length = sum([len(piece.text.strip()) for piece in said])
+    if not said or length >= MIN_TEXT_LENGTH:
+        return found
+    if length + 2 * sum(len(_CJK_CHARACTER.findall(piece.text)) for piece in said) >= MIN_TEXT_LENGTH:
+        return found
+    return [piece._replace(reason="short") if piece in said else piece for piece in found]
+
+
+def _join_argument_texts(arguments: str) -> str:
+    """What a call says: texts, a line each, named only where the name shows a secret; numbers say nothing."""
+    if not arguments.lstrip().startswith(("{", "[", '"')):
+        return arguments
+    try:
+        left = [("", load(arguments))]
+    except (ValueError, RecursionError):
+        return arguments
+    texts: list[str] = []
+    while left:
+        lead, value = left.pop()
+        if isinstance(value, str):
+            texts.append(lead + value)
+        elif isinstance(value, dict):
+            left += [(f"{name}: " if is_secret_name(name) else lead, one) for name, one in reversed(value.items())]
+        elif isinstance(value, list):
+            left += [(lead, one) for one in reversed(value)]
+    return "\n".join(texts)

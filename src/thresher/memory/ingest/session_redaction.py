@@ -1,0 +1,98 @@
+"""A session without its secrets: every text redacted, also in what a format wrote beside its words."""
+
+from itertools import islice, zip_longest
+from typing import NamedTuple, assert_never
+
+from msgspec import structs
+
+from thresher.memory.ingest.redaction import redact
+from thresher.model import (
+    History,
+    Image,
+    Message,
+    Part,
+    Pocket,
+    ResultPart,
+    Session,
+    Summary,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Unknown,
+)
+
+
+class RedactedSession(NamedTuple):
+    """A session as it is kept, and without its secrets."""
+
+    original: Session
+    redacted: Session
+
+
+def redact_session(session: Session, before: RedactedSession | None = None) -> Session:
+    """The session with every secret replaced, also in what a format wrote beside its words.
+
+    Messages that are as they were `before` are the same objects again: what was worked out for them still holds.
+    """
+    known = [*zip(before.original.segments, before.redacted.segments, strict=True)] if before else []
+    pairs = [*known, *((History(), History()),) * (len(session.segments) - len(known))]
+    return structs.replace(
+        session,
+        title=redact(session.title),
+        segments=tuple(map(_history, session.segments, pairs)),
+        branches=tuple(structs.replace(branch, history=_history(branch.history)) for branch in session.branches),
+        children=tuple(map(redact_session, session.children)),
+    )
+
+
+def _history(history: History, before: tuple[History, History] = (History(), History())) -> History:
+    tools = history.tools if redact(history.tools) == history.tools else ""
+    known = zip(*before, strict=True)
+    pairs = zip_longest(history.messages, islice(known, len(history)))
+    clean = tuple(pair[1] if pair and pair[0] == message else _message(message) for message, pair in pairs)
+    return History(clean, tools, _redact_extras(history.pocket))
+
+
+def _message(message: Message) -> Message:
+    parts = tuple(map(_part, message.parts))
+    return structs.replace(message, parts=parts, records=(), pocket=_redact_extras(message.pocket))
+
+
+def _redact_extras(pocket: Pocket | None) -> Pocket | None:
+    """A pocket with a secret in it goes: one that was changed could not be put back."""
+    return pocket if pocket is None or redact(pocket.fields) == pocket.fields else None
+
+
+def _part(part: Part) -> Part:
+    pocket = _redact_extras(part.pocket)
+    match part:
+        case Summary():
+            return structs.replace(part, text=redact(part.text), pocket=pocket)
+        case Thinking():
+            text = redact(part.text)
+            # A signature vouches for the words as they were.
+            return Thinking(text, part.signature if text == part.text else "", pocket)
+        case ToolCall():
+            return structs.replace(part, arguments=redact(part.arguments), pocket=pocket)
+        case ToolResult():
+            return structs.replace(part, content=tuple(map(_plain_part, part.content)), pocket=pocket)
+        case Text() | Image() | Unknown():
+            return _plain_part(part)
+        case _:
+            assert_never(part)
+
+
+def _plain_part(part: ResultPart) -> ResultPart:
+    pocket = _redact_extras(part.pocket)
+    match part:
+        case Text():
+            return Text(redact(part.text), pocket)
+        case Image():
+            return structs.replace(part, url=redact(part.url), pocket=pocket)
+        case Unknown():
+            data = redact(part.data)
+            # Its format could not read it back with something else inside.
+            return structs.replace(part, pocket=pocket) if data == part.data else Text(data)
+        case _:
+            assert_never(part)

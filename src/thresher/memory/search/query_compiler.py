@@ -1,0 +1,233 @@
+"""A query in the index's own words.
+
+The plain words of a question are alternatives, and rare ones weigh more. Words that stand side by side in it count a
+little more where they do so in the text; that also brings `refreshToken` forward for `refresh token`, since identifiers
+are split when they are indexed. What a query demands (phrases, required words, kinds of words, times) must be so of the
+one text that matches.
+
+Scripts without spaces are indexed by the character; here they become pairs of neighbours.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import pairwise
+
+from tantivy import FieldType, Occur
+from tantivy import Query as IndexQuery
+
+from thresher.memory.index.documents import RECALL_REASON, path_suffixes
+from thresher.memory.index.tantivy_index import IndexHit, TantivyIndex
+from thresher.memory.index.tokenizer import tokenize_output, tokenize_words
+from thresher.memory.ingest.git_commits import normalize_subject
+from thresher.memory.records import ROLES, TEXT_KINDS, TextKind
+from thresher.memory.search.query import Query, content_words, is_stop_word
+
+ADJACENT_WEIGHT = 0.15
+"""What two words side by side add to the two words, as a share of their weight."""
+MAIN_FIELD_KINDS = frozenset(TEXT_KINDS) - {"output"}
+MOST_PAIRS = 24
+MAX_PREFIX_TERMS = 64
+"""Words that the beginning of one may stand for."""
+TITLES = 50
+UNSPACED_RUN = re.compile(r"[\u0e00-\u0e7f\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
+Pair = tuple[str, str]
+
+
+class CompiledQuery:
+    """A query, worked out once for one index: of these sessions, without those."""
+
+    def __init__(
+        self,
+        query: Query,
+        index: TantivyIndex,
+        *,
+        only: Collection[int] | None = None,
+        without: Collection[int] = (),
+    ) -> None:
+        self.query, self._index = query, index
+        self._only, self._excluded = None if only is None else frozenset(only), without
+        spoken = " ".join((query.words, *query.phrases))
+        spaced = tokenize_words(UNSPACED_RUN.sub(" ", spoken))
+        runs = [tokenize_words(run) for run in UNSPACED_RUN.findall(spoken)]
+        self.terms = content_words([*spaced, *(run[0] for run in runs if len(run) == 1)])
+        neighbours = (pair for pair in pairwise(spaced) if not any(map(is_stop_word, pair)))
+        self._adjacent_pairs: list[Pair] = list(dict.fromkeys(neighbours))[:MOST_PAIRS]
+        self._character_pairs: list[Pair] = list(dict.fromkeys(pair for run in runs for pair in pairwise(run)))[
+            :MOST_PAIRS
+        ]
+        self._kinds = MAIN_FIELD_KINDS.intersection(query.fields)
+        if query.file:
+            touching = frozenset(index.count_by_field(self._file_query()))
+            self._only = touching if self._only is None else touching & self._only
+        self._cut_off_queries = list(self._before_recalls()) if query.cutoff else []
+
+    def match_counts(self) -> dict[int, int]:
+        """How many texts match, by session."""
+        return self._index.count_by_field(self._build_query(self._only, ranked=False))
+
+    def message_matches(
+        self, sessions: Collection[int], best: int = 0, each: int = 0
+    ) -> tuple[dict[int, int], list[IndexHit]]:
+        """How many messages match in some sessions; the best of the texts in them, then more of the best of each."""
+        return self._index.search_messages(self._build_query(sessions), best, each) if sessions else ({}, [])
+
+    def excluded_counts(self) -> dict[int, int]:
+        """How many would match that are left out by default, by the code of the reason."""
+        return self._index.count_by_field(self._build_query(self._only, ranked=False, left_out=True), "reason")
+
+    def count_in_sessions(self, sessions: Collection[int]) -> int:
+        """How many match in sessions that may not answer."""
+        among = sessions if self._only is None else self._only.intersection(sessions)
+        return sum(self._index.search_messages(self._build_query(among, barred=False))[0].values()) if among else 0
+
+    def count_cut_off(self) -> int:
+        """How many match that the cut-off takes."""
+        if not self._cut_off_queries:
+            return 0
+        matching = self._build_query(self._only, ranked=False, barred=False)
+        taken = _all([matching, _either(self._cut_off_queries)], self._excluded_session_queries())
+        return sum(self._index.count_by_field(taken).values())
+
+    def best_matches(self, limit: int, sessions: Collection[int] | None = None) -> list[IndexHit]:
+        """The texts that match best, in some sessions or all."""
+        return self._index.search(self._build_query(self._only if sessions is None else sessions), limit)
+
+    def title_matches(self) -> list[IndexHit]:
+        """The titles that hold any of the words."""
+        titled = [
+            _either(list(self._alternatives("said", ranked=True))),
+            IndexQuery.const_score_query(self._kind("title"), 0.0),
+        ]
+        return self._index.search(
+            _all([*titled, *self._session_queries(self._only)], self._exclusion_queries()), TITLES
+        )
+
+    def commits_made(self, *, barred: bool = True) -> Collection[int]:
+        """Sessions that made a commit whose subject is the question; those that may answer, or all."""
+        made = self._term("made", normalize_subject(self.query.full_text))
+        return self._index.count_by_field(
+            _all([made, *self._session_queries(self._only)], self._exclusion_queries()) if barred else made
+        )
+
+    def commits_seen(self) -> dict[int, int]:
+        """When an output first listed such a commit, by session; only where that is known."""
+        first = self._index.times_by_session(self._term("logged", normalize_subject(self.query.full_text)), "min")
+        return {session: time for session, time in first.items() if time}
+
+    def edit_counts(self) -> dict[int, int]:
+        """How many entries of edits there are, by session."""
+        return self._index.count_by_field(self._kind("edits"))
+
+    def _build_query(
+        self, sessions: Collection[int] | None, *, ranked: bool = True, left_out: bool = False, barred: bool = True
+    ) -> IndexQuery:
+        """What matches in some sessions; without `ranked`, only whether a text does is right, not how well."""
+        query = self.query
+        ways = [self._field_query("said", MAIN_FIELD_KINDS - self._kinds, ranked=ranked)] if self._kinds else []
+        ways += [self._field_query(field, ranked=ranked) for field in ("output", "paths") if field in query.fields]
+        reasons = self._range("reason", 1, None)
+        # Limits first: a part of the index that has nothing within them is not searched for the words.
+        must = [
+            *([reasons] if left_out else ()),
+            *self._session_queries(sessions),
+            *self._filter_queries(),
+            _either(ways),
+        ]
+        never = [*(() if left_out or query.everything else [reasons]), *(self._exclusion_queries() if barred else ())]
+        return _all(must, never)
+
+    def _field_query(self, field: str, others: Iterable[TextKind] = (), *, ranked: bool) -> IndexQuery:
+        """All that is asked of one text, in one field of the index; texts of some kinds are not meant."""
+        query = self.query
+        must = [self._phrase(field, text) for text in (*query.require, *query.phrases)]
+        must += [self._prefix_query(field, prefix) for prefix in query.prefixes]
+        must += [_either(list(self._alternatives(field, ranked=ranked)))] if query.words else []
+        must += [self._file_query()] if query.file and not must else []
+        never = [self._kind(kind) for kind in sorted(others)]  # few, mostly: to ask for the rest would cost far more
+        never += [self._phrase(field, text) for text in query.exclude if tokenize_words(text)]
+        if not must:  # a pattern, which only the texts can tell
+            return _all([IndexQuery.all_query()], never) if field == "said" else IndexQuery.empty_query()
+        return _all(must, never)
+
+    def _alternatives(self, field: str, *, ranked: bool) -> Iterator[IndexQuery]:
+        if field == "output":  # its words are as they stand, and no positions are kept
+            signs = (sign for pair in self._character_pairs for sign in pair)
+            yield from (self._term(field, word) for word in [*content_words(tokenize_output(self.query.words)), *signs])
+            return
+        yield from (self._term(field, term) for term in self.terms)
+        for pair in self._adjacent_pairs:
+            if not ranked and any(word in self.terms for word in pair):
+                continue  # the word alone finds it
+            yield IndexQuery.boost_query(self._adjacent_query(field, pair), ADJACENT_WEIGHT)
+        yield from (self._adjacent_query(field, pair) for pair in self._character_pairs)
+
+    def _phrase(self, field: str, text: str) -> IndexQuery:
+        """A word or a phrase; what holds no word is nowhere."""
+        spoken = tokenize_output(text) if field == "output" else tokenize_words(text)
+        if not spoken:
+            return IndexQuery.empty_query()
+        if field == "output":
+            return _all([self._term(field, word) for word in spoken])
+        return self._adjacent_query(field, spoken)
+
+    def _prefix_query(self, field: str, prefix: str) -> IndexQuery:
+        known = {*self._index.terms_with_prefix(field, prefix.lower(), MAX_PREFIX_TERMS), *tokenize_words(prefix)[:1]}
+        return _either([self._term(field, word) for word in sorted(known)])
+
+    def _file_query(self) -> IndexQuery:
+        return self._term("file", next(iter(path_suffixes(self.query.file)), ""))
+
+    def _filter_queries(self) -> Iterator[IndexQuery]:
+        query = self.query
+        if query.role:
+            yield self._term("role", ROLES.index(query.role))
+        if query.since or query.until:
+            since = int(query.since.timestamp()) if query.since else 1
+            yield self._range("time", since, int(query.until.timestamp()) if query.until else None)
+
+    def _session_queries(self, sessions: Collection[int] | None) -> Iterator[IndexQuery]:
+        if sessions is not None:
+            yield IndexQuery.const_score_query(self._any_of_query("session", sessions), 0.0)
+
+    def _exclusion_queries(self) -> Iterator[IndexQuery]:
+        yield from self._excluded_session_queries()
+        yield from self._cut_off_queries
+
+    def _excluded_session_queries(self) -> Iterator[IndexQuery]:
+        if self._excluded:
+            yield self._any_of_query("session", self._excluded)
+
+    def _before_recalls(self) -> Iterator[IndexQuery]:
+        """Of each session that holds a recall, all up to the time of the last one."""
+        for session, time in self._index.times_by_session(
+            self._range("reason", RECALL_REASON, RECALL_REASON), "max"
+        ).items():
+            yield _all([self._term("session", session), self._range("time", 1, time)])
+
+    def _kind(self, kind: TextKind) -> IndexQuery:
+        return self._term("kind", TEXT_KINDS.index(kind))
+
+    def _any_of_query(self, field: str, numbers: Collection[int]) -> IndexQuery:
+        return IndexQuery.term_set_query(self._index.schema, field, sorted(numbers))
+
+    def _range(self, field: str, low: int, high: int | None) -> IndexQuery:
+        limited = IndexQuery.range_query(self._index.schema, field, FieldType.Integer, low, high)
+        return IndexQuery.const_score_query(limited, 0.0)
+
+    def _term(self, field: str, value: str | int) -> IndexQuery:
+        return IndexQuery.term_query(self._index.schema, field, value)
+
+    def _adjacent_query(self, field: str, spoken: Sequence[str]) -> IndexQuery:
+        if len(spoken) == 1:
+            return self._term(field, spoken[0])
+        return IndexQuery.phrase_query(self._index.schema, field, list(spoken))
+
+
+def _either(parts: Sequence[IndexQuery]) -> IndexQuery:
+    return IndexQuery.boolean_query([(Occur.Should, part) for part in parts]) if parts else IndexQuery.empty_query()
+
+
+def _all(parts: Iterable[IndexQuery], never: Iterable[IndexQuery] = ()) -> IndexQuery:
+    return IndexQuery.boolean_query(
+        [*((Occur.Must, part) for part in parts), *((Occur.MustNot, part) for part in never)]
+    )

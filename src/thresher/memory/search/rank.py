@@ -1,0 +1,113 @@
+"""Which sessions answer best.
+
+A message is as good as its best text, and its others add a little. A session is as good as its best messages: the
+first counts whole, the second half, the third a third, so that a session of a thousand messages has no more chances
+than a short one. Its title and its branch add a little, as far as they hold the words. Time only decides between
+equals. `matches` is the first design's order instead: by how many match, then by time.
+
+The numbers were chosen on recorded sessions and the commits that they made, and judged on those that were left out of
+the choice: `benchmarks/search.py tune`.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from operator import mul
+from typing import NamedTuple
+
+from thresher.memory.archive.protocol import QueryRunner
+from thresher.memory.index.tantivy_index import IndexHit
+from thresher.memory.index.tokenizer import tokenize_words
+from thresher.memory.records import TEXT_KINDS, ArchivedSession
+from thresher.memory.search.query import DEFAULT_SEARCH_FIELDS, Query
+
+EXTRA_TEXT_WEIGHT = 0.15
+"""What each further text of a message adds, as a share of the one before."""
+SHARES = (1.0, 1 / 2, 1 / 3)
+TITLE_WEIGHT = 0.3
+"""What a title adds that holds all words, beside a best message of 1."""
+MAX_RANKED_TEXTS = 1000
+"""Texts, best first, that sessions are judged by."""
+EDIT_WEIGHT = 1.2
+"""What counts that was written into a file: it was done, where much else is only spoken of."""
+_EDITS = TEXT_KINDS.index("edits")
+DERIVED_WEIGHT = 0.5
+"""What a message counts that was said out of a recall."""
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+class RankedSession(NamedTuple):
+    """A session in its place."""
+
+    session: ArchivedSession
+    score: float
+    matches: int
+    family: tuple[str, ...] = ()
+
+
+def has_message_conditions(query: Query) -> bool:
+    """Whether a query asks something of single messages, which no title can meet."""
+    special = (query.phrases, query.prefixes, query.require, query.exclude, query.file, query.role)
+    return any(special) or bool(query.since or query.until) or query.fields != DEFAULT_SEARCH_FIELDS
+
+
+def score_sessions(asked: QueryRunner, matches: Mapping[int, int], texts: Iterable[IndexHit]) -> dict[int, float]:
+    """How good each session that matches is by its best texts, the best about 1; where only a title matches, 0."""
+    found = dict.fromkeys(matches, 0.0) | _score_texts(texts)
+    if asked.terms and not has_message_conditions(asked.query):
+        found |= {one.session: 0.0 for one in asked.title_matches() if one.session not in found}
+    return found
+
+
+def _score_texts(found: Iterable[IndexHit]) -> dict[int, float]:
+    """Each session's share of the best that any has."""
+    messages: dict[tuple[int, int], list[float]] = defaultdict(list)
+    for one in found:
+        worth = (DERIVED_WEIGHT if one.derived else 1.0) * (EDIT_WEIGHT if one.kind == _EDITS else 1.0)
+        messages[one.session, one.at].append(one.score * worth)
+    sessions: dict[int, list[float]] = defaultdict(list)
+    beside = [EXTRA_TEXT_WEIGHT**rank for rank in range(len(TEXT_KINDS))]
+    for (session, _), texts in messages.items():
+        sessions[session].append(_weighted_sum(texts, beside))
+    sums = {session: _weighted_sum(many, SHARES) for session, many in sessions.items()}
+    highest = max(sums.values(), default=0.0) or 1.0
+    return {session: score / highest for session, score in sums.items()}
+
+
+def _weighted_sum(scores: list[float], shares: Sequence[float]) -> float:
+    """The best score whole, and of each further one its share."""
+    return scores[0] if len(scores) == 1 else sum(map(mul, shares, sorted(scores, reverse=True)))
+
+
+def rank_sessions(
+    candidates: Iterable[ArchivedSession],
+    found: Mapping[int, float],
+    matches: Mapping[int, int],
+    asked: QueryRunner,
+) -> list[RankedSession]:
+    """One entry a family, the best first."""
+    wanted = frozenset(asked.terms)
+    ranked = [
+        RankedSession(one, found[one.key] + TITLE_WEIGHT * _score_title(one, wanted), matches.get(one.key, 0))
+        for one in candidates
+    ]
+    if asked.query.rank == "matches":
+        ranked.sort(key=lambda one: (one.matches, not one.session.gone, one.session.ended or _NEVER), reverse=True)
+    else:
+        ranked.sort(
+            key=lambda one: (round(one.score, 3), not one.session.gone, one.session.ended or _NEVER), reverse=True
+        )
+    families: dict[tuple[str, str], list[RankedSession]] = defaultdict(list)
+    for one in ranked:
+        families[one.session.agent, one.session.root or one.session.id].append(one)
+    return [first._replace(family=tuple(one.session.id for one in others)) for first, *others in families.values()]
+
+
+def _score_title(facts: ArchivedSession, wanted: Collection[str]) -> float:
+    return len(_tokenize_title(facts.title, facts.branch).intersection(wanted)) / len(wanted) if wanted else 0.0
+
+
+@lru_cache(maxsize=4096)
+def _tokenize_title(title: str, branch: str) -> frozenset[str]:
+    return frozenset(tokenize_words(f"{title} {branch}"))

@@ -1,0 +1,155 @@
+"""A search by a pattern: every text is read, the newest session first.
+
+An index knows words, not patterns. So this takes time in proportion to what is kept, and stops as soon as a page is
+full. The pattern runs in the `regex` package (extra `patterns`), because that can stop one which runs away.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import islice
+from time import perf_counter
+from typing import Any
+
+from thresher.errors import OptionError
+from thresher.memory.archive.protocol import QueryRunner, SessionStore
+from thresher.memory.ingest.provenance import attribute_texts
+from thresher.memory.ingest.redaction import redact
+from thresher.memory.results import SearchHit, SearchResults, SessionHit
+from thresher.memory.search.query import Query
+from thresher.memory.search.rank import RankedSession
+from thresher.memory.search.search import FIELD_BY_KIND, SearchScope, SearchView, build_search_hit, build_session_hit
+from thresher.memory.search.snippets import TermMatch, build_snippet
+from thresher.model import Message
+
+TEXT_TIMEOUT_SECONDS = 1.0
+"""How long one text may take."""
+SCAN_SECONDS, CHARACTERS_PER_SECOND = 2.0, 2_000_000
+"""Seconds that all texts may take, and one more for so many characters: an honest pattern reads ten times as fast."""
+MAX_PATTERN_LENGTH = 10_000
+"""Characters of a pattern."""
+MARKS = 200
+"""Matches in one text that are told."""
+MAX_FILTERED_MESSAGES = 10_000
+"""Messages of one session that other conditions may leave to look at."""
+UNSCANNED_FIELDS = ("paths", "title")
+"""Fields that are no text of a message."""
+
+
+def search_by_regex(store: SessionStore, query: Query, view: SearchView) -> SearchResults:
+    """The newest sessions in which a pattern is found, in messages that all other conditions hold for."""
+    compile_pattern(query.regex)
+    if query.cutoff or not set(query.fields) - set(UNSCANNED_FIELDS):
+        raise OptionError(
+            f"a pattern cannot be looked for in {' or '.join(UNSCANNED_FIELDS)} alone, nor with a cut-off; leave "
+            "these out"
+        )
+    scope = SearchScope(store, query)
+    others = _prepare_other_conditions(store, query, scope)
+    wanted = view.page * view.sessions
+    watch = TimedPattern(query.regex)
+    found: dict[tuple[str, str], SessionHit] = {}
+    for facts in scope.newest_sessions():
+        family = (facts.agent, facts.root)
+        places = None if others is None else {one.at for one in others.best_matches(MAX_FILTERED_MESSAGES, [facts.key])}
+        if family in found or (places is not None and not places):
+            continue
+        hits = tuple(_scan_session(store, facts.key, query, view, places, watch))
+        if hits:
+            found[family] = build_session_hit(
+                RankedSession(facts, float(len(hits)), len(hits)), hits[: view.messages], view
+            )
+        if len(found) > wanted:
+            break
+    page = tuple(found.values())[wanted - view.sessions : wanted]
+    notes = ("the newest first: older ones were not looked at yet",) if len(found) > wanted else ()
+    return SearchResults(
+        query.words, page, len(found), page=view.page, notes=(*notes, *scope.notes), more=len(found) > wanted
+    )
+
+
+def _prepare_other_conditions(store: SessionStore, query: Query, scope: SearchScope) -> QueryRunner | None:
+    """What else is asked, if an index can tell it."""
+    asks = query.words or query.phrases or query.prefixes or query.require or query.exclude or query.file
+    return store.prepare_query(query, only=scope.allowed, without=scope.excluded) if asks else None
+
+
+def _scan_session(
+    store: SessionStore, key: int, query: Query, view: SearchView, places: set[int] | None, watch: "TimedPattern"
+) -> Iterator[SearchHit]:
+    """Every message of a session in which the pattern is found, in order."""
+    messages = store.messages(key)
+    fields = {FIELD_BY_KIND.get(field, field) for field in query.fields}
+    for at, said in attribute_texts(messages):
+        message = messages[at]
+        if message.carried or (places is not None and at not in places) or not _matches_filters(message, query):
+            continue
+        for piece in said:
+            if piece.field in fields and (query.everything or not piece.reason):
+                text = piece.text if view.reveal else redact(piece.text)
+                if marks := watch.find_matches(text):
+                    yield build_search_hit(
+                        message, at, piece.field, build_snippet(text, marks, view.context), float(len(marks))
+                    )
+                    break
+
+
+def _matches_filters(message: Message, query: Query) -> bool:
+    if query.role and message.role != query.role:
+        return False
+    if not (query.since or query.until):
+        return True
+    time = message.time
+    return bool(time and (not query.since or time >= query.since) and (not query.until or time <= query.until))
+
+
+class TimedPattern:
+    """A pattern, and how long it took so far."""
+
+    def __init__(self, pattern: str) -> None:
+        self._source, self._pattern = pattern, compile_pattern(pattern)
+        self._seconds, self._characters = 0.0, 0
+
+    def find_matches(self, text: str) -> list[TermMatch]:
+        """Where the pattern is found in a text."""
+        began = perf_counter()
+        try:
+            found = islice(self._pattern.finditer(text, timeout=TEXT_TIMEOUT_SECONDS), MARKS)
+            marks = [TermMatch(match.start(), match.end(), self._source) for match in found]
+        except (TimeoutError, MemoryError, RecursionError) as error:
+            raise self._timeout_error(f"one text of {len(text):,} characters") from error
+        self._seconds += perf_counter() - began
+        self._characters += len(text)
+        if self._seconds > SCAN_SECONDS + self._characters / CHARACTERS_PER_SECOND:
+            raise self._timeout_error(f"{self._characters:,} characters")
+        return marks
+
+    def _timeout_error(self, over: str) -> OptionError:
+        advice = "make it simpler: no repetition inside a repetition"
+        return OptionError(
+            f"the pattern {self._source[:60]!r} took too long, or too much memory, over {over}; {advice}"
+        )
+
+
+_LARGE_REPEAT = re.compile(r"[{,]0*[1-9]\d{4,}[,}]")
+
+
+"""Nothing can stop the engine while it counts that far."""
+
+
+@lru_cache(maxsize=8)
+def compile_pattern(pattern: str) -> Any:
+    """The pattern, ready to run."""
+    try:
+        import regex  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise OptionError(
+            "a search by a pattern needs the regex package, which can stop one that runs away: "
+            "pip install 'thresher[patterns]'"
+        ) from error
+    if len(pattern) > MAX_PATTERN_LENGTH or _LARGE_REPEAT.search(pattern):
+        raise OptionError(f"the pattern {pattern[:60]!r} is too long, or repeats something too often; make it simpler")
+    try:
+        return regex.compile(pattern)
+    except (regex.error, RecursionError, OverflowError, MemoryError) as error:
+        raise OptionError(f"{pattern[:60]!r} is no pattern: {error}") from error

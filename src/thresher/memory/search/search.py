@@ -1,0 +1,364 @@
+"""A search, from the question to what is shown of the answer.
+
+What may answer is settled before anything is counted or cut off: the session that asks and its family, sub-agents,
+and all that a filter rules out never take a place. Then sessions are ranked, and only of those on the page are
+messages fetched from the archive, for the pieces that are shown.
+
+A session that only asked the same question holds its words better than any that answers it. So where a session's best
+message is little more than the question, nothing else in it bears on it and nothing was done about it, it goes behind
+the best of the others.
+"""
+
+import shlex
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from thresher.errors import FormatError
+from thresher.memory.archive.protocol import QueryRunner, SessionStore
+from thresher.memory.index.tantivy_index import IndexHit
+from thresher.memory.index.tokenizer import tokenize_words
+from thresher.memory.ingest.memory_tools import classify_recall
+from thresher.memory.ingest.provenance import AttributedText, attribute_texts
+from thresher.memory.ingest.redaction import redact
+from thresher.memory.records import EXCLUSION_REASONS, ROLES, TEXT_KINDS, ArchivedSession, TextKind
+from thresher.memory.results import SearchHit, SearchResults, SessionHit
+from thresher.memory.search.commit_attribution import adjust_for_commits
+from thresher.memory.search.query import MOST_WORDS, Query, content_words
+from thresher.memory.search.rank import DERIVED_WEIGHT, MAX_RANKED_TEXTS, RankedSession, rank_sessions, score_sessions
+from thresher.memory.search.snippets import Snippet, TermFinder, TermMatch, build_snippet, split_unspaced
+from thresher.model import Message
+from thresher.model.tools import tool_use
+from thresher.transcripts import TranscriptFormat, find_format
+
+FIELD_BY_KIND = {"commands": "input", "edits": "input"}
+"""Kinds that are told apart only in the index."""
+_KIND_VALUES: dict[TextKind, float] = {"human": 1.2, "agent": 1.1, "thinking": 0.8, "commands": 0.7, "output": 0.3}
+KIND_WEIGHTS = [_KIND_VALUES.get(kind, 0.6 if FIELD_BY_KIND.get(kind, kind) == "input" else 1.0) for kind in TEXT_KINDS]
+"""How much a text of each kind tells a person, of those that match alike."""
+CANDIDATES = 120
+"""Sessions, best first, that are looked at one by one."""
+LOOKAHEAD_SESSIONS = 10
+"""Sessions beyond the page that may move up into it."""
+QUESTION_SIMILARITY = 0.6
+"""The share of a prompt's words that are the question's, from which it is the question."""
+MIN_ANSWER_SCORE = 0.5
+"""How well something else in a session must match, beside the question, for it to be more than asked."""
+MESSAGES_PER_SESSION = 12
+"""Messages a session, on average, that are looked at at once."""
+QUESTION_ONLY_WEIGHT = 0.4
+"""What a session is worth that only asked."""
+QUESTION_ONLY_CAP = 0.95
+"""The share of the best other session's worth that it may have at most."""
+MIN_OTHER_SCORE = 0.1
+"""What another session must be worth to go before it."""
+MAX_FOLLOW_UP_MESSAGES = 12
+"""Messages after a prompt in which it is looked for what was done."""
+
+
+class SearchView(NamedTuple):
+    """How much of an answer is shown."""
+
+    sessions: int = 10
+    messages: int = 5
+    context: int = 300
+    page: int = 1
+    reveal: bool = False
+
+
+def search_archive(store: SessionStore, query: Query, view: SearchView) -> SearchResults:
+    """The sessions that answer a query, one page of them."""
+    with store.message_reader() as message:  # all along: who closes a database last has to tidy it up
+        scope = SearchScope(store, query)
+        asked = store.prepare_query(query, only=scope.allowed, without=scope.excluded)
+        if asked is None:
+            return SearchResults(
+                query=query.words, sessions=(), found=0, page=view.page, notes=("nothing is remembered yet",)
+            )
+        matches = asked.match_counts()
+        if query.rank == "matches":
+            matches, _ = asked.message_matches(matches.keys())
+        texts = asked.best_matches(MAX_RANKED_TEXTS)
+        found, makers, why = adjust_for_commits(score_sessions(asked, matches, texts), asked, store)
+        best = sorted(found, key=Counter(matches).__getitem__, reverse=True)
+        best.sort(key=found.__getitem__, reverse=True)
+        if query.rank == "matches":
+            best = sorted(matches, key=matches.__getitem__, reverse=True)
+        start = (view.page - 1) * view.sessions
+        looked_at = max(CANDIDATES, start + 2 * view.sessions)
+        ranked = rank_sessions(store.find_sessions(best[:looked_at]), found, matches, asked)
+        shower = HitBuilder(message, asked, view)
+        page = shower.rerank(ranked, start + view.sessions, texts, makers)[start : start + view.sessions]
+        exact = shower.prefetch([one.session.key for one in page])
+        shown = tuple(shower.build_session(one._replace(matches=exact.get(one.session.key, 0))) for one in page)
+        return SearchResults(
+            query=query.words,
+            sessions=shown,
+            found=len(ranked) if len(best) <= looked_at else len(best),
+            more=len(ranked) > start + view.sessions,
+            page=view.page,
+            excluded=_count_excluded(asked, scope),
+            notes=(*scope.notes, *why, *_unknown_word_notes(store, query)),
+        )
+
+
+def _unknown_word_notes(store: SessionStore, query: Query) -> list[str]:
+    """A word on words that nothing here has: often they are typed wrong."""
+    spoken = [word for word in query.words.split() if tokenize_words(word)]
+    missing = [word for word in spoken[:MOST_WORDS] if not any(map(store.document_frequency, tokenize_words(word)))]
+    return [f"no text here has {', '.join(f'`{word}`' for word in missing[:5])}"] if missing else []
+
+
+class SearchScope:
+    """Which sessions may answer."""
+
+    def __init__(self, store: SessionStore, query: Query) -> None:
+        self.allowed: set[int] | None = None
+        self.notes: list[str] = []
+        self._store, self._query = store, query
+        if query.agent or query.project or query.branch:
+            self.allowed = {one.key for one in self._find_matching()}
+        hidden = not (query.subagents or query.everything)
+        self.hidden_subagents = store.subagent_keys() if hidden else frozenset()
+        self.current_family: frozenset[int] = frozenset()
+        if query.current and not query.everything:
+            self.current_family = _find_family_keys(store, query.current)
+            if not self.current_family:
+                self.notes.append(
+                    f"the current session {query.current} is not known here yet, so nothing of it is left out"
+                )
+
+    def _find_matching(self) -> list[ArchivedSession]:
+        agent, project, branch = map(to_storable_text, (self._query.agent, self._query.project, self._query.branch))
+        return self._store.find_sessions(agent=agent, project=project, branch=branch)
+
+    def newest_sessions(self) -> list[ArchivedSession]:
+        """All of them, the newest first."""
+        known = (one for one in self._find_matching() if one.key not in self.excluded)
+        kept = (one for one in known if self._query.everything or not one.made_by)
+        return sorted(kept, key=lambda one: one.ended.timestamp() if one.ended else 0.0, reverse=True)
+
+    @property
+    def excluded(self) -> frozenset[int]:
+        """Sessions that may not answer."""
+        return self.hidden_subagents | self.current_family
+
+
+def _find_family_keys(store: SessionStore, id: str) -> frozenset[int]:
+    families = {(one.agent, one.root) for one in store.find_sessions(id=to_storable_text(id)) if one.id == id}
+    return frozenset(one.key for agent, root in families for one in store.find_sessions(agent=agent, root=root))
+
+
+def to_storable_text(text: str) -> str:
+    """Text as a table can hold it: half a character has no place there."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _count_excluded(asked: QueryRunner, scope: SearchScope) -> dict[str, int]:
+    """What matches too and was left out, by the reason."""
+    told: dict[str, int] = {}
+    if not asked.query.everything:
+        told |= {EXCLUSION_REASONS[code]: many for code, many in asked.excluded_counts().items()}
+    for name, sessions in (("sub-agent", scope.hidden_subagents), ("current session", scope.current_family)):
+        if sessions:
+            told[name] = asked.count_in_sessions(sessions)
+    told["before a recall"] = asked.count_cut_off()
+    return {reason: many for reason, many in told.items() if many}
+
+
+class MatchedMessage(NamedTuple):
+    """A message that matches, with the piece of it that does best."""
+
+    hit: IndexHit
+    message: Message
+    best_text: AttributedText
+    marks: list[TermMatch]
+
+
+class HitBuilder:
+    """Fetches what is shown of sessions, each message once."""
+
+    def __init__(self, message: Callable[[int, int], Message], asked: QueryRunner, view: SearchView) -> None:
+        """`message` gives one by its session and place."""
+        self._read_message, self._runner, self._view = message, asked, view
+        query = asked.query
+        spoken = (query.words, *query.phrases, *query.require, *query.prefixes)
+        terms = [*asked.terms, *(word for text in (*query.require, *query.prefixes) for word in tokenize_words(text))]
+        self._finder = TermFinder(terms, [sign for text in spoken for sign in split_unspaced(text)], tokenize_words)
+        self._texts_per_session = 3 * view.messages
+        self._best: dict[int, list[IndexHit]] = {}
+        self._matched: dict[IndexHit, MatchedMessage] = {}
+
+    def rerank(
+        self, ranked: Sequence[RankedSession], wanted: int, texts: Sequence[IndexHit], makers: Collection[int]
+    ) -> list[RankedSession]:
+        """The same sessions; those that only asked, by the texts that match best, are behind, but for `makers`."""
+        if self._runner.query.rank == "matches":
+            return list(ranked)
+        near = ranked[: wanted + LOOKAHEAD_SESSIONS]
+        facts = {one.session.key: one.session for one in near}
+        best: dict[int, list[IndexHit]] = {key: [] for key in facts}
+        for text in _sort_by_value(text for text in texts if text.session in best):
+            best[text.session].append(text)
+        asking = {key for key in best.keys() - makers if self._is_question_only(facts[key], best[key])}
+        highest = max((one.score for one in near if one.session.key not in asking), default=0.0)
+        most = QUESTION_ONLY_CAP * highest if highest > MIN_OTHER_SCORE else 1.0
+        looked = [
+            one._replace(score=min(most, QUESTION_ONLY_WEIGHT * one.score)) if one.session.key in asking else one
+            for one in near
+        ]
+        return [*sorted(looked, key=lambda one: -one.score), *ranked[wanted + LOOKAHEAD_SESSIONS :]]
+
+    def _is_question_only(self, facts: ArchivedSession, best: Sequence[IndexHit]) -> bool:
+        """Whether the question itself is what matches: a prompt is best by far, and nothing but a recall came of it."""
+        prompts = [one for one in best[:2] if ROLES[one.role] == "user" and one.at >= 0]
+        others = max((one.score for one in best if ROLES[one.role] != "user" and not one.derived), default=0.0)
+        return any(
+            others < MIN_ANSWER_SCORE * one.score
+            and self.is_question(self._load_match(one))
+            and not self._is_acted_on(one, facts.messages)
+            for one in prompts
+        )
+
+    def _is_acted_on(self, prompt: IndexHit, messages: int) -> bool:
+        """Whether something was changed or run for a prompt, before the next one."""
+        for at in range(prompt.at + 1, min(prompt.at + 1 + MAX_FOLLOW_UP_MESSAGES, messages)):
+            message = self._read_message(prompt.session, at)
+            if message.role == "user" and message.author == "human":
+                return False
+            if any(
+                tool_use(call).category in ("file_edit", "execution")
+                for call in message.calls
+                if not classify_recall(call)
+            ):
+                return True
+        return False
+
+    def is_question(self, shown: MatchedMessage) -> bool:
+        """Whether a prompt says little more than the question does.
+
+        One or two words are in many an order; there it must ask, too.
+        """
+        if shown.message.author != "human" or shown.message.role != "user":
+            return False
+        if len(self._runner.terms) < 3 and not shown.best_text.text.rstrip().endswith(("?", "？")):
+            return False
+        said = content_words(tokenize_words(shown.best_text.text[:2000]))
+        return len(frozenset(said) & frozenset(self._runner.terms)) >= QUESTION_SIMILARITY * len(said)
+
+    def best_messages(self, key: int, matches: int) -> list[MatchedMessage]:
+        """The best messages of a session that match, best first; so many match in all."""
+        if key not in self._best:
+            self._best[key] = _sort_by_value(self._runner.best_matches(self._texts_per_session, [key]))
+        by_message: dict[int, IndexHit] = {}
+        for one in self._best[key]:
+            if one.at >= 0:
+                by_message.setdefault(one.at, one)
+        return [self._load_match(one) for one in islice(by_message.values(), min(self._view.messages, matches))]
+
+    def prefetch(self, keys: Collection[int]) -> Mapping[int, int]:
+        """Look for the best messages of several sessions at once; gives back how many match in each."""
+        most = MESSAGES_PER_SESSION * len(keys)
+        matches, texts = self._runner.message_matches(keys, most, self._texts_per_session)
+        best, own = _by_session(texts[:most]), _by_session(texts)
+        for key in keys:
+            is_enough = len({one.at for one in best[key]}) >= min(self._view.messages, matches.get(key, 0))
+            self._best[key] = _sort_by_value(best[key] if is_enough else own[key][: self._texts_per_session])
+        return matches
+
+    def _load_match(self, found: IndexHit) -> MatchedMessage:
+        if found not in self._matched:
+            self._matched[found] = self._match_message(found, self._read_message(found.session, found.at))
+        return self._matched[found]
+
+    def _match_message(self, found: IndexHit, message: Message) -> MatchedMessage:
+        own = [piece for _, said in attribute_texts([message]) for piece in said]
+        field = FIELD_BY_KIND.get(TEXT_KINDS[found.kind], TEXT_KINDS[found.kind])
+        fitting = [
+            piece for piece in own if piece.field == field and EXCLUSION_REASONS.index(piece.reason) == found.reason
+        ]
+        kept = [piece if self._view.reveal else piece._replace(text=redact(piece.text)) for piece in fitting or own]
+        marked = [(piece, self._finder.find_matches(piece.text)) for piece in kept] or [
+            (AttributedText("human", ""), [])
+        ]
+        piece, marks = max(marked, key=lambda pair: len({mark.word for mark in pair[1]}))
+        return MatchedMessage(found, message, piece, marks)
+
+    def build_session(self, one: RankedSession) -> SessionHit:
+        """A session as it is shown."""
+        hits = tuple(self._hit(shown) for shown in self.best_messages(one.session.key, one.matches))
+        return build_session_hit(one, hits, self._view)
+
+    def _hit(self, shown: MatchedMessage) -> SearchHit:
+        piece = build_snippet(shown.best_text.text, shown.marks, self._view.context)
+        found = shown.hit
+        return build_search_hit(shown.message, found.at, TEXT_KINDS[found.kind], piece, round(found.score, 4))
+
+
+def build_search_hit(message: Message, at: int, kind: str, piece: Snippet, score: float) -> SearchHit:
+    """A message with the piece of it that is shown."""
+    return SearchHit(
+        role=message.role,
+        author=message.author,
+        kind=kind,
+        text=piece.text,
+        marks=piece.marks,
+        at=at,
+        line=message.source.line if message.source else 0,
+        time=message.time,
+        score=score,
+        cut=piece.cut,
+    )
+
+
+def _by_session(found: Iterable[IndexHit]) -> Mapping[int, list[IndexHit]]:
+    texts: dict[int, list[IndexHit]] = defaultdict(list)
+    for one in found:
+        texts[one.session].append(one)
+    return texts
+
+
+def _sort_by_value(found: Iterable[IndexHit]) -> list[IndexHit]:
+    """What is said tells more than what is done; what was said out of a recall counts less."""
+    return sorted(
+        found,
+        key=lambda one: one.score * KIND_WEIGHTS[one.kind] * (DERIVED_WEIGHT if one.derived else 1.0),
+        reverse=True,
+    )
+
+
+def build_session_hit(one: RankedSession, hits: tuple[SearchHit, ...], view: SearchView) -> SessionHit:
+    """A session with what is shown of it."""
+    facts = one.session
+    told = str if view.reveal else redact
+    return SessionHit(
+        id=facts.id,
+        agent=facts.agent,
+        project=told(facts.project),
+        branch=told(facts.branch),
+        title=told(facts.title),
+        file=told(facts.file),
+        line=hits[0].line if hits else 0,
+        score=round(one.score, 4),
+        matches=one.matches,
+        time=facts.ended or facts.started,
+        hits=hits,
+        family=one.family,
+        parent=facts.parent if facts.subagent else "",
+        gone=facts.gone,
+        resume=told(_build_resume_command(facts)),
+    )
+
+
+def _build_resume_command(facts: ArchivedSession) -> str:
+    """The command that goes on with a session, where its agent has one and the file is still there."""
+    try:
+        found = find_format(facts.agent)
+    except FormatError:  # of a package that is not installed any more
+        return ""
+    template = found.resume if isinstance(found, TranscriptFormat) else ""
+    if not template or facts.gone or facts.subagent:
+        return ""
+    command = template.format(id=shlex.quote(facts.id), file=shlex.quote(facts.file))
+    return f"cd {shlex.quote(facts.project)} && {command}" if facts.project else command

@@ -1,0 +1,163 @@
+"""Where in a text the words of a query stand, and the piece of it to show.
+
+The index knows which message matches, not where. So the words are looked for again: by the letters that a word and
+all its forms begin with, and each find is then checked by the index's own splitting and stemming. A piece has a third
+of its length before its best match and two thirds after; the best match begins the stretch in which most different
+words stand together.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+from thresher.memory.search.query_compiler import UNSPACED_RUN
+
+MIN_STEM_LENGTH = 3
+"""Letters of a word's beginning that are looked for: forms differ in their ends."""
+MAX_MATCHES = 2000
+"""Finds in one text that are checked."""
+_SPACE = re.compile(r"\s+")
+
+
+class TermMatch(NamedTuple):
+    """Where a word of the query stands in a text."""
+
+    start: int
+    stop: int
+    word: str
+
+
+class Snippet(NamedTuple):
+    """A piece of a text."""
+
+    text: str
+    marks: tuple[tuple[int, int], ...]
+    cut: tuple[bool, bool]
+
+
+class TermFinder:
+    """Finds the words of one query in texts."""
+
+    def __init__(self, terms: Iterable[str], phrases: Iterable[str], words: Callable[[str], list[str]]) -> None:
+        """`terms` as the index has them; `phrases` (unspaced text, quoted words) as they stand."""
+        self._terms = frozenset(terms)
+        self._words = words
+        begins = sorted({re.escape(term[: max(MIN_STEM_LENGTH, len(term) - 2)]) for term in self._terms}, key=len)
+        exact = sorted({re.escape(phrase.lower()) for phrase in phrases if phrase}, key=len, reverse=True)
+        self._pattern_text = "|".join([*exact, *(f"{begin}[^\\W_]*" for begin in reversed(begins))])
+        self._checked: dict[str, str] = {}
+        self._exact = frozenset(phrase.lower() for phrase in phrases)
+
+    def find_matches(self, text: str) -> list[TermMatch]:
+        """Every place, in order."""
+        if not self._pattern_text:
+            return []
+        found: list[TermMatch] = []
+        # Lower case is searched several times as fast, where every character has one that is as long.
+        matches = self._in_lower_case.finditer(text.lower()) if text.isascii() else self._in_any_case.finditer(text)
+        for match in matches:
+            found += self._confirm(text, match.start(), match.end())
+            if len(found) >= MAX_MATCHES:
+                break
+        return found
+
+    @cached_property
+    def _in_lower_case(self) -> re.Pattern[str]:
+        return re.compile(self._pattern_text)
+
+    @cached_property
+    def _in_any_case(self) -> re.Pattern[str]:
+        return re.compile(self._pattern_text, re.IGNORECASE)
+
+    def _confirm(self, text: str, start: int, stop: int) -> Iterator[TermMatch]:
+        piece = text[start:stop]
+        if piece.lower() in self._exact:
+            yield TermMatch(start, stop, piece.lower())
+            return
+        if start and text[start - 1].isalpha() and (text[start - 1].islower() == piece[0].islower()):
+            return  # inside another word
+        hump = _first_word_end(piece)
+        word = self._find_term(piece[:hump])
+        if word:
+            yield TermMatch(start, start + hump, word)
+
+    def _find_term(self, piece: str) -> str:
+        """The term that a word is a form of, if any."""
+        if piece not in self._checked:
+            self._checked[piece] = next((word for word in self._words(piece) if word in self._terms), "")
+        return self._checked[piece]
+
+
+def _first_word_end(piece: str) -> int:
+    """Where the first word of an identifier ends: `tokenRefresh` at 5."""
+    for index in range(1, len(piece)):
+        if piece[index].isupper() and not piece[index - 1].isupper():
+            return index
+    return len(piece)
+
+
+def build_snippet(text: str, marks: Sequence[TermMatch], length: int) -> Snippet:
+    """The piece to show: lines run together, `length` characters at most."""
+    if len(text) <= length:
+        return _flatten(text, marks, 0, len(text))
+    best = _best(marks, length)
+    start = max(0, min(best - length // 3, len(text) - length))
+    stop = min(len(text), start + length)
+    return _flatten(text, marks, _word_start(text, start), _word_stop(text, stop))
+
+
+def _best(marks: Sequence[TermMatch], length: int) -> int:
+    """Where the stretch begins that holds most different words; the earliest of equals."""
+    best, most = marks[0].start if marks else 0, 0
+    reach, first = length - length // 3, 0
+    inside: dict[str, int] = {}
+    for mark in marks:
+        inside[mark.word] = inside.get(mark.word, 0) + 1
+        while mark.stop - marks[first].start > reach and marks[first] is not mark:
+            left = marks[first].word
+            inside[left] -= 1
+            if not inside[left]:
+                del inside[left]
+            first += 1
+        if len(inside) > most:
+            best, most = marks[first].start, len(inside)
+    return best
+
+
+def _word_start(text: str, start: int) -> int:
+    space = _SPACE.search(text, start, start + 20) if start else None
+    return space.end() if space else start
+
+
+def _word_stop(text: str, stop: int) -> int:
+    if stop >= len(text):
+        return stop
+    space = max(text.rfind(sign, stop - 20, stop) for sign in (" ", "\n", "\t"))
+    return space if space > 0 else stop
+
+
+def _flatten(text: str, marks: Collection[TermMatch], start: int, stop: int) -> Snippet:
+    """A stretch of the text as one line, with the marks in it moved along."""
+    pieces: list[str] = []
+    moved: list[tuple[int, int]] = []
+    position, size = start, 0
+    for mark in marks:
+        if mark.start < position or mark.stop > stop:
+            continue
+        between = _SPACE.sub(" ", text[position : mark.start])
+        between = between.lstrip() if not size else between
+        word = _SPACE.sub(" ", text[mark.start : mark.stop])
+        pieces += [between, word]
+        size += len(between)
+        moved.append((size, size + len(word)))
+        size += len(word)
+        position = mark.stop
+    rest = _SPACE.sub(" ", text[position:stop])
+    pieces.append((rest if size else rest.lstrip()).rstrip())
+    return Snippet("".join(pieces), tuple(moved), (start > 0, stop < len(text)))
+
+
+def split_unspaced(text: str) -> list[str]:
+    """Pairs of neighbouring signs in scripts without spaces, and signs that stand alone."""
+    return [run[at : at + 2] for run in UNSPACED_RUN.findall(text) for at in range(max(1, len(run) - 1))]

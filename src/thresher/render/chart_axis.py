@@ -1,0 +1,80 @@
+"""Axes of a chart: limits, ticks and positions."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class ChartAxis(NamedTuple):
+    """From values to places."""
+
+    low: float
+    high: float
+    start: float
+    stop: float
+    log: bool
+    ticks: list[float]
+
+    def to_position(self, value: float) -> float:
+        """Return the coordinate of a value."""
+        low, high, value = (math.log(one) if self.log else one for one in (self.low, self.high, value))
+        return self.start + (value - low) / (high - low) * (self.stop - self.start)
+
+    def holds(self, value: float) -> bool:
+        """Return whether a value is within the limits."""
+        return self.low <= value <= self.high
+
+
+# Axes
+
+
+def make_chart_axis(
+    values: Sequence[float],
+    start: float,
+    stop: float,
+    *,
+    log: bool = False,
+    low: float | None = None,
+    high: float | None = None,
+) -> ChartAxis:
+    """Build an axis for values, with its ticks."""
+    values = values or (1.0, 10.0)
+    if log:
+        values = [one for one in values if low is None or one >= low > 0] or values
+        # A little room at both ends, also where all is at one place.
+        room = max((max(values) / min(values)) ** 0.04, 1.1)
+        least, most = min(values) / room, max(values) * room
+        least = low if low is not None and 0 < low < most else least
+        ticks = _log_ticks(least, most)
+        ticks = ticks if len(ticks) > 2 else _linear_ticks(least, most)
+    else:
+        ticks = _linear_ticks(*_limits(values, low, high))
+        least = ticks[0] if low is None else low
+        most = ticks[-1] if high is None or high <= least else high
+    return ChartAxis(least, most, start, stop, log, [tick for tick in ticks if least <= tick <= most])
+
+
+def _limits(values: Sequence[float], low: float | None, high: float | None) -> tuple[float, float]:
+    """The ends that were given, else those of the values; never the same, and in order."""
+    least = low if low is not None else min(*values, values[0] if high is None else high)
+    most = high if high is not None and high > least else max(*values, least)
+    if most - least > 1e-9 * max(abs(least), abs(most), 1):
+        return least, most
+    some = 0.1 * abs(least) if abs(least) > 1e-6 else 1.0
+    return (least - some if low is None else least), most + some
+
+
+def _linear_ticks(low: float, high: float) -> list[float]:
+    """Round numbers from below the one to above the other."""
+    rough = (high - low) / 5
+    unit = 10.0 ** math.floor(math.log10(rough))
+    step = next(unit * times for times in (1, 2, 2.5, 5, 10) if unit * times >= rough * 0.999)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [float(f"{n * step:.10g}") for n in range(first, last + 1)]
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    """Round numbers between, at about equal factors."""
+    exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    found = [times * 10.0**exponent for exponent in exponents for times in (1, 2, 5)]
+    return [one for one in found if low <= one <= high]

@@ -1,0 +1,45 @@
+"""A few messages of a session, around one that a search has found."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from thresher.model import History, Message, Session
+from thresher.render.text import format_count
+from thresher.render.transcript import _heading, _message, _rule, session_value
+
+if TYPE_CHECKING:
+    from rich.text import Text as RichText
+
+
+def excerpt_lines(session: Session, at: int, context: int, *, full: bool = False) -> Iterator["RichText"]:
+    """The message with that number, and as many as `context` on each side of it."""
+    yield from _heading(session)
+    every = list(_iter_messages(session))
+    for number in _excerpt_range(len(every), at, context):
+        message, history = every[number]
+        calls = {part.id: part for other in history for part in other.calls}
+        yield _rule(f"#{format_count(number)}{' ◀' if number == at else ''}")
+        yield from _message(message, calls, full=full)
+    yield _rule(f"{format_count(len(every))} messages in all, counted from 0")
+
+
+def excerpt_value(session: Session, at: int, context: int) -> dict[str, Any]:
+    """The same as plain values: the facts, and `messages` in place of all of them."""
+    value = session_value(session)
+    every = [message for history in (*value.pop("segments"), *value.pop("branches")) for message in history]
+    shown = _excerpt_range(len(every), at, context)
+    return value | {"around": at, "messages": [{"at": number, **every[number]} for number in shown]}
+
+
+def message_count(session: Session) -> int:
+    """How many messages have a number: those that a compaction repeats too."""
+    return sum(1 for _ in _iter_messages(session))
+
+
+def _iter_messages(session: Session) -> Iterator[tuple[Message, History]]:
+    for history in (*session.segments, *(branch.history for branch in session.branches)):
+        yield from ((message, history) for message in history)
+
+
+def _excerpt_range(count: int, at: int, context: int) -> range:
+    return range(max(0, at - context), min(count, at + context + 1))

@@ -1,0 +1,172 @@
+"""A replay report as a chart and as JSON values."""
+
+from collections.abc import Sequence
+from math import floor as whole_below
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from thresher.render.chart import ChartPanel, ChartSeries, format_percent, render_chart
+from thresher.render.text import plural
+from thresher.replay.references import REFERENCE_DEFINITION
+from thresher.replay.scores import (
+    FULL_HISTORY,
+    TARGET_SERVED_SHARE,
+    BudgetCurve,
+    BudgetScore,
+    IntervalEstimate,
+    StrategyResult,
+    StrategySetting,
+)
+from thresher.replay.strategies.registry import PEER_STRATEGIES, is_baseline
+from thresher.replay.strategies.upper_bound import most_served
+
+if TYPE_CHECKING:
+    pass
+from thresher.render.replay import ReplayReport
+
+BOUND_POINTS = 60
+LEFT_MARGIN_FACTOR = 1.6
+"""How far to the left of all policies the picture begins, as a factor: the bound is seen to come from there."""
+BOUND_START_SHARE = 1 / 1000
+"""Where the bound is drawn from, against the most that anybody sends."""
+
+
+# For programs
+
+
+def replay_report_value(report: ReplayReport) -> dict[str, Any]:
+    """All of it; the names are stable for other programs."""
+    whole, results = report.overall, report.results
+    full = results.tallies.get(StrategySetting(FULL_HISTORY, None), {})
+    return {
+        "definition": REFERENCE_DEFINITION,
+        "prices": report.prices,
+        "policies": [_strategy_value(line) for line in whole.results],
+        "bound": {
+            "t95": report.bound,
+            "points": [{"tokens_per_turn": x, "served": y} for x, y in _bound_points(report)],
+        },
+        "calls": whole.calls,
+        "bearing": whole.calls_with_references,
+        "references": whole.references,
+        "sessions": [
+            {**msgspec.to_builtins(facts), "references": sum(full[key].needles.values()) if key in full else 0}
+            for key, facts in results.sessions.items()
+        ],
+        "formats": [
+            {
+                "name": one.name,
+                "sessions": one.sessions,
+                "calls": one.calls,
+                "bearing": one.calls_with_references,
+                "references": one.references,
+                "policies": [_strategy_value(line) for line in one.results],
+            }
+            for one in report.formats
+        ],
+        "short": results.short,
+        "failures": [msgspec.to_builtins(failure) for failure in results.failures],
+    }
+
+
+def _strategy_value(line: StrategyResult) -> dict[str, Any]:
+    """A policy at the budget that it is best told at, its figures at 95 %, and all its points."""
+    curve = line.curve
+    best = curve.best
+    gap = line.gap or IntervalEstimate(None)
+    return {
+        "name": curve.name,
+        **(dict.fromkeys(BudgetScore.__struct_fields__) if best is None else msgspec.to_builtins(best)),
+        "t95": curve.t95.value,
+        "t95_interval": curve.t95.interval,
+        "c95": curve.c95.value,
+        "c95_interval": curve.c95.interval,
+        "lost95": curve.lost95.value,
+        "gap_closed": gap.value,
+        "gap_closed_interval": gap.interval,
+        "left_out": curve.excluded_sessions,
+        "points": [msgspec.to_builtins(score) for score in curve.scores],
+    }
+
+
+# As a picture
+
+
+def replay_report_chart(report: ReplayReport) -> str:
+    """Two panels, as an SVG: what is served with so many tokens, and at such a cost."""
+    curves = [line.curve for line in report.overall.results if line.curve.scores]
+    ours = _find_highlighted_name([curve.name for curve in curves])
+    # One that serves far less than the curve that matters is cut off, or all others would be pressed into a corner.
+    shown = [curve for curve in curves if curve.name == ours] or curves
+    least = min((score.served for curve in shown for score in curve.scores), default=0.0)
+    start = max(0.0, whole_below(20 * least) / 20 - 0.05)
+    tokens = [_series(curve, "tokens_per_turn", ours) for curve in curves]
+    costs = [_series(curve, "cost_with_refetch", ours) for curve in curves]
+    bound = ChartSeries("bound", _bound_curve(report), "dotted")
+    sent = (score.tokens_per_turn for curve in curves for score in curve.scores if score.served >= start)
+    least_sent = min(sent, default=0.0)
+    whole = report.overall
+    return render_chart(
+        [
+            _panel(
+                "What tokens buy", "tokens per turn", [*tokens, bound], start, least_sent / LEFT_MARGIN_FACTOR or None
+            ),
+            _panel("What money buys", "cost with re-fetches, full history = 1", costs, start),
+        ],
+        title="Turns that had all they used, by policy",
+        note=f"{plural(whole.sessions, 'session')}, {plural(whole.calls, 'turn')}, definition {REFERENCE_DEFINITION}, "
+        f"prices: {report.prices}. Dashed: controls and oracles. Dotted: nobody who keeps whole blocks can lie above.",
+    )
+
+
+def _find_highlighted_name(names: Sequence[str]) -> str:
+    """Whose curve stands out: the default's, else that of the first policy that is the user's choice."""
+    if "auto" in names:
+        return "auto"
+    return next((name for name in names if not is_baseline(name) and name not in PEER_STRATEGIES), "")
+
+
+def _panel(
+    title: str, x_label: str, series: Sequence[ChartSeries], start: float, x_from: float | None = None
+) -> ChartPanel:
+    return ChartPanel(
+        title,
+        x_label,
+        "turns served",
+        series,
+        y_format=format_percent,
+        x_log=True,  # so that one who needs far more than the others leaves them room
+        x_from=x_from,
+        y_from=start,
+        y_to=1.0,
+        guide=TARGET_SERVED_SHARE,
+    )
+
+
+def _series(curve: BudgetCurve, across: str, ours: str) -> ChartSeries:
+    points = [(getattr(score, across), score.served) for score in curve.scores]
+    return ChartSeries(curve.name, points, "dashed" if is_baseline(curve.name) else "line", curve.name == ours)
+
+
+def _bound_curve(report: ReplayReport) -> list[tuple[float, float]]:
+    """The bound in steps of equal factors, from far below what anybody sends: the axes cut it off."""
+    floors, most = report.minimum_costs, _max_tokens_per_turn(report)
+    places = (
+        [most * BOUND_START_SHARE ** (1 - n / BOUND_POINTS) for n in range(BOUND_POINTS + 1)] if floors and most else []
+    )
+    return [(place, most_served(floors, place)) for place in places]
+
+
+def _bound_points(report: ReplayReport) -> list[tuple[float, float]]:
+    """The bound over all the tokens that somebody sends."""
+    floors, most = report.minimum_costs, _max_tokens_per_turn(report)
+    return (
+        [(most * n / BOUND_POINTS, most_served(floors, most * n / BOUND_POINTS)) for n in range(BOUND_POINTS + 1)]
+        if floors
+        else []
+    )
+
+
+def _max_tokens_per_turn(report: ReplayReport) -> float:
+    return max((score.tokens_per_turn for line in report.overall.results for score in line.curve.scores), default=0.0)

@@ -1,0 +1,182 @@
+"""What a way of keeping requests small is fed with: a conversation that grows from call to call.
+
+A feed holds the conversation up to the call that is made now, in rows (what a model said in one go, a tool's result,
+any other message) with one piece for each part: its text, and its weight on one scale for all. Whoever keeps a row
+sends that row's own pieces, whatever its types can hold, so that nobody is cheaper for what a conversion lost
+(thinking, pictures); only what was rewritten is weighed anew. Equal pieces are one object, so two requests are
+compared by identity.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from thresher.dialects import emit_with_losses, parse
+from thresher.model import History, Message, Part, Text, ToolCall, ToolResult
+from thresher.model.identity import content_ids
+from thresher.replay.recording import Recording
+from thresher.replay.trace import block_text
+from thresher.store import Store, exact_id, short_id
+
+REFETCH_TOOL = "restore"
+"""The tool that brings a text back."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class RequestPiece:
+    """One part as it is sent: its words and its weight. Equal pieces of a feed are one object."""
+
+    text: str
+    tokens: int
+
+
+RequestPieces = Sequence[RequestPiece]
+RequestBuilder = Callable[[float | None], RequestPieces]
+"""When a call is made, to what is sent with it; what it could send stands in the feed."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ConversationRow:
+    """What a model said in one go, a tool's result, or another message."""
+
+    first_message: int
+    """The first that it is of."""
+    role: str
+    parts: tuple[Part, ...]
+    pieces: tuple[RequestPiece, ...]
+
+    @property
+    def tokens(self) -> int:
+        """What it weighs."""
+        return sum(piece.tokens for piece in self.pieces)
+
+
+class ReplayConversation:
+    """A recording, as far as it has come; a way may read all of it, and keeps its own memory."""
+
+    def __init__(self, recording: Recording, store: Store) -> None:
+        """Nothing has come but what stands beside the rows."""
+        self.recording = recording
+        self.token_weights = recording.token_weights
+        self.store = store
+        tools = recording.trace.history.tools
+        self.tool_pieces: tuple[RequestPiece, ...] = (
+            (RequestPiece(tools, self.token_weights.tools(tools)),) if tools else ()
+        )
+        self.messages: list[Message] = []
+        self.dialect_rows: list[Any] = []
+        """The rows of the wire format that have come."""
+        self.rows: list[ConversationRow] = []
+        self.starts: list[int] = []
+        """The row that each message begins with."""
+        self.message_tokens: list[int] = []
+        """Of each message."""
+        self.result_rows: list[int] = []
+        """The rows that are tools' results."""
+        self.safe_starts: list[int] = []
+        """Messages that a request may begin with: no call before them waits for a result after them."""
+        self.head_messages: list[int] = []
+        """System text and the first request."""
+        self.tool_names: dict[str, str] = {}
+        """The tool's name by the id of a call."""
+        self._piece_cache: dict[tuple[str, bool], RequestPiece] = {}
+        self._recorded_count = 0
+        self._fetches = 0
+
+    def advance(self, stop: int) -> None:
+        """Let the recording come up to this message."""
+        recording = self.recording
+        start, self._recorded_count = self._recorded_count, stop
+        self.dialect_rows += recording.rows[
+            max(0, start - recording.system_message_count) : max(0, stop - recording.system_message_count)
+        ]
+        for message in recording.trace.history.messages[start:stop]:
+            self._add_message(message)
+
+    def refetch(self, parts: Sequence[Part]) -> tuple[list[RequestPiece], list[ToolResult]]:
+        """Let parts of the past come once more, as a tool hands them over: the pieces, and the parts that they are."""
+        calls, results = [], []
+        for part in parts:
+            self._fetches += 1
+            id_ = f"fetch_{self._fetches}"
+            calls.append(ToolCall(id_, REFETCH_TOOL, f'{{"id": "{short_id(exact_id(part))}"}}'))
+            results.append(ToolResult(id_, part.content if isinstance(part, ToolResult) else (Text(block_text(part)),)))
+        said = (Message("assistant", tuple(calls)), Message("tool", tuple(results)))
+        wire, key = self.recording.dialect, self.recording.rows_field
+        rows = emit_with_losses(History(said), wire, body=True).value[key]
+        before = len(self.rows)
+        self.dialect_rows += rows
+        for message in parse({key: rows}, wire).messages:
+            self._add_message(message)
+        return list(chain.from_iterable(row.pieces for row in self.rows[before:])), results
+
+    def make_message_pieces(self, message: Message) -> list[RequestPiece]:
+        """The pieces of a message; the first carries what frames the message."""
+        ids = content_ids(message)
+        return [
+            self._piece(name, part, first=not number)
+            for number, (name, part) in enumerate(zip(ids, message.parts, strict=True))
+        ]
+
+    def all_pieces(self) -> list[RequestPiece]:
+        """All that has come."""
+        return [*self.tool_pieces, *chain.from_iterable(row.pieces for row in self.rows)]
+
+    def pieces_since(self, start: int) -> list[RequestPiece]:
+        """The head, and the messages from one on."""
+        head = (row for number in self.head_messages if number < start for row in self._rows_of(number))
+        rest = self.rows[self.starts[start] :] if start < len(self.starts) else ()
+        return [*self.tool_pieces, *chain.from_iterable(row.pieces for row in (*head, *rest))]
+
+    def rewrite_row(self, row: ConversationRow, words: str) -> tuple[RequestPiece, ...]:
+        """A row with other words in place of its own; what is no text in it stays."""
+        first = row.pieces[0].tokens > self.token_weights.part(row.parts[0])
+        old = row.parts[0]
+        changed: Part = ToolResult(old.call_id, (Text(words),)) if isinstance(old, ToolResult) else Text(words)
+        kept = [p for part, p in zip(row.parts, row.pieces, strict=True) if not isinstance(part, Text | ToolResult)]
+        return self._piece(f"{type(changed).__name__} {words}", changed, first=first), *kept
+
+    def _add_message(self, message: Message) -> None:
+        number = len(self.messages)
+        self.messages.append(message)
+        self.tool_names.update((call.id, call.name) for call in message.calls)
+        spoken = message.role == "assistant"
+        goes_on = spoken and bool(self.rows) and self.rows[-1].role == "assistant"
+        if message.role == "system" or (
+            message.role == "user" and not any(self.messages[n].role == "user" for n in self.head_messages)
+        ):
+            self.head_messages.append(number)
+        if (spoken and not goes_on) or (message.role == "user" and not any(message.results)):
+            self.safe_starts.append(number)
+        self.starts.append(len(self.rows) - goes_on)
+        pieces = self.make_message_pieces(message)
+        self.message_tokens.append(sum(piece.tokens for piece in pieces))
+        self._add_rows(number, message, pieces, goes_on=goes_on)
+
+    def _add_rows(self, number: int, message: Message, pieces: Sequence[RequestPiece], *, goes_on: bool) -> None:
+        pairs = list(zip(message.parts, pieces, strict=True))
+        for part, piece in pairs:
+            if isinstance(part, ToolResult):
+                self.result_rows.append(len(self.rows))
+                self.rows.append(ConversationRow(number, "tool", (part,), (piece,)))
+        rest = [pair for pair in pairs if not isinstance(pair[0], ToolResult)]
+        if not rest:
+            return
+        role = "user" if message.role == "tool" else message.role
+        row = ConversationRow(number, role, tuple(part for part, _ in rest), tuple(piece for _, piece in rest))
+        if goes_on:
+            last = self.rows.pop()
+            row = ConversationRow(last.first_message, role, last.parts + row.parts, last.pieces + row.pieces)
+        self.rows.append(row)
+
+    def _rows_of(self, number: int) -> Iterable[ConversationRow]:
+        stop = self.starts[number + 1] if number + 1 < len(self.starts) else len(self.rows)
+        return self.rows[self.starts[number] : stop]
+
+    def _piece(self, name: str, part: Part, *, first: bool) -> RequestPiece:
+        found = self._piece_cache.get((name, first))
+        if found is None:
+            weight = self.token_weights.part(part) + self.token_weights.overhead * first
+            found = self._piece_cache[name, first] = RequestPiece(block_text(part), weight)
+        return found

@@ -1,0 +1,287 @@
+"""The settings of `auto` that do best on some sessions, and whether they do on others, too.
+
+The sessions are split in two. On one half settings are chosen by coordinate descent from the defaults: each setting in
+turn is given all its values, the best one stays, until none helps or the trials are spent. Best is what costs least,
+fetching included, of all that serves enough; where nothing does, what serves most. A gain that is too small to mean
+anything is none.
+
+What was chosen is then measured beside the defaults on the other half, which had no part in the choice. How much chance
+is in the difference is told by drawing those sessions anew, as `scores` does. Draws of a handful of sessions all look
+alike and would call anything certain: below a few sessions nothing is recommended. Nor is what saves by serving less.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from textwrap import wrap
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from thresher.budget import load_settings
+from thresher.errors import OptionError, ReadError
+from thresher.replay.cost import Rates
+from thresher.replay.intervals import compute_interval
+from thresher.replay.scores import DRAWS, FULL_HISTORY, SEED, TARGET_SERVED_SHARE
+from thresher.replay.simulate import ReplayTotals
+from thresher.replay.sweep import (
+    MIN_RECORDED_CALLS,
+    SweepCheckpoint,
+    SweepProgress,
+    SweepWorkers,
+    compute_sweep_key,
+    sort_files_by_size,
+)
+from thresher.replay.sweep_results import ReplayFailure, SweepUnit
+from thresher.replay.tuning.holdout import HoldoutSplit, split_sessions
+from thresher.replay.tuning.trials import (
+    BUDGET_OPTION,
+    Trial,
+    TrialLog,
+    TrialRunner,
+    TuningSettings,
+    find_changed_settings,
+    has_valid_thresholds,
+    make_default_settings,
+)
+from thresher.window import Thresholds
+
+SEARCH_SPACE: dict[str, tuple[float, ...]] = {
+    "age": (8, 14, 22, 32, 45, 70),
+    "patience": (0.15, 0.3, 0.6, 1.2, 2.5, 5.0),
+    "low": (0.3, 0.4, 0.5, 0.6, 0.7),
+    "high": (0.7, 0.8, 0.9, 0.95),
+    "boundary": (0.1, 0.25, 0.5, 1.0),
+    "worth": (500, 1_000, 2_000, 4_000),
+    "calls": (10, 20, 40, 80),
+}
+"""What is tried, by the names of a window's pace; those that matter most come first."""
+BUDGETS = (40_000, 60_000, 90_000, 140_000, 200_000)
+TRIALS = 60
+MIN_GAIN = 0.005
+"""The share by which a change must cost less; or miss less, where nothing serves enough."""
+MIN_REPORT_SESSIONS = 8
+"""The fewest on the report half from which a difference is told from chance."""
+MAX_SERVED_LOSS = 0.01
+"""How much less than the defaults may be served where the target is missed: at the lower end, not in the middle."""
+WIDTH = 79
+
+Verdict = Literal["same", "few", "chance", "unserved", "better"]
+"""Nothing beats the defaults; too few sessions to tell; no gain beyond chance; one that serves too little; better."""
+
+
+class MeasuredDifference(Struct, frozen=True):
+    """How much more it is than before, and where that lies in 95 of 100 draws; no ends: too few sessions."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+class TuningResult(Struct, frozen=True, kw_only=True):
+    """What was chosen, and what it is worth."""
+
+    target: float
+    """The share of calls that shall be served."""
+    split: HoldoutSplit
+    defaults: Trial
+    chosen: Trial
+    """Both on the side where it was chosen."""
+    before: Trial
+    after: Trial
+    """The same on the other side."""
+    cost: MeasuredDifference
+    """Of what it costs there, fetching included; the full history is 1."""
+    served: MeasuredDifference
+    trials: int
+    reused: int
+    """Of these, the ones that were in the log."""
+    log: str
+    failures: list[ReplayFailure]
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether anything did better than the defaults where it was chosen."""
+        return self.chosen.settings != self.defaults.settings
+
+    @property
+    def verdict(self) -> Verdict:
+        """What is to be said of it where it was not chosen."""
+        if not self.is_changed:
+            return "same"
+        if self.after.sessions < MIN_REPORT_SESSIONS or self.cost.high is None or self.served.low is None:
+            return "few"
+        serves_more = self.before.served < self.target and self.served.low > 0
+        if self.cost.high >= 0 and not serves_more:
+            return "chance"
+        return "better" if self.after.served >= self.target or self.served.low >= -MAX_SERVED_LOSS else "unserved"
+
+    @property
+    def is_better(self) -> bool:
+        """Whether it also does better where it was not chosen, by more than chance, and serves enough."""
+        return self.verdict == "better"
+
+
+def tune(  # noqa: PLR0913 - a search has many keys
+    files: Iterable[Path],
+    rates: Rates,
+    *,
+    folder: Path,
+    budget: int | None = None,
+    served: float = TARGET_SERVED_SHARE,
+    trials: int = TRIALS,
+    jobs: int = 1,
+    log: Path | None = None,
+    progress: SweepProgress | None = None,
+) -> TuningResult:
+    """Choose settings on half of the sessions, and measure them on the others; a budget that is given stays.
+
+    The log lies in the folder unless it is named, and so does what was begun.
+    """
+    sized = sort_files_by_size(files)
+    key = compute_sweep_key(
+        sized, (), rates, replace(load_settings(), pace={}, budget=None)
+    )  # these are what is looked for
+    book = TrialLog(log or folder / f"{key}.jsonl", key)
+    saved = SweepCheckpoint(folder / "begun", key)
+    units = len(sized)
+
+    def tell(done: int) -> None:
+        if progress is not None:
+            progress(done, max(done, units))
+
+    with SweepWorkers(min(jobs, units), saved, tell) as workers:
+        first = workers.run_units(
+            [SweepUnit(str(path), FULL_HISTORY, (None,), MIN_RECORDED_CALLS, rates) for path in sized]
+        )
+        bench = TrialRunner(first, workers, rates, book)
+        _require_enough_sessions(bench)
+        split = split_sessions(bench.sessions)
+        units += trials * bench.count_files(split.tune) + 2 * bench.count_files(split.report)
+        start = make_default_settings(budget)
+        space = SEARCH_SPACE if budget is not None else {BUDGET_OPTION: BUDGETS, **SEARCH_SPACE}
+        found = search_settings(
+            start, space, lambda row: bench.run_trials(row, split.tune), served=served, trials=trials
+        )
+        best = found.best.settings
+        before, after = bench.compare_settings(start, best, split.report)
+    saved.delete()
+    cost, more = measure_difference(before, after, bench.full_totals)
+    return TuningResult(
+        target=served,
+        split=split,
+        defaults=found.first,
+        chosen=found.best,
+        before=bench.record_trial("report", start, before),
+        after=bench.record_trial("report", best, after),
+        cost=cost,
+        served=more,
+        trials=found.count,
+        reused=bench.reused_count,
+        log=str(book.path),
+        failures=bench.failures,
+    )
+
+
+def _require_enough_sessions(bench: TrialRunner) -> None:
+    """Refuse where nothing could be told."""
+    if len(bench.sessions) < 2:
+        raise ReadError(
+            f"it takes two sessions to choose settings on one and measure them on the other; there are "
+            f"{len(bench.sessions)} with {MIN_RECORDED_CALLS} model calls or more that used earlier text: name others, "
+            "`thresher tune PATH…`"
+        )
+
+
+class SettingsSearchResult(Struct, frozen=True):
+    """What a search ended with."""
+
+    first: Trial
+    best: Trial
+    count: int
+
+
+def search_settings(
+    start: TuningSettings,
+    space: Mapping[str, Sequence[int | float]],
+    tried: Callable[[Sequence[TuningSettings]], Sequence[Trial]],
+    *,
+    served: float = TARGET_SERVED_SHARE,
+    trials: int = TRIALS,
+) -> SettingsSearchResult:
+    """The best settings that coordinate descent comes to; a setting's values are tried all at once."""
+    [first] = tried([start])
+    best, known = first, [start]
+    improved = True
+    while improved:
+        improved = False
+        for name, values in space.items():
+            row: list[TuningSettings] = [{**best.settings, name: value} for value in values]
+            row = [one for one in row if one not in known and has_valid_thresholds(one)][: trials - len(known)]
+            known += row
+            # Who could not take a session that the defaults took is not compared with those that could.
+            fit = [one for one in tried(row) if one.sessions >= first.sessions] if row else []
+            top = min(fit, key=lambda one: _rank(one, served), default=best)
+            if _is_better_trial(top, best, served):
+                best, improved = top, True
+    return SettingsSearchResult(first, best, len(known))
+
+
+def _rank(trial: Trial, served: float) -> tuple[bool, float]:
+    """Less is better."""
+    enough = trial.served >= served
+    return not enough, trial.cost_with_refetch if enough else 1 - trial.served
+
+
+def _is_better_trial(new: Trial, old: Trial, served: float) -> bool:
+    (misses, less), (missed, more) = _rank(new, served), _rank(old, served)
+    return less < more * (1 - MIN_GAIN) if misses == missed else missed
+
+
+def measure_difference(
+    before: Mapping[str, ReplayTotals], after: Mapping[str, ReplayTotals], full: Mapping[str, ReplayTotals]
+) -> tuple[MeasuredDifference, MeasuredDifference]:
+    """How much more the same sessions cost, fetching included, and how much more of their calls was served."""
+    rows = [
+        (new.cost + new.refetch - old.cost - old.refetch, full[key].cost, new.served - old.served, old.bearing)
+        for key, old in before.items()
+        for new in (after[key],)
+    ]
+
+    def read(drawn: Sequence[tuple[float, ...]]) -> tuple[float, float]:
+        costs, whole, served, bearing = (sum(column) for column in zip(*drawn, strict=True))
+        return costs / whole if whole else 0.0, served / bearing if bearing else 0.0
+
+    paid, more = read(rows or [(0.0,) * 4])
+    if len(rows) < 2:
+        return MeasuredDifference(paid), MeasuredDifference(more)
+    random = Random(SEED)
+    drawn = [read(random.choices(rows, k=len(rows))) for _ in range(DRAWS)]
+    paid_ends, more_ends = (compute_interval(values) or (None, None) for values in zip(*drawn, strict=True))
+    return MeasuredDifference(paid, *paid_ends), MeasuredDifference(more, *more_ends)
+
+
+def format_settings_toml(choice: TuningSettings, notes: Iterable[str] = ()) -> str:
+    """The settings as a `thresher.toml`: what differs from the defaults, and nothing else."""
+    budget, pace = _split_budget(choice)
+    lines = (line for note in notes for line in wrap(note, WIDTH - 2, break_on_hyphens=False))
+    head = [*(f"# {line}" for line in lines), *(() if budget is None else (f"{BUDGET_OPTION} = {budget}",))]
+    table = ["[pace]", *(f"{name} = {value}" for name, value in pace.items())] if pace else []
+    return "\n\n".join("\n".join(part) for part in (head, table) if part) + "\n"
+
+
+def has_same_settings(file: Path, choice: TuningSettings) -> bool:
+    """Whether a `thresher.toml` already says them, whatever else it says."""
+    budget, pace = _split_budget(choice)
+    try:
+        found = load_settings(environment={}, file=file)
+        return (found.budget, Thresholds(**found.pace)) == (budget, Thresholds(**pace))
+    except OptionError:
+        return False
+
+
+def _split_budget(choice: TuningSettings) -> tuple[int | float | None, dict[str, Any]]:
+    """The budget and the pace, as far as they differ from the defaults."""
+    pace = find_changed_settings(choice)
+    return pace.pop(BUDGET_OPTION, None), pace

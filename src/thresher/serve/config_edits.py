@@ -1,0 +1,157 @@
+"""Add and remove a server's entry in JSON and TOML text; everything else stays byte for byte."""
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+SERVER_NAME = "thresher"
+"""What the server is called in every client."""
+
+
+_JSON_DECODER = json.JSONDecoder()
+
+
+class _Member(NamedTuple):
+    """A name with its value in the text of an object: where the name, the value and the end are."""
+
+    key: str
+    start: int
+    value: int
+    end: int
+
+
+def _skip_whitespace(text: str, at: int) -> int:
+    while text[at].isspace():
+        at += 1
+    return at
+
+
+def _parse_members(text: str, brace: int) -> tuple[list[_Member], int]:
+    """The members of the object that opens at `brace`, and where it closes; the text is known to be JSON."""
+    found: list[_Member] = []
+    at = _skip_whitespace(text, brace + 1)
+    while text[at] != "}":
+        key, colon = _JSON_DECODER.raw_decode(text, at)
+        value = _skip_whitespace(text, _skip_whitespace(text, colon) + 1)
+        _, end = _JSON_DECODER.raw_decode(text, value)
+        found.append(_Member(key, at, value, end))
+        at = _skip_whitespace(text, end)
+        at = _skip_whitespace(text, at + 1) if text[at] == "," else at
+    return found, at
+
+
+def _find_member(text: str, brace: int, key: str) -> _Member | None:
+    """The last of that name, which is the one that counts."""
+    return next((one for one in reversed(_parse_members(text, brace)[0]) if one.key == key), None)
+
+
+def set_json_entry(text: str, key: str, entry: Mapping[str, Any]) -> str:
+    """Add or replace the entry in JSON text."""
+    if not text.strip():
+        return json.dumps({key: {SERVER_NAME: entry}}, indent=2, ensure_ascii=False) + "\n"
+    brace = text.index("{")
+    servers = _find_member(text, brace, key)
+    if servers is None:
+        return _add_json_member(text, brace, key, {SERVER_NAME: entry})
+    own = _find_member(text, servers.value, SERVER_NAME)
+    if own is None:
+        return _add_json_member(text, servers.value, SERVER_NAME, entry)
+    return text[: own.value] + _json_value(text, _indent(text, own.start), entry) + text[own.end :]
+
+
+def _add_json_member(text: str, brace: int, name: str, value: Mapping[str, Any]) -> str:
+    """A member after the last one, indented like it."""
+    members, close = _parse_members(text, brace)
+    last = members[-1] if members else None
+    lines = last is not None and "\n" in text[brace : last.start]
+    lead = _indent(text, last.start) if last and lines else _indent(text, brace) + _indent_unit(text)
+    piece = f"{_newline(text)}{lead}{json.dumps(name)}: {_json_value(text, lead, value)}"
+    if last:
+        return f"{text[: last.end]},{piece}{text[last.end :]}"
+    return text[: brace + 1] + piece + _newline(text) + _indent(text, brace) + text[close:]
+
+
+def _json_value(text: str, lead: str, value: Mapping[str, Any]) -> str:
+    return json.dumps(value, indent=_indent_unit(text), ensure_ascii=False).replace("\n", _newline(text) + lead)
+
+
+def _indent(text: str, at: int) -> str:
+    """The blank at the start of the line."""
+    line = text[text.rfind("\n", 0, at) + 1 :]
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+def _indent_unit(text: str) -> str:
+    """What the text is indented with."""
+    indented = re.search(r"\n([ \t]+)\S", text)
+    return indented[1] if indented else "  "
+
+
+def _newline(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"
+
+
+def remove_json_entry(text: str, key: str) -> str:
+    """Remove the entry from JSON text."""
+    brace = text.index("{")
+    servers = _find_member(text, brace, key)
+    if servers is None:
+        return text
+    text = _remove_json_member(text, servers.value, SERVER_NAME)
+    return text if _parse_members(text, servers.value)[0] else _remove_json_member(text, brace, key)
+
+
+def _remove_json_member(text: str, brace: int, key: str) -> str:
+    members, close = _parse_members(text, brace)
+    at = max(number for number, one in enumerate(members) if one.key == key)
+    if len(members) == 1:
+        return text[: brace + 1] + text[close:]
+    if at:
+        return text[: members[at - 1].end] + text[members[at].end :]
+    return text[: members[0].start] + text[members[1].start :]
+
+
+def set_toml_entry(text: str, key: str, entry: Mapping[str, Any]) -> str:
+    """Add or replace the entry in TOML text."""
+    found = tomllib.loads(text).get(key, {}).get(SERVER_NAME)
+    rows = [f"{name} = {_toml_value(value)}" for name, value in entry.items() if (found or {}).get(name) != value]
+    lines, newline = text.split("\n"), _newline(text)
+    block = None if found is None else _find_toml_table(lines, key)
+    if block is None:
+        gap = (newline if text.strip() else "") + ("" if text.endswith("\n") or not text else newline)
+        return text + gap + newline.join([f"[{key}.{SERVER_NAME}]", *rows, ""])
+    start, end = block
+    changed = re.compile(rf"\s*({'|'.join(row.partition(' ')[0] for row in rows)})\s*=")
+    kept = [line for line in lines[start + 1 : end] if not changed.match(line)]
+    return "\n".join([*lines[: start + 1], *(row + newline[:-1] for row in rows), *kept, *lines[end:]])
+
+
+def _toml_value(value: Any) -> str:
+    """Strings, lists and truths are written as in JSON."""
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{json.dumps(name)} = {_toml_value(one)}' for name, one in value.items())} }}"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _find_toml_table(lines: list[str], key: str) -> tuple[int, int] | None:
+    """The lines of our table and of those in it; comments behind it belong to what follows."""
+    name = rf"\s*\[\s*{key}\s*\.\s*(?:{SERVER_NAME}|\"{SERVER_NAME}\"|'{SERVER_NAME}')\s*"
+    start = next((at for at, line in enumerate(lines) if re.match(rf"{name}\]", line)), None)
+    if start is None:
+        return None
+    others = (at for at in range(start + 1, len(lines)) if re.match(rf"(?!{name}\.)\s*\[", lines[at]))
+    end = next(others, len(lines))
+    while not lines[end - 1].strip() or lines[end - 1].lstrip().startswith("#"):
+        end -= 1
+    return start, end
+
+
+def remove_toml_entry(text: str, key: str) -> str:
+    """Remove the entry from TOML text."""
+    lines = text.split("\n")
+    block = _find_toml_table(lines, key)
+    start, end = block or (0, 0)
+    start -= bool(start and not lines[start - 1].strip())  # the empty line that parted it from what stood before
+    return "\n".join(lines[:start] + lines[end:])

@@ -1,0 +1,108 @@
+"""One tool chain, read once: what was done to what, and how it ended."""
+
+import re
+from collections.abc import Container
+from typing import Any, NamedTuple
+
+from thresher.model import Chain, History, Place, ToolCall, ToolResult
+from thresher.model.jsontext import load_fields
+from thresher.model.tools import ToolUse, tool_use
+from thresher.summarize.outcomes import ToolOutcome, parse_tool_outcome
+from thresher.summarize.text import to_printable_line
+
+QUERY_KEYS = (
+    "query", "queries", "search_query", "search_term", "searchTerm", "q", "pattern", "regex", "glob_pattern", "glob",
+    "url", "urls", "uri", "keyword", "search", "action",
+)  # fmt: skip
+"""Argument keys that say what a search or a fetch is after."""
+QUESTION_KEYS = ("question", "questions", "prompt", "message")
+
+
+class ChainAction(NamedTuple):
+    """What one chain did."""
+
+    turn: int
+    call: ToolCall
+    use: ToolUse
+    fields: dict[str, Any]
+    outcome: ToolOutcome
+
+    @property
+    def is_command(self) -> bool:
+        """Whether a command was run, other than to read a file or to patch one."""
+        return self.use.category in ("execution", "project") and not self.use.operation
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether a command found nothing rather than failed: that is what exit code 1 without a word mostly means."""
+        return self.outcome.exit_code == 1 and not self.outcome.output.strip()
+
+    @property
+    def query(self) -> str:
+        """What a search or a fetch is after."""
+        return to_printable_line(_first_argument(self.fields, QUERY_KEYS))
+
+    @property
+    def question(self) -> str:
+        """What the user was asked."""
+        return to_printable_line(_first_argument(self.fields, QUESTION_KEYS)) or to_printable_line(self.use.intent)
+
+    @property
+    def command(self) -> str:
+        """The command's first line that does anything, without the way to where it runs."""
+        lines = (_LEADING_CD.sub("", to_printable_line(text)) for text in self.use.command.splitlines())
+        return next((text for text in lines if text and not text.startswith("#")), "")
+
+    @property
+    def retry_key(self) -> tuple[str, ...]:
+        """Equal for two calls of which the later could make good the earlier."""
+        use = self.use
+        if use.category == "file_edit":
+            return ("edit", use.path)
+        if use.path:
+            return (use.operation or use.category, use.path)
+        if use.command:
+            return ("run", *_command_words(use.command))
+        return (self.call.name, self.query or to_printable_line(use.intent))
+
+
+def parse_chain_action(
+    history: History, chain: Chain, *, members: Container[Place] | None = None
+) -> ChainAction | None:
+    """Read a chain; with `members`, how it ended counts only where its result is one of them."""
+    call = history.part(chain.call)
+    if not isinstance(call, ToolCall):
+        return None
+    use = tool_use(call)
+    seen = chain.result is not None and (members is None or chain.result in members)
+    result = history.part(chain.result) if chain.result is not None and seen else None
+    answer = result if isinstance(result, ToolResult) else None
+    end = parse_tool_outcome(answer, is_command=bool(use.command) or use.category in ("execution", "file_edit"))
+    return ChainAction(history.turn(chain.call.message), call, use, load_fields(call.arguments), end)
+
+
+def _first_argument(fields: dict[str, Any], keys: tuple[str, ...]) -> str:
+    for key in keys:
+        value = fields.get(key)
+        if isinstance(value, list) and value:
+            value = value[0]
+        if isinstance(value, dict):
+            value = next((value[one] for one in keys if isinstance(value.get(one), str)), None)
+        if isinstance(value, str) and value.strip():
+            return value
+    return ""
+
+
+_LEADING_CD = re.compile(r"^cd [^\s;&|]+ ?(?:&&|;) ?")
+_COMMAND_SEPARATOR = re.compile(r"&&|\|\||[;|\n]")
+MAX_COMPARED_CHARS = 400
+
+
+def _command_words(command: str) -> list[str]:
+    """A command without its options: the first two plain words of each of its steps."""
+    bones: list[str] = []
+    for step in _COMMAND_SEPARATOR.split(command[:MAX_COMPARED_CHARS]):
+        words = [word for word in step.split() if not word.startswith(("-", "2>", ">"))]
+        if words and words[0] != "cd":
+            bones += words[:2]
+    return bones

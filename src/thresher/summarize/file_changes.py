@@ -1,0 +1,119 @@
+"""What a call changes in files, as far as its arguments tell: lines in, lines out, the first new line.
+
+Agents write an edit as an old text and a new one, as a list of such pairs, as a whole new content, as blocks to
+search and replace, or as a patch that may name several files. Lines that a pair has in common at its ends are
+context, not change.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from thresher.model.parts import ToolCall
+from thresher.model.tools import Operation, ToolUse
+from thresher.summarize.text import to_printable_line
+
+OLD_TEXT_KEYS = ("old_string", "oldString", "oldText", "old_text", "old_str", "search", "before")
+NEW_TEXT_KEYS = ("new_string", "newString", "newText", "new_text", "new_str", "insert_text", "replace", "after")
+WHOLE_TEXT_KEYS = ("content", "contents", "file_text", "new_source", "code_edit", "text")
+PAIR_LIST_KEYS = ("edits", "replacements", "changes")
+PATCH_KEYS = ("input", "patch", "patchText", "patch_text", "diff")
+
+
+class ToolFileChange(NamedTuple):
+    """What happens to one file."""
+
+    path: str
+    operation: Operation
+    added: int
+    removed: int
+    first_line: str
+    """The first line that is new, or else gone."""
+
+
+_PATCH_HEADER = re.compile(r"^\*\*\* (Update|Add|Delete) File: ([^\r\n]+)", re.MULTILINE)
+_OPERATIONS: dict[str, Operation] = {"Update": "edit", "Add": "write", "Delete": "delete"}
+_BLOCK = re.compile(r"^(<{5,9} ?SEARCH|-{5,9} ?SEARCH|={5,9}|>{5,9} ?REPLACE|\+{5,9} ?REPLACE)[^\n]*\n?", re.MULTILINE)
+
+
+def extract_file_changes(call: ToolCall, use: ToolUse, fields: dict[str, Any]) -> tuple[ToolFileChange, ...]:
+    """Every file that the call changes; more than one only for a patch."""
+    patch = _first_text(fields, PATCH_KEYS) or (use.command or call.arguments if not fields or use.command else "")
+    headers = list(_PATCH_HEADER.finditer(patch))
+    if headers:
+        stops = [header.start() for header in headers[1:]] + [len(patch)]
+        return tuple(
+            _change_from_patch(header, patch[header.end() : stop]) for header, stop in zip(headers, stops, strict=True)
+        )
+    if use.operation in ("delete", "move"):
+        return (ToolFileChange(use.path, use.operation, 0, 0, ""),)
+    pairs = list(_find_text_pairs(fields)) or list(_find_search_blocks(patch))
+    if pairs:
+        return (_change_from_lines(use, [_diff_lines(old, new) for old, new in pairs]),)
+    return (_change_from_lines(use, [_split_patch_lines(patch)]),)
+
+
+def _change_from_patch(header: re.Match[str], body: str) -> ToolFileChange:
+    added, removed = _split_patch_lines(body)
+    return ToolFileChange(
+        header[2].strip(), _OPERATIONS[header[1]], len(added), len(removed), _first_meaningful_line([*added, *removed])
+    )
+
+
+def _change_from_lines(use: ToolUse, found: Sequence[tuple[Sequence[str], Sequence[str]]]) -> ToolFileChange:
+    added = [text for new, _ in found for text in new]
+    removed = [text for _, old in found for text in old]
+    return ToolFileChange(use.path, use.operation, len(added), len(removed), _first_meaningful_line([*added, *removed]))
+
+
+def _find_text_pairs(fields: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for key in PAIR_LIST_KEYS:
+        listed = fields.get(key)
+        for one in listed if isinstance(listed, list) else ():
+            if isinstance(one, dict):
+                yield _first_text(one, OLD_TEXT_KEYS), _first_text(one, NEW_TEXT_KEYS)
+    old, new = (
+        _first_text(fields, OLD_TEXT_KEYS),
+        _first_text(fields, NEW_TEXT_KEYS) or _first_text(fields, WHOLE_TEXT_KEYS),
+    )
+    if old or new:
+        yield old, new
+
+
+def _find_search_blocks(text: str) -> Iterator[tuple[str, str]]:
+    """Blocks between the marks SEARCH, = and REPLACE, as Cline and its kin write them."""
+    pieces = _BLOCK.split(text)
+    for place in range(1, len(pieces) - 3, 2):
+        if "SEARCH" in pieces[place] and pieces[place + 2].startswith("="):
+            yield pieces[place + 1], pieces[place + 3]
+
+
+def _diff_lines(old: str, new: str) -> tuple[list[str], list[str]]:
+    """The lines that came and went, without those that both begin and end with."""
+    came, went = new.splitlines(), old.splitlines()
+    start = 0
+    while start < min(len(came), len(went)) and came[start] == went[start]:
+        start += 1
+    end = 0
+    while end < min(len(came), len(went)) - start and came[-1 - end] == went[-1 - end]:
+        end += 1
+    return came[start : len(came) - end], went[start : len(went) - end]
+
+
+def _split_patch_lines(patch: str) -> tuple[list[str], list[str]]:
+    lines = patch.splitlines()
+    added = [text[1:] for text in lines if text.startswith("+") and not text.startswith("+++ ")]
+    removed = [text[1:] for text in lines if text.startswith("-") and not text.startswith("--- ")]
+    return added, removed
+
+
+def _first_meaningful_line(lines: Sequence[str]) -> str:
+    return next((text for text in map(to_printable_line, lines) if any(map(str.isalnum, text))), "")
+
+
+def _first_text(fields: dict[str, Any], keys: tuple[str, ...]) -> str:
+    for key in keys:
+        value = fields.get(key)
+        if isinstance(value, str) and value:
+            return value
+    return ""

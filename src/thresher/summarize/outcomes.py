@@ -1,0 +1,94 @@
+"""How a tool's work ended, as far as its result tells.
+
+Most dialects have a flag for failure; agents that run commands write the exit code into the text, each in its own
+words, before or after the output. Where there is neither, a short answer that opens like an error is one.
+"""
+
+import re
+from typing import NamedTuple
+
+from thresher.model.jsontext import load_fields
+from thresher.model.parts import ToolResult
+from thresher.summarize.text import to_printable_line
+
+
+class ToolOutcome(NamedTuple):
+    """How it ended, and the output without the words around it."""
+
+    is_known: bool
+    failed: bool
+    exit_code: int | None
+    output: str
+
+
+UNKNOWN_OUTCOME = ToolOutcome(is_known=False, failed=False, exit_code=None, output="")
+_EXIT_CODE = re.compile(
+    r"^(?:exit code:? |(?:process|command) exited with code |<returncode>|<exit_code>"
+    r"|\[the command completed with exit code )(-?\d{1,10})\b",
+    re.IGNORECASE | re.MULTILINE,
+)
+_OUTPUT_HEADER = re.compile(
+    r"\A(?:Exit code \d+(?:\n|\Z)|<returncode>-?\d+</returncode>\s*<output>\n?"
+    r"|(?:(?:Chunk ID|Exit code|Wall time|Original token count|Total output lines): [^\n]*\n"
+    r"|Process [^\n]*\n){1,6}Output:\n(?:Total output lines: [^\n]*\n+)?)"
+)
+_OUTPUT_FOOTER = re.compile(
+    r"(?:</output>|^Command exited with code -?\d+|^\[The command completed with exit code -?\d+\.\]"
+    r"|<system-reminder>[^<]*</system-reminder>)\Z",
+    re.MULTILINE,
+)
+_ERROR_OPENING = re.compile(r"\s*(?:<tool_use_error>|\[?error\b|traceback \(most recent)", re.IGNORECASE)
+_ERROR_WORD = re.compile(r"error|exception|fail|fatal|panic|not found|no such|denied|cannot|refused", re.IGNORECASE)
+_ERROR_TAGS = re.compile(r"</?(?:tool_use_error|error|output)>")
+_ERROR_NAME = re.compile(r"\w(?:Error|Exception)\b|\b(?:error(?:\[\w+\])?|fatal|panic):", re.IGNORECASE)
+MAX_ERROR_ANSWER_CHARS = 500
+MAX_SEARCHED_CHARS = 6000
+"""How much of a long output's end is searched for what went wrong."""
+
+
+def parse_tool_outcome(result: ToolResult | None, *, is_command: bool) -> ToolOutcome:
+    """How a call ended; only a command's result is searched for an exit code."""
+    if result is None:
+        return UNKNOWN_OUTCOME
+    text = result.text
+    code = None
+    if is_command:
+        code, text = _parse_exit_code(text)
+    looks_bad = len(text) < MAX_ERROR_ANSWER_CHARS and bool(_ERROR_OPENING.match(text)) and code is None
+    return ToolOutcome(True, result.is_error or looks_bad or code not in (None, 0), code, _strip_wrapping(text))
+
+
+def find_error_line(end: ToolOutcome) -> str:
+    """The one line of a failure that says most: the last that names an error, or speaks of one, or just the last."""
+    lines = [
+        text
+        for text in map(to_printable_line, _ERROR_TAGS.sub("", end.output[-MAX_SEARCHED_CHARS:]).splitlines())
+        if text
+    ]
+    if not lines:
+        return ""
+    if end.exit_code is None:
+        return lines[0]
+    found = (text for sign in (_ERROR_NAME, _ERROR_WORD) for text in reversed(lines) if sign.search(text))
+    return next(found, lines[-1])
+
+
+def _parse_exit_code(text: str) -> tuple[int | None, str]:
+    """The exit code and the text; older Codex wrote both as JSON."""
+    if text.startswith('{"output":'):
+        value = load_fields(text)
+        metadata = value.get("metadata")
+        code = metadata.get("exit_code") if isinstance(metadata, dict) else None
+        output = value.get("output")
+        return code if type(code) is int else None, output if isinstance(output, str) else text
+    found = _EXIT_CODE.search(text[:400]) or _EXIT_CODE.search(text[-200:])
+    return int(found[1]) if found else None, text
+
+
+def _strip_wrapping(text: str) -> str:
+    """The text without what agents put before and after it."""
+    lead = _OUTPUT_HEADER.match(text)
+    start = lead.end() if lead else 0
+    end = len(text.rstrip())
+    trail = _OUTPUT_FOOTER.search(text, max(start, end - MAX_SEARCHED_CHARS), end)
+    return text[start : trail.start()].rstrip("\n") if trail else text[start:]

@@ -1,0 +1,71 @@
+"""What was said, in the speaker's own words: the sentences that are worth keeping, quoted and never reworded.
+
+Of what an agent says, most only announces its next call. Questions, decisions, findings and open ends are what a
+later reader misses; a few plain marks find them. Code is left aside.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from heapq import nlargest
+
+from thresher.summarize.text import clip, to_printable_line
+
+MAX_QUOTE_CHARS = 200
+"""Characters of one quotation."""
+_CODE_FENCE = re.compile(r"^[ \t]*(?:```|~~~).*?(?:^[ \t]*(?:```|~~~)|\Z)", re.DOTALL | re.MULTILINE)
+_SENTENCE_END = re.compile(r"(?<=[.!?。？！])[ \t]+|\n+")
+_BULLET = re.compile(r"(?:[-*•>]|\d{1,2}[.)])\s+|#+\s+|\|")
+_FINDING = re.compile(
+    r"\b(?:decided?|decision|instead|because|root cause|turns out|found (?:that|the)|fixed|todo|must not|blocked"
+    r"|the (?:problem|issue|bug|cause|reason|fix|solution)|remains|still (?:fails?|missing|need)|unfortunately)\b",
+    re.IGNORECASE,
+)
+_INTENT = re.compile(r"\b(?:i'll|i’ll|i will|going to|next(?: step)?|plan is|need(?:s)? to|should)\b", re.IGNORECASE)
+
+
+def split_sentences(text: str) -> Iterator[str]:
+    """The sentences of a text, code and tables left out."""
+    for piece in _SENTENCE_END.split(_CODE_FENCE.sub("\n", text)):
+        mark = _BULLET.match(piece.lstrip())
+        if mark and mark[0].startswith(("#", "|")):
+            continue
+        said = to_printable_line(piece.lstrip()[mark.end() :] if mark else piece)
+        if any(map(str.isalnum, said)):
+            yield said
+
+
+def quote_opening(text: str) -> str:
+    """How a text begins: as many of its first sentences as fit a quotation."""
+    kept = ""
+    for sentence in split_sentences(text):
+        longer = f"{kept} {sentence}".lstrip()
+        if kept and len(longer) > MAX_QUOTE_CHARS:
+            break
+        kept = longer
+    return clip(kept, MAX_QUOTE_CHARS)
+
+
+def select_quotes(texts: Iterable[str], *, most: int) -> list[str]:
+    """The most telling sentences, in the order in which they were said; of equals the later ones."""
+    found: dict[str, tuple[int, int]] = {}
+    last = ""
+    for text in texts:
+        for sentence in split_sentences(text):
+            weight = _score_sentence(sentence)
+            if weight:
+                found[clip(sentence, MAX_QUOTE_CHARS)] = (weight, len(found))
+        last = quote_opening(text) or last
+    if not found and last:
+        return [last]
+    chosen = nlargest(most, found, key=lambda sentence: found[sentence])
+    return sorted(chosen, key=lambda sentence: found[sentence][1])
+
+
+def _score_sentence(sentence: str) -> int:
+    """How much a sentence tells; what is very short, or only leads up to something, needs what stands around it."""
+    if len(sentence) < 12:
+        return 0
+    whole = len(sentence) >= 24 and not sentence.endswith((":", "："))
+    if sentence.endswith(("?", "？")) or _FINDING.search(sentence):
+        return 2 if whole else 1
+    return 1 if whole and _INTENT.search(sentence) else 0

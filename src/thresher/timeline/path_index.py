@@ -1,0 +1,101 @@
+"""The files of a session by their paths: compared as text, never looked up.
+
+A path is written in one way. One that is relative to a folder nobody knows is taken for the one known file that ends
+with it. A folder means all known files below it, a pattern all that fit it.
+"""
+
+import posixpath
+import re
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from functools import lru_cache
+
+from thresher.policies.file_accesses import normalize_path
+from thresher.timeline.shell_effects import CommandTarget
+
+_WORD = re.compile(r"[\w@+~%.\-/\\]+")
+_WILD = re.compile(r"[*?\[]")
+
+
+class PathIndex:
+    """The paths that are known so far."""
+
+    def __init__(self) -> None:
+        """None yet."""
+        self._sorted: list[str] = []
+        self._by_name: dict[str, dict[str, None]] = {}
+
+    def add(self, path: str) -> None:
+        """Know one more file."""
+        same = self._by_name.setdefault(posixpath.basename(path), {})
+        if path not in same:
+            same[path] = None
+            insort(self._sorted, path)
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._by_name.get(posixpath.basename(path), ())
+
+    def resolve_path(self, path: str, folder: str) -> str:
+        """The path of a file that a tool names."""
+        flat = normalize_path(path, folder)
+        if not flat or flat in self or flat.startswith("/") or re.match(r"[A-Za-z]:/", flat):
+            return flat
+        same = self.find_by_suffix(flat.removeprefix("~/"))
+        return same[0] if len(same) == 1 else flat
+
+    def find_by_suffix(self, said: str) -> list[str]:
+        """The files whose paths are this, or end with it."""
+        same = self._by_name.get(posixpath.basename(said), ())
+        return [path for path in same if path == said or path.endswith(f"/{said}")]
+
+    def find_below(self, folder: str) -> list[str]:
+        """The files in a folder, however deep."""
+        return list(self._iter_prefix(folder if folder.endswith("/") else f"{folder}/")) if folder else []
+
+    def find_targets(self, target: CommandTarget) -> list[str]:
+        """The known files that a word of a command means."""
+        if target.is_pattern:
+            return self._match_pattern(target.path)
+        if target.path in self:
+            return [target.path]
+        return self.find_below(target.path) or (
+            [] if target.written_path.startswith(("/", "..")) else self.find_by_suffix(target.written_path)
+        )
+
+    def find_mentioned(self, text: str) -> list[str]:
+        """The known files that a text names, each once."""
+        found: dict[str, None] = {}
+        for word in _words(text):
+            if posixpath.basename(word) in self._by_name:
+                found |= dict.fromkeys(
+                    self.find_by_suffix(normalize_path(word).lstrip("./~")) or self.find_by_suffix(normalize_path(word))
+                )
+        return list(found)
+
+    def _match_pattern(self, pattern: str) -> list[str]:
+        wild = _WILD.search(pattern)
+        start = pattern[: wild.start()] if wild else pattern
+        deep = "**" in pattern
+        return [
+            path
+            for path in self._iter_prefix(start)
+            if (deep or path.count("/") == pattern.count("/")) and fnmatchcase(path, pattern)
+        ]
+
+    def _iter_prefix(self, start: str) -> Iterator[str]:
+        for place in range(bisect_left(self._sorted, start), len(self._sorted)):
+            if not self._sorted[place].startswith(start):
+                return
+            yield self._sorted[place]
+
+
+@lru_cache(maxsize=16)
+def _words(text: str) -> tuple[str, ...]:
+    """The words of a text that may be paths; a script is looked into each time it runs."""
+    return tuple(dict.fromkeys(word.rstrip(".") for word in _WORD.findall(text)))
+
+
+def relative_to_folder(path: str, folder: str) -> str:
+    """A path as it is called in a folder, if it lies there."""
+    return path[len(folder) + 1 :] if folder and path.startswith(f"{folder}/") else path

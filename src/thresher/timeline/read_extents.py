@@ -1,0 +1,139 @@
+"""What a read shows of its file: which lines, without their numbers, and whether the last one is the file's last.
+
+Every agent writes the lines in its own way (`  12→text`, `12: text`, `00012| text`, plain) and puts words before and
+after them. Where lines were left out in the middle, or cut, or the numbers do not run on, nothing is taken from the
+result: a text that may be wrong is worse than none.
+"""
+
+import re
+from typing import NamedTuple
+
+from thresher.model.tools import Link
+from thresher.policies.file_accesses import LineExtent, parse_read_extent
+from thresher.summarize.outcomes import parse_tool_outcome
+
+MOST_LINES = 2000
+"""So many lines agents show of a file where nobody says how many; if all are there, there may be more."""
+_NUMBERED_LINE = re.compile(r" *(\d{1,9})(?:→|\t|: |:|\| ?)")
+_EMPTY_NUMBERED_LINE = re.compile(r" *(\d{1,9})(?:→|\t|:|\|)? *")
+_WRAPPER = re.compile(r"\A\s*(?:<path>[^\n]*</path>\n<type>(\w+)</type>\n)?<(content|file)>\n?(.*?)\n?</\2>", re.DOTALL)
+_OMISSION = re.compile(
+    r"tokens truncated|<elided_chars>|<output_head>|characters? (?:elided|truncated|omitted)|lines (?:elided|omitted)"
+    r"|\A<persisted-output>|\AFile content \([^)]*\) exceeds|\A<tool_use_error>"
+    r"|\[\.\.\. ?truncated|\[truncated|output truncated|^\.\.\. ?\[\d+ ",
+    re.IGNORECASE | re.MULTILINE,
+)
+_CUT_LINE = re.compile(r"(?:\.\.\. ?\[truncated\]|\.\.\. \(line truncated[^)\n]*\)|\[line truncated\])$", re.MULTILINE)
+_END_NOTICE = re.compile(r"\n*\(End of file[^\n]*\)\s*\Z")
+_MORE_NOTICE = re.compile(
+    r"\n*(?:\(Output capped[^\n]*\)|\(File has more lines[^\n]*\)|\(Showing lines[^\n]*\)|\[\d+ more lines?[^\n]*\]"
+    r"|\.\.\. \(\d+ more lines[^\n]*\)|\[Showing lines [^\n]*\])\s*\Z"
+)
+_WINDOW = re.compile(
+    r"\[File: [^\n]* \((\d+) lines? total\)\]\n(?:\(\d+ more lines? above\)\n)?((?:\d{1,9}:[^\n]*(?:\n|\Z))+)"
+)
+"""What SWE-agent shows of the file that is open."""
+_EMPTY = re.compile(r"\A\s*(?:<system-reminder>)?Warning: the file exists but the contents are empty")
+_SNIPPET = re.compile(r"^ *\d{1,9}→[^\n]*(?:\n *\d{1,9}→[^\n]*)*", re.MULTILINE)
+_NUMBERING_COMMAND = re.compile(r"\bcat\s+-[a-zA-Z]*n|\bnl\b|\bbat\b")
+
+
+class SeenLines(NamedTuple):
+    """Lines of a file as they were seen."""
+
+    first: int
+    text: str
+    reaches_end: bool
+    """The file ends with them."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether this is the whole file."""
+        return self.first == 1 and self.reaches_end
+
+
+def parse_read_result(link: Link) -> SeenLines | None:
+    """The lines that a read that went well shows; None where that cannot be told."""
+    if link.result is None or len(link.result.content) > 1:
+        return None
+    extent = parse_read_extent(link.call, link.use)
+    end = parse_tool_outcome(link.result, is_command=bool(link.use.command))
+    if end.failed or extent.variant:
+        return None
+    text = _strip_wrappers(end.output.replace("\r\n", "\n"))
+    if _EMPTY.match(link.result.text):
+        return SeenLines(1, "", reaches_end=True)
+    if not text or _OMISSION.search(text) or _CUT_LINE.search(text):
+        return None
+    if text.startswith("[File: "):
+        return _parse_file_window(text)
+    return _lines(
+        text, extent, is_command=bool(link.use.command), counts=bool(_NUMBERING_COMMAND.search(link.use.command))
+    )
+
+
+def _parse_file_window(text: str) -> SeenLines | None:
+    found = _WINDOW.search(text)
+    rows = _strip_numbers(found[2].rstrip("\n").split("\n")) if found else None
+    if found is None or rows is None:
+        return None
+    first, lines = rows
+    ended = first + len(lines) - 1 == int(found[1])
+    return SeenLines(first, "".join(f"{line}\n" for line in lines), reaches_end=ended)
+
+
+def parse_edit_snippet(text: str) -> SeenLines | None:
+    """The numbered lines that some editors answer with: the file around an edit."""
+    found = _SNIPPET.search(text)
+    if found is None:
+        return _parse_file_window(text.replace("\r\n", "\n")) if "[File: " in text else None
+    rows = _strip_numbers(found[0].split("\n"))
+    return SeenLines(rows[0], "\n".join(rows[1]), reaches_end=False) if rows else None
+
+
+def _strip_wrappers(text: str) -> str:
+    """Without reminders behind the file and marks around it; nothing for a folder."""
+    while text.rstrip().endswith("</system-reminder>"):
+        text = text[: max(text.rfind("<system-reminder>"), 0)].rstrip("\n")
+    wrapped = _WRAPPER.match(text)
+    if wrapped is None:
+        return text
+    return wrapped[3] if wrapped[1] in (None, "file") else ""
+
+
+def _lines(text: str, extent: LineExtent, *, is_command: bool, counts: bool) -> SeenLines | None:
+    ended = _END_NOTICE.search(text)
+    more = _MORE_NOTICE.search(text) if ended is None else None
+    footer = ended or more
+    rows = (text[: footer.start()] if footer else text).split("\n")
+    if is_command and rows[-1] == "":
+        rows = rows[:-1]
+    numbered = _strip_numbers(rows) if rows and (counts or not is_command) else None
+    if numbered is not None and numbered[0] != extent.first_line:
+        numbered = None  # numbers of the file's own
+    first, rows = numbered or (extent.first_line, rows)
+    at_end = ended is not None or (more is None and _reaches_end(rows, extent))
+    if at_end and rows[-1:] == [""]:  # the last line's end, numbered like a line
+        return SeenLines(first, "".join(f"{row}\n" for row in rows[:-1]), reaches_end=True)
+    return SeenLines(first, "".join(f"{row}\n" for row in rows), reaches_end=at_end)
+
+
+def _reaches_end(rows: list[str], extent: LineExtent) -> bool:
+    if extent.last_line is None:
+        return len(rows) < MOST_LINES
+    return len(rows) < extent.last_line - extent.first_line + 1
+
+
+def _strip_numbers(rows: list[str]) -> tuple[int, list[str]] | None:
+    """The number of the first line, and the lines without theirs; None where numbers do not run on."""
+    found = _NUMBERED_LINE.match(rows[0])
+    if found is None:
+        return None
+    first = int(found[1])
+    bare: list[str] = []
+    for number, row in enumerate(rows, first):
+        match = _NUMBERED_LINE.match(row) or _EMPTY_NUMBERED_LINE.fullmatch(row)
+        if match is None or int(match[1]) != number:
+            return None
+        bare.append(row[match.end() :])
+    return first, bare

@@ -1,0 +1,132 @@
+"""A shell command taken apart, as far as it takes to see which files it writes.
+
+In: the text. Out: its simple commands, each with its words, where its output goes, and the text that it is fed. No
+variable, pattern or substitution is worked out: a word that has one is marked, and whoever reads it knows that it may
+be anything. Text in quotes is text, also where it looks like a command.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+LONGEST = 100_000
+"""Of longer commands nothing is read."""
+
+_TOKEN = re.compile(
+    r"""
+      (?P<blank>[ \t\r]+|\\\n)
+    | (?P<comment>(?<![^\s;&|(])\#[^\n]*)
+    | (?P<here><<-?[ \t]*(?P<quote>['"\\]?)(?P<mark>[\w.-]+)['"]?)
+    | (?P<out>(?:\d*|&)(?:>>|>\||>)(?:&\d*-?)?|\d*<<<|\d*<&?)
+    | (?P<end>\n|&&|\|\||;;|\|&|[;&|(){}](?=\s|$|[;&|()])|[;&|()])
+    | (?P<word>(?:
+          [^\s;&|()<>'"\\`$\#]+ | \\. | \# | '[^']*'
+        | "\$\(cat[ ]<<-?[ ]*['"]?(?P<inner>\w+)['"]?\n(?s:.{0,10000}?)\n[ \t]*(?P=inner)\n[ \t]*\)"
+        | "(?:\\.|[^"\\])*" | \$\((?:[^()]|\([^()]*\))*\) | \$\{[^}]*\} | \$ | `[^`]*`
+      )+)
+    | (?P<other>.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_PIECE = re.compile(r"""\\(.)|'([^']*)'|"((?:\\.|[^"\\])*)"|([^\\'"]+)""", re.DOTALL)
+_ESCAPE = re.compile(r'\\([\\"$`\n])')
+_EXPANSION = re.compile(r"(?<!\\)[$`]")
+
+
+class ShellWord(NamedTuple):
+    """A word, without its quotes."""
+
+    text: str
+    is_literal: bool
+    """Nothing in it is worked out by the shell."""
+    is_pattern: bool = False
+    """It has signs that stand for several files."""
+
+
+class SimpleCommand(NamedTuple):
+    """One program with its arguments."""
+
+    words: tuple[ShellWord, ...]
+    outputs: tuple[tuple[str, ShellWord], ...]
+    """Where its output goes: `>` or `>>`, and the file."""
+    heredoc: str | None
+    """The text between marks that it is fed."""
+    is_heredoc_literal: bool
+    operator: str
+    """What stands before it: `&&`, `||`, `|`, `;`, or nothing."""
+
+
+class _CommandBuilder:
+    def __init__(self, joint: str) -> None:
+        self.words: list[ShellWord] = []
+        self.outputs: list[tuple[str, ShellWord]] = []
+        self.heredoc: str | None = None
+        self.is_heredoc_literal = True
+        self.operator = joint
+        self.redirect = ""
+
+    def add_word(self, word: ShellWord) -> None:
+        if not self.redirect:
+            self.words.append(word)
+        elif ">" in self.redirect:
+            self.outputs.append((">>" if ">>" in self.redirect else ">", word))
+        self.redirect = ""
+
+    def build(self) -> SimpleCommand:
+        return SimpleCommand(
+            tuple(self.words), tuple(self.outputs), self.heredoc, self.is_heredoc_literal, self.operator
+        )
+
+
+def parse_simple_commands(command: str) -> Iterator[SimpleCommand]:
+    """The simple commands of a text, in order."""
+    if len(command) > LONGEST:
+        return
+    now = _CommandBuilder("")
+    waiting: list[tuple[_CommandBuilder, str, bool]] = []
+    position = 0
+    while found := _TOKEN.match(command, position):
+        position = found.end()
+        if found["here"]:
+            waiting.append((now, found["mark"], not found["quote"]))
+        elif found["out"]:
+            # `2>&1` leads to no file, and neither does what is only read.
+            now.redirect = "" if re.search(r"&\d|&-", found["out"]) else found["out"]
+        elif found["word"]:
+            now.add_word(_word(found["word"]))
+        elif found["end"]:
+            if found["end"] == "\n" and waiting:
+                position = _attach_heredocs(command, position, waiting)
+            if now.words or now.outputs:
+                yield now.build()
+            now = _CommandBuilder(found["end"])
+    if now.words or now.outputs:
+        yield now.build()
+
+
+def _attach_heredocs(command: str, position: int, waiting: list[tuple[_CommandBuilder, str, bool]]) -> int:
+    """Give each command the lines up to its mark; the place behind them."""
+    for building, mark, expands in waiting:
+        stop = re.compile(rf"^\t*{re.escape(mark)}[ \t]*$", re.MULTILINE).search(command, position)
+        body = command[position : stop.start() if stop else len(command)]
+        building.heredoc = body
+        building.is_heredoc_literal = not expands or not re.search(r"[$`\\]", body)
+        position = min(stop.end() + 1, len(command)) if stop else len(command)
+    waiting.clear()
+    return position
+
+
+def _word(raw: str) -> ShellWord:
+    text: list[str] = []
+    sure, pattern = True, False
+    for escaped, single, double, plain in _PIECE.findall(raw):
+        if double:
+            sure = sure and not _EXPANSION.search(double)
+            text.append(_ESCAPE.sub(r"\1", double))
+        elif plain:
+            sure = sure and "$" not in plain and "`" not in plain
+            pattern = pattern or any(sign in plain for sign in "*?[{")
+            text.append(plain)
+        else:
+            text.append(single or (escaped if escaped != "\n" else ""))
+    return ShellWord("".join(text), sure, pattern)

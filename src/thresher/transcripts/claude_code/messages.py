@@ -1,0 +1,169 @@
+"""From the records of a Claude Code file to messages.
+
+One API message is spread over several lines, one a content block: they are joined by `message.id`, at the place
+of the first. Its usage is repeated on each and grows: the largest is the bill. The results of parallel calls, a line
+each, are one message too: that is how the API gets them.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType
+
+from thresher.dialects.anthropic.codec import NATIVE_EXTRAS, infer_anthropic_role, parse_anthropic_block
+from thresher.dialects.content import infer_message_author
+from thresher.model import Author, Message, Pocket, Role, Source, Summary, Text, Thinking, ToolCall, ToolResult, Usage
+from thresher.model.parts import Part
+from thresher.transcripts.base import parse_timestamp
+from thresher.transcripts.claude_code.records import (
+    LENIENT_DECODER,
+    CallBlock,
+    ClaudeCodeContentBlock,
+    ClaudeCodeMessage,
+    ClaudeCodeNode,
+    ClaudeCodeRecord,
+    ClaudeCodeUsage,
+    ResultBlock,
+    TextBlock,
+    ThinkingBlock,
+    extract_attachment_content,
+    normalize_lenient_message,
+)
+from thresher.transcripts.coerce import text_or_empty
+from thresher.transcripts.source import SourceFile
+
+_NOT_ERROR_EXTRAS = Pocket(NATIVE_EXTRAS.format, '{"is_error":false}')
+
+
+class _MessageDraft(Struct, frozen=True, gc=False):
+    """One message while its lines are gathered."""
+
+    first_node: ClaudeCodeNode
+    api_message: ClaudeCodeMessage
+    parts: list[Part]
+    records: list[bytes]
+    usages: list[ClaudeCodeUsage]
+
+
+def resolve_message_id(node: ClaudeCodeNode) -> str:
+    """The id of the message that a record belongs to: the API's own where it has one."""
+    return (text_or_empty(node.row.message.id) if node.row.type == "assistant" else "") or node.id
+
+
+def build_claude_code_messages(nodes: Sequence[ClaudeCodeNode], source: SourceFile) -> tuple[Message, ...]:
+    """Records in order to messages."""
+    drafts: list[_MessageDraft] = []
+    by_id: dict[str, _MessageDraft] = {}
+    for node in nodes:
+        wire, parts = _parse_node(node, source)
+        key = wire.id if node.row.type == "assistant" else None
+        draft = by_id.get(key) if type(key) is str else None
+        if draft is None and drafts and _has_only_results(parts) and _has_only_results(drafts[-1].parts):
+            draft = drafts[-1]
+        if draft is None:
+            draft = _MessageDraft(node, wire, parts, [node.record], [])
+            drafts.append(draft)
+            if type(key) is str:
+                by_id[key] = draft
+        else:
+            draft.parts.extend(parts)
+            draft.records.append(node.record)
+        if wire.usage is not None:
+            draft.usages.append(wire.usage)
+    file = str(source.path)
+    return tuple([_build_message(draft, file) for draft in drafts])
+
+
+def _has_only_results(parts: list[Part]) -> bool:
+    return bool(parts) and all(type(part) is ToolResult for part in parts)
+
+
+def _parse_node(node: ClaudeCodeNode, source: SourceFile) -> tuple[ClaudeCodeMessage, list[Part]]:
+    row = node.row
+    wire: ClaudeCodeMessage
+    wire = (
+        ClaudeCodeMessage(content=extract_attachment_content(row.attachment) or UNSET)
+        if row.type == "attachment"
+        else row.message
+    )
+    try:
+        return wire, _convert_content(wire.content)
+    except RecursionError:
+        source.report_problem("a record is nested too deep to follow", "its content is left out", node.line)
+    except UnicodeDecodeError:  # in the text of arguments, which is not looked at before it is taken
+        for text in source.repair_line(node.line, node.record):
+            if mended := normalize_lenient_message(LENIENT_DECODER.decode(text).message):
+                return mended, _convert_content(mended.content)
+    return wire, []
+
+
+def _convert_content(content: str | list[ClaudeCodeContentBlock] | UnsetType) -> list[Part]:
+    if type(content) is str:
+        return [Text(content)]
+    return [_convert_block(block) for block in content] if type(content) is list else []
+
+
+def _convert_block(block: Any) -> Part:
+    kind = type(block)
+    if kind is TextBlock:
+        return Text(block.text)
+    if kind is CallBlock:
+        caller = str(block.caller, "utf-8")
+        pocket = Pocket(NATIVE_EXTRAS.format, f'{{"caller":{caller}}}') if caller else None
+        return ToolCall(block.id, block.name, str(block.input, "utf-8"), pocket)
+    if kind is ResultBlock:
+        pocket = _NOT_ERROR_EXTRAS if block.is_error is False else None
+        return ToolResult(block.tool_use_id, (Text(block.content),), block.is_error is True, pocket=pocket)
+    if kind is ThinkingBlock:
+        return Thinking(block.thinking, block.signature)
+    return parse_anthropic_block(block)
+
+
+def _build_message(draft: _MessageDraft, file: str) -> Message:
+    node, row, model = draft.first_node, draft.first_node.row, draft.api_message.model
+    parts = tuple(draft.parts)
+    if row.isCompactSummary:
+        parts = tuple(Summary(part.text) if isinstance(part, Text) else part for part in parts)
+    role = infer_anthropic_role("assistant" if row.type == "assistant" else "user", parts)
+    return Message(
+        role=role,
+        parts=parts,
+        author=_determine_author(row, role, parts),
+        id=resolve_message_id(node),
+        time=parse_timestamp(row.timestamp),
+        model=model if isinstance(model, str) and model != "<synthetic>" else "",
+        usage=_largest_usage(draft.usages),
+        source=Source(file, node.line),
+        records=tuple(draft.records),
+        pocket=NATIVE_EXTRAS,
+    )
+
+
+def _determine_author(row: ClaudeCodeRecord, role: Role, parts: tuple[Part, ...]) -> Author:
+    if row.type == "assistant":
+        synthetic = row.isApiErrorMessage or row.message.model == "<synthetic>"
+        return "harness" if synthetic else "model"
+    if role == "user" and (row.isMeta or row.isCompactSummary or row.promptSource == "system"):
+        return "harness"
+    if row.type == "attachment" and row.attachment.get("type") != "queued_command":
+        return "harness"
+    author = infer_message_author(role, parts)
+    return "model" if row.isSidechain and author == "human" else author
+
+
+def _largest_usage(bills: list[ClaudeCodeUsage]) -> Usage | None:
+    """The bill is repeated on every line of a message, and grows: the largest is the last word."""
+    if not bills:
+        return None
+    bill = bills[0] if len(bills) == 1 else max(bills, key=lambda bill: _int_or_zero(bill.output_tokens))
+    return Usage(
+        input=_int_or_zero(bill.input_tokens),
+        output=_int_or_zero(bill.output_tokens),
+        cache_read=_int_or_zero(bill.cache_read_input_tokens),
+        cache_write=_int_or_zero(bill.cache_creation_input_tokens),
+        cache_write_1h=_int_or_zero(bill.cache_creation.ephemeral_1h_input_tokens) if bill.cache_creation else 0,
+    )
+
+
+def _int_or_zero(value: Any) -> int:
+    return value if type(value) is int else 0

@@ -1,0 +1,332 @@
+"""Codex CLI: rollouts, one JSONL file a thread; each `response_item` is an item of the Responses API.
+
+What makes it hard, and what is done here:
+- user text stands twice, as item and as event: items are read, events tell which of them a person typed;
+- a `compacted` record replaces the history: what it repeats is marked as carried over, and a new segment begins;
+- `thread_rolled_back` takes turns back: they become a branch;
+- files of 2025 have no envelope: the items stand bare, the first line is the session's head.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct, structs
+
+from thresher.dialects.openai_responses.codec import NATIVE_EXTRAS, parse_openai_responses_item
+from thresher.model import Branch, History, Message, Session, Source, Summary, Text, ToolResult, Unknown, Usage
+from thresher.model.jsontext import load
+from thresher.transcripts.base import SessionFolder, TranscriptFormat, parse_timestamp, title_from_prompt
+from thresher.transcripts.coerce import text_or_empty
+from thresher.transcripts.source import SourceFile
+
+NAME = "codex"
+_NONE = Raw(b"")
+_EXIT_CODE = re.compile(r'(?:Exit code: |exited with code |"exit_code":\s*)(-?\d+)')
+_SUMMARY_ITEMS = ("compaction", "context_compaction", "compaction_summary")
+
+
+class CodexRecord(Struct, gc=False):
+    """A line: an envelope with a payload, or in old files a bare item."""
+
+    type: Any = None
+    timestamp: Any = None
+    payload: Raw = _NONE
+    record_type: Any = None
+
+
+class CodexPayloadType(Struct, gc=False):
+    """The type of a payload, before it is worth decoding."""
+
+    type: Any = None
+
+
+_DECODER = msgspec.json.Decoder(CodexRecord)
+_PAYLOAD_TYPE_DECODER = msgspec.json.Decoder(CodexPayloadType)
+_HANDLED_EVENTS = ("token_count", "user_message", "item_completed", "thread_rolled_back", "thread_name_updated")
+
+
+class CodexRolloutReader:
+    """A rollout while it is read."""
+
+    def __init__(self, source: SourceFile) -> None:
+        """Nothing yet."""
+        self.source = source
+        self.file = str(source.path)
+        self.records: Counter[str] = Counter()
+        self.meta: dict[str, Any] = {}
+        self.model = ""
+        self.title = ""
+        self.messages: list[Message] = []
+        self.segments: list[tuple[Message, ...]] = []
+        self.branches: list[Branch] = []
+        self.typed_texts: set[str] = set()
+        self.compactions = 0
+        self.last_total_usage: Any = None
+
+    def read_record(self, line: int, record: bytes, row: CodexRecord) -> None:
+        """One record."""
+        payload = bytes(row.payload)
+        kind = row.type if isinstance(row.type, str) else ""
+        if not payload:
+            self._read_bare_record(line, record, row, kind)
+            return
+        inner = _payload_type(payload)
+        self.records[f"{kind}:{inner}" if inner else kind or "?"] += 1
+        match kind:
+            case "response_item":
+                self.add_item(line, record, row, load(payload))
+            case "event_msg" if inner in _HANDLED_EVENTS:
+                self._read_event(inner, load(payload))
+            case "session_meta" if not self.meta:
+                self._read_session_meta(line, record, row, load(payload))
+            case "turn_context":
+                self._read_turn_context(load(payload))
+            case "compacted":
+                self._apply_compaction(line, record, row, load(payload))
+            case _:
+                pass
+
+    def _read_bare_record(self, line: int, record: bytes, row: CodexRecord, kind: str) -> None:
+        value = load(record)
+        self.records[kind or text_or_empty(row.record_type) or "head"] += 1
+        if kind:
+            self.add_item(line, record, row, value)
+        elif not self.meta and "id" in value:
+            self._read_session_meta(line, record, row, value)
+
+    def add_item(self, line: int, record: bytes, row: CodexRecord, item: Any, *, carried: bool = False) -> None:
+        """One item of the conversation."""
+        message = parse_openai_responses_item(item)
+        self.messages.append(
+            structs.replace(
+                message,
+                parts=tuple(_with_exit_status(part) for part in message.parts)
+                if message.role == "tool"
+                else message.parts,
+                id=(text_or_empty(item.get("id")) if isinstance(item, dict) else "") or f"{line}",
+                time=parse_timestamp(row.timestamp),
+                model=self.model if message.role == "assistant" else "",
+                source=Source(self.file, line),
+                records=(record,),
+                carried=carried,
+            )
+        )
+
+    def _read_session_meta(self, line: int, record: bytes, row: CodexRecord, meta: Any) -> None:
+        if not isinstance(meta, dict):
+            return
+        self.meta = meta
+        base = meta.get("base_instructions")
+        text = base.get("text") if isinstance(base, dict) else meta.get("instructions")
+        if isinstance(text, str) and text:
+            self.messages.append(
+                Message(
+                    "system",
+                    (Text(text),),
+                    author="harness",
+                    id="instructions",
+                    time=parse_timestamp(row.timestamp),
+                    source=Source(self.file, line),
+                    records=(record,),
+                    pocket=structs.replace(NATIVE_EXTRAS, shape="instructions"),
+                )
+            )
+
+    def _read_turn_context(self, context: Any) -> None:
+        if isinstance(context, dict):
+            self.model = text_or_empty(context.get("model")) or self.model
+            if "cwd" not in self.meta:
+                self.meta["cwd"] = context.get("cwd")
+
+    def _read_event(self, kind: str, event: Any) -> None:
+        match kind:
+            case "token_count":
+                self._assign_usage(event.get("info"))
+            case "user_message":
+                self.typed_texts.add(text_or_empty(event.get("message")).strip())
+            case "item_completed":
+                item = event.get("item")
+                if isinstance(item, dict) and item.get("type") == "UserMessage":
+                    self.typed_texts.update(_item_texts(item.get("content")))
+            case "thread_rolled_back":
+                self._roll_back(event.get("num_turns"))
+            case "thread_name_updated":
+                self.title = text_or_empty(event.get("thread_name")) or self.title
+
+    def _assign_usage(self, info: Any) -> None:
+        """Give the last model call its bill; the same totals again are no new bill."""
+        if not isinstance(info, dict) or info.get("total_token_usage") == self.last_total_usage:
+            return
+        self.last_total_usage = info.get("total_token_usage")
+        usage = _parse_usage(info.get("last_token_usage"))
+        for index in range(len(self.messages) - 1, -1, -1):
+            if self.messages[index].role == "assistant":
+                if usage and not self.messages[index].carried:
+                    self.messages[index] = structs.replace(self.messages[index], usage=usage)
+                return
+
+    def _roll_back(self, turns: Any) -> None:
+        if not isinstance(turns, int) or turns < 1:
+            return
+        prompts = [n for n, message in enumerate(self.messages) if message.author == "human" and message.role == "user"]
+        if not prompts:
+            return
+        at = prompts[-turns] if turns <= len(prompts) else prompts[0]
+        after = self.messages[at - 1].id if at else ""
+        self.branches.append(Branch(History(tuple(self.messages[at:]), pocket=NATIVE_EXTRAS), after))
+        del self.messages[at:]
+
+    def _apply_compaction(self, line: int, record: bytes, row: CodexRecord, payload: Any) -> None:
+        self.compactions += 1
+        kept = [structs.replace(m, carried=True) for m in self.messages if m.id == "instructions"]
+        self.segments.append(tuple(self.messages))
+        self.messages = kept
+        summary = text_or_empty(payload.get("message"))
+        history = payload.get("replacement_history")
+        for item in history if isinstance(history, list) else ():
+            self.add_item(line, record, row, item, carried=True)
+        for index, message in enumerate(self.messages):
+            opaque = any(isinstance(part, Unknown) and part.kind in _SUMMARY_ITEMS for part in message.parts)
+            if opaque or (summary and summary.strip() in message.text):
+                self.messages[index] = _as_summary(message)
+                summary = ""
+        if summary:
+            text = Message("user", (Summary(summary),), author="harness", source=Source(self.file, line), id=str(line))
+            self.messages.append(
+                structs.replace(text, time=parse_timestamp(row.timestamp), records=(record,), pocket=NATIVE_EXTRAS)
+            )
+
+    def build_session(self) -> Session:
+        """What came of it."""
+        if self.messages or not self.segments:
+            self.segments.append(tuple(self.messages))
+        segments = [
+            History(tuple(map(self._with_proven_author, segment)), pocket=NATIVE_EXTRAS) for segment in self.segments
+        ]
+        meta, git = self.meta, self.meta.get("git")
+        times = [message.time for segment in segments for message in segment if message.time]
+        return Session(
+            agent=NAME,
+            id=text_or_empty(meta.get("id")) or self.source.path.name.split(".")[0],
+            file=self.file,
+            segments=tuple(segments),
+            branches=tuple(self.branches),
+            problems=tuple(self.source.problems),
+            compactions=self.compactions,
+            records=dict(self.records),
+            project=text_or_empty(meta.get("cwd")),
+            git_branch=text_or_empty(git.get("branch")) if isinstance(git, dict) else "",
+            title=self.title or title_from_prompt(segments),
+            version=text_or_empty(meta.get("cli_version")),
+            parent=text_or_empty(meta.get("parent_thread_id")) or text_or_empty(meta.get("forked_from_id")),
+            started=min(times, default=None),
+            ended=max(times, default=None),
+        )
+
+    def _with_proven_author(self, message: Message) -> Message:
+        """An event that repeats a text proves that a person typed it, whatever the text looks like.
+
+        In a thread that another one started, that one's model wrote it.
+        """
+        if self._is_subagent() and message.role == "user" and message.author == "human":
+            return structs.replace(message, author="model")
+        if message.role == "user" and message.author != "human" and message.text.strip() in self.typed_texts:
+            return structs.replace(message, author="human")
+        return message
+
+    def _is_subagent(self) -> bool:
+        source = self.meta.get("source")
+        return self.meta.get("thread_source") == "subagent" or (isinstance(source, dict) and "subagent" in source)
+
+
+def _payload_type(payload: bytes) -> str:
+    try:
+        return text_or_empty(_PAYLOAD_TYPE_DECODER.decode(payload).type)
+    except msgspec.MsgspecError:
+        return ""
+
+
+def _item_texts(content: Any) -> set[str]:
+    texts = content if isinstance(content, list) else []
+    return {item["text"].strip() for item in texts if isinstance(item, dict) and isinstance(item.get("text"), str)}
+
+
+def _with_exit_status(part: Any) -> Any:
+    """A command's result that names an exit code other than 0 has failed; the API has no field for it."""
+    if isinstance(part, ToolResult) and (found := _EXIT_CODE.search(part.text[:400] + part.text[-200:])):
+        return structs.replace(part, is_error=found[1] != "0")
+    return part
+
+
+def _as_summary(message: Message) -> Message:
+    parts = tuple(Summary(part.text, part.pocket) if isinstance(part, Text) else part for part in message.parts)
+    return structs.replace(message, parts=parts, author="harness", carried=False)
+
+
+def _parse_usage(usage: Any) -> Usage | None:
+    if not isinstance(usage, dict):
+        return None
+
+    def count(key: str) -> int:
+        return usage[key] if type(usage.get(key)) is int else 0
+
+    cached, written = count("cached_input_tokens"), count("cache_write_input_tokens")
+    return Usage(
+        input=max(count("input_tokens") - cached - written, 0),
+        output=count("output_tokens"),
+        cache_read=cached,
+        cache_write=written,
+        reasoning=count("reasoning_output_tokens"),
+    )
+
+
+def _read(source: SourceFile) -> list[Session]:
+    """One thread."""
+    reading = CodexRolloutReader(source)
+    for line, record, row in source.records(_DECODER):
+        try:
+            reading.read_record(line, record, row)
+        except UnicodeDecodeError:  # a payload is not looked at before it is taken
+            for text in source.repair_line(line, record):
+                reading.read_record(line, text, _DECODER.decode(text))
+        except (AttributeError, TypeError, KeyError, RecursionError) as error:
+            source.report_problem(f"a record is not as its type says ({error})", "skipped", line)
+    return [reading.build_session()]
+
+
+def _sniff(source: SourceFile) -> int:
+    """A `session_meta`, an envelope with a payload, or the bare head of 2025."""
+    for row in source.head:
+        if isinstance(row, dict):
+            if row.get("type") in ("session_meta", "response_item", "event_msg", "turn_context") and "payload" in row:
+                return 3
+            if row.get("record_type") == "state" or ("instructions" in row and "timestamp" in row and "id" in row):
+                return 2
+    return 0
+
+
+def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:
+    """`CODEX_HOME`, else `~/.codex`; old threads are packed, archived ones flat."""
+    root = Path(environment.get("CODEX_HOME") or home / ".codex")
+    return [
+        SessionFolder(root / "sessions", "**/rollout-*.jsonl*"),
+        SessionFolder(root / "archived_sessions", "rollout-*.jsonl*"),
+    ]
+
+
+FORMAT = TranscriptFormat(
+    NAME,
+    "Codex CLI",
+    _sniff,
+    _read,
+    _homes,
+    resume="codex resume {id}",
+    wire="openai-responses",
+    layouts="rollouts of all ages, plain or `.zst`",
+    holds=("thinking", "sub-agents", "forks", "usage", "times", "edits", "rewinds", "compactions"),
+    seen="0.140 to 0.142, 0.166",
+)

@@ -1,0 +1,1 @@
+"""Conversations that no known agent wrote: messages in a list, in fields of many names."""

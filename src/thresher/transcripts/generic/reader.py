@@ -1,0 +1,400 @@
+"""Any file that holds lists of messages: who speaks, and what is said, under whatever names.
+
+A document or a line is searched for such lists, not deep, and only under names that are used for them. A list that is
+what an API takes is read as that API's; any other is read row by row (`lenient_parser`). A list of lists is one
+conversation in turns, or many conversations, by the name it stands under.
+
+Where several agents speak, each message begins with a line of its own that names the speaker, `[WebSurfer]`: a reader,
+a search and a model that resumes it can tell them apart, and no word is changed. The message's id names them too.
+
+A log of requests to a model and its responses, one a line, is what a proxy or a harness writes down. Each request
+repeats the whole history, so the lines of one conversation are joined (`stitching`). A response is in the line
+of its request, or in a later one.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from thresher.dialects.convert import detect_dialect
+from thresher.errors import UnknownFormatError
+from thresher.model import History, Session, Usage
+from thresher.model.jsontext import dump
+from thresher.transcripts.base import (
+    MAX_TITLE_CHARS,
+    SessionFolder,
+    TranscriptFormat,
+    parse_openai_chat_usage,
+    parse_timestamp,
+    title_from_prompt,
+)
+from thresher.transcripts.coerce import count_or_zero, dict_or_empty, list_or_empty, text_or_empty, value_at
+from thresher.transcripts.generic.messages import DIALECT_ROLES, GenericConversation, build_generic_messages
+from thresher.transcripts.lenient_parser import (
+    ROLES_BY_WORD,
+    SPEAKER_KEYS,
+    has_message_content,
+    parse_lenient_message,
+    parse_python_call,
+    parse_speaker,
+)
+from thresher.transcripts.model_calls import TranscriptModelCall
+from thresher.transcripts.reading import load_dialect_sample
+from thresher.transcripts.source import SourceFile
+from thresher.transcripts.stitching import ThreadStitcher
+
+NAME = "generic"
+
+MESSAGE_LIST_KEYS = (
+    *("messages", "history", "conversation", "conversations", "dialog", "dialogue", "chat", "chat_history"),
+    *("intermediate_steps", "traj", "trajectory", "turns", "transcript", "question"),
+)
+"""Names under which a list of messages stands."""
+TURN_LIST_KEYS = ("question", "turns")
+"""Names under which a list of lists is one conversation."""
+CONVERSATION_LIST_KEYS = (
+    "haystack_sessions",
+    "sessions",
+    "previous_dialogs",
+    "dialogs",
+    "conversations",
+    "chats",
+    "samples",
+    "data",
+)
+"""Names under which several conversations stand."""
+DIALOGS = ("dialog", "dialogue")
+"""Names under which two people speak in turns, be they named or not."""
+MAX_SEARCH_DEPTH = 4
+SNIFFED_ROWS = 40
+"""Rows that are looked at to tell what a list is."""
+_IDS = (
+    *("session_id", "sessionId", "conversation_id", "conversationId", "thread_id", "id", "uuid"),
+    *("question_id", "question_ID", "task_id", "instance_id", "scenarioId"),
+)
+_TITLES = ("title", "topic")
+_TASKS = ("question", "task", "instruction", "description")
+_STARTS = ("start_time", "started_at", "timestamp", "created_at", "date")
+_ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
+
+
+# Where conversations are
+
+
+def _find_conversations(
+    value: Any, facts: dict[str, Any] | None = None, under: str = "", depth: int = 0
+) -> Iterator[GenericConversation]:
+    """The conversations in a value."""
+    if depth > MAX_SEARCH_DEPTH:
+        return
+    if isinstance(value, dict):
+        yield from _find_conversations_in_object(value, depth)
+    elif _is_message_list(value, under):
+        yield GenericConversation(value, facts or {})
+    elif under in TURN_LIST_KEYS and _is_list_of_turns(value):
+        yield GenericConversation([row for turn in value for row in turn], facts or {})
+    elif under in CONVERSATION_LIST_KEYS and _is_list_of_turns(value):
+        yield from (GenericConversation(rows, facts or {}) for rows in value)
+    else:
+        for item in list_or_empty(value):
+            yield from _find_conversations(item, facts if isinstance(item, list) else None, depth=depth + 1)
+
+
+def _find_conversations_in_object(value: dict[str, Any], depth: int) -> Iterator[GenericConversation]:
+    told, asked = list_or_empty(value.get("ground_truth")), list_or_empty(value.get("question"))
+    if _is_list_of_calls(told):
+        turns = asked if _is_list_of_turns(asked) and len(asked) == len(told) else [[] for _ in told]
+        yield GenericConversation(turns, value, calls=tuple(told))
+        return
+    for key in dict.fromkeys((*MESSAGE_LIST_KEYS, *CONVERSATION_LIST_KEYS)):
+        if not isinstance(value.get(key), list):
+            continue
+        found = _find_conversations(value[key], value, under=key, depth=depth + 1)
+        yield from _with_ids_and_dates(found, value) if key == "haystack_sessions" else found
+
+
+def _with_ids_and_dates(found: Iterator[GenericConversation], facts: dict[str, Any]) -> Iterator[GenericConversation]:
+    """LongMemEval has the ids and the dates of the conversations in lists beside them."""
+    ids, dates = list_or_empty(facts.get("haystack_session_ids")), list_or_empty(facts.get("haystack_dates"))
+    for talk, id_, date in zip_longest(found, ids, dates):
+        if talk:
+            yield talk._replace(id=text_or_empty(id_), started=_parse_date(date))
+
+
+def _is_message_list(value: Any, under: str = "") -> bool:
+    """Whether a value is a list of messages: two at least, and not only names that nobody knows."""
+    rows = [row for row in list_or_empty(value)[:SNIFFED_ROWS] if isinstance(row, dict)]
+    if under in DIALOGS and len(rows) > 1 and all(isinstance(row.get("text"), str) for row in rows):
+        return True
+    said = [row for row in rows if _is_message_row(row)]
+    if len(said) < 2 or len(said) * 2 < len(list_or_empty(value)[:SNIFFED_ROWS]):
+        return False
+    return any(parse_speaker(row).role in ("user", "assistant") for row in said) or (
+        under in MESSAGE_LIST_KEYS and all(text_or_empty(row.get("speaker")) for row in said)
+    )
+
+
+def _is_message_row(value: Any) -> bool:
+    """Whether a value says who speaks, and something."""
+    if not isinstance(value, dict) or not has_message_content(value):
+        return False
+    who = parse_speaker(value)
+    told = any(key in value for key in SPEAKER_KEYS)
+    return who.role is not None or (told and bool(who.word))
+
+
+def _is_list_of_turns(value: Any) -> bool:
+    turns = list_or_empty(value)
+    return (
+        bool(turns) and all(isinstance(turn, list) and all(map(_is_message_row, turn)) for turn in turns) and any(turns)
+    )
+
+
+def _is_list_of_calls(value: Any) -> bool:
+    turns = list_or_empty(value)
+    each = [call for turn in turns for call in list_or_empty(turn)][:SNIFFED_ROWS]
+    whole = all(isinstance(turn, list) for turn in turns) and all(isinstance(call, str) for call in each)
+    return bool(each) and whole and parse_python_call(each[0]) is not None
+
+
+_LONGMEMEVAL_DATE = re.compile(r"(\d{4})/(\d\d)/(\d\d) \(\w+\) (\d\d:\d\d)")
+
+
+def _parse_date(value: Any) -> datetime | None:
+    found = _LONGMEMEVAL_DATE.fullmatch(text_or_empty(value))
+    return parse_timestamp(f"{found[1]}-{found[2]}-{found[3]} {found[4]}" if found else value)
+
+
+# Sessions
+
+
+def _read(source: SourceFile) -> list[Session]:
+    """One session a conversation."""
+    sessions = list(_read_sessions(source))
+    if not sessions:
+        raise UnknownFormatError(f"`{source.path}` holds no list of messages that say who speaks and what is said")
+    counts = Counter(session.id for session in sessions)
+    stem = source.path.name.split(".")[0]
+    for number, session in enumerate(sessions):
+        if not session.id or counts[session.id] > 1:
+            place = f"-{number + 1}" if len(sessions) > 1 else ""
+            sessions[number] = structs.replace(session, id=f"{session.id or stem}{place}")
+    sessions[0] = structs.replace(sessions[0], problems=tuple(source.problems))
+    return sessions
+
+
+def _read_sessions(source: SourceFile) -> Iterator[Session]:
+    if source.document is not None:
+        document = source.read_document()
+        yield from (_build_session(source, talk) for talk in _find_conversations(document))
+    elif _is_request_log(source.head):
+        yield from _read_request_log(source)
+    else:
+        yield from _read_lines(source)
+
+
+def _read_lines(source: SourceFile) -> Iterator[Session]:
+    """A conversation a line; or one in all, where the lines are messages."""
+    rows, lines = [], []
+    for line, _, value in source.records(_ANY):
+        found = [_build_session(source, talk._replace(line=line)) for talk in _find_conversations(value)]
+        yield from found
+        if found:
+            continue
+        if _is_message_row(value):
+            rows.append(value)
+            lines.append(line)
+        else:
+            source.report_problem("a line holds no conversation", "skipped", line)
+    if rows:
+        yield _build_session(source, GenericConversation(rows, {}, lines=lines))
+
+
+def _build_session(source: SourceFile, talk: GenericConversation) -> Session:
+    messages = build_generic_messages(talk, source)
+    tools = list_or_empty(talk.metadata.get("tools"))
+    offered = bool(tools) and all(isinstance(tool, dict) for tool in tools)
+    history = History(tuple(messages), dump(tools) if offered else "")
+    times = [message.time for message in messages if message.time]
+    started = talk.started or next(filter(None, (parse_timestamp(talk.metadata.get(key)) for key in _STARTS)), None)
+    ended = parse_timestamp(talk.metadata.get("end_time"))
+    title, task = (
+        next(filter(None, (text_or_empty(talk.metadata.get(key)) for key in keys)), "") for keys in (_TITLES, _TASKS)
+    )
+    ids = (talk.metadata.get(key) for key in _IDS)
+    return Session(
+        agent=NAME,
+        id=talk.id or next((str(id_) for id_ in ids if type(id_) in (str, int) and str(id_)), ""),
+        file=str(source.path),
+        segments=(history,),
+        records=dict(Counter(_speaker_label(row) for row in talk.rows)),
+        title=(title or title_from_prompt([history]) or task)[:MAX_TITLE_CHARS],
+        project=text_or_empty(talk.metadata.get("cwd")),
+        started=min([*times, *filter(None, [started])], default=None),
+        ended=max([*times, *filter(None, [ended])], default=None),
+    )
+
+
+def _speaker_label(row: Any) -> str:
+    """What a row calls who speaks."""
+    if isinstance(row, list):
+        return "turn"
+    return parse_speaker(row).word or "?" if isinstance(row, dict) else "?"
+
+
+# Logs of requests
+
+_REQUEST_KEYS = ("request_params", "request", "body", "request_body")
+
+
+def _is_request_log(rows: Iterable[Any]) -> bool:
+    """Whether rows are such a log: requests, and responses told apart from them."""
+    found = [row for row in rows if isinstance(row, dict)]
+    return any(map(_request_body, found)) and any(map(_response_body, found))
+
+
+def _request_body(row: Any) -> dict[str, Any]:
+    """The body of a request."""
+    bodies = [dict_or_empty(dict_or_empty(row).get(key)) for key in _REQUEST_KEYS]
+    if text_or_empty(dict_or_empty(row).get("type")) == "request":
+        bodies.append(dict_or_empty(row))
+    return next((body for body in bodies if list_or_empty(body.get("messages"))), {})
+
+
+def _response_body(row: Any) -> dict[str, Any]:
+    """What came back: `choices` as the API has them, or `outputs`."""
+    inner = dict_or_empty(dict_or_empty(row).get("response"))
+    if list_or_empty(inner.get("choices")):
+        return inner
+    return (
+        dict_or_empty(row)
+        if text_or_empty(dict_or_empty(row).get("type")) == "response"
+        and list_or_empty(dict_or_empty(row).get("outputs"))
+        else {}
+    )
+
+
+def _read_request_log(source: SourceFile) -> Iterator[Session]:
+    threads = ThreadStitcher(str(source.path))
+    for ask in _pair_requests(source):
+        threads.add(ask)
+    for thread in threads.merge_threads():
+        histories = thread.histories()
+        times = [time for ask in thread.model_calls for time in (ask.start, ask.end) if time]
+        yield Session(
+            agent=NAME,
+            id="",
+            file=str(source.path),
+            segments=tuple(histories),
+            branches=tuple(thread.iter_rewound_branches()),
+            compactions=len(histories) - 1,
+            records={"request": len(thread.model_calls)},
+            title=title_from_prompt(histories),
+            started=min(times, default=None),
+            ended=max(times, default=None),
+        )
+
+
+def _pair_requests(source: SourceFile) -> Iterator[TranscriptModelCall]:
+    """Each request with its response, if one came before the next request."""
+    asked: tuple[int, dict[str, Any], Any] | None = None
+    others = 0
+    for line, _, row in source.records(_ANY):
+        body, answer, time = _request_body(row), _response_body(row), dict_or_empty(row).get("timestamp")
+        if body:
+            if asked:
+                yield _build_request(*asked, {}, None)
+            asked = (line, body, time)
+        if answer and asked:
+            yield _build_request(*asked, answer, time)
+            asked = None
+        elif not body:
+            others += 1
+    if asked:
+        yield _build_request(*asked, {}, None)
+    if others:
+        source.report_problem(f"{others} lines are no requests, nor responses to one", "skipped")
+
+
+def _build_request(
+    line: int, body: dict[str, Any], start: Any, answer: dict[str, Any], end: Any
+) -> TranscriptModelCall:
+    choice = next(iter(list_or_empty(answer.get("choices")) or list_or_empty(answer.get("outputs"))), None)
+    said = dict_or_empty(value_at(choice, "message")) or {
+        **dict_or_empty(choice),
+        "content": value_at(choice, "message"),
+    }
+    tools = list_or_empty(body.get("tools"))
+    return TranscriptModelCall(
+        line,
+        line,
+        input_messages=[
+            message for row in body["messages"] if (message := parse_lenient_message(dict_or_empty(row), "user")).parts
+        ],
+        output_messages=[message for message in [parse_lenient_message(said, "assistant")] if message.parts],
+        start=parse_timestamp(start),
+        end=parse_timestamp(end),
+        model=text_or_empty(answer.get("model")) or text_or_empty(body.get("model")),
+        usage=_parse_usage(answer),
+        tools=dump(tools) if tools else "",
+    )
+
+
+def _parse_usage(answer: dict[str, Any]) -> Usage | None:
+    if "input_tokens" in answer:
+        return Usage(count_or_zero(answer.get("input_tokens")), count_or_zero(answer.get("output_tokens")))
+    return parse_openai_chat_usage(answer.get("usage"))
+
+
+# The format
+
+
+def _sniff(source: SourceFile) -> int:
+    """Could be, where there are messages and no API claims them: anything that is sure of a file comes first."""
+    if source.document is None and _is_request_log(source.head):
+        return 1
+    found = _first_conversations(source)
+    wire = detect_dialect(load_dialect_sample(source)) if found else None
+    if wire and not any(_has_foreign_role(row) for row in found[0].rows):
+        return 0
+    return 1 if found else 0
+
+
+def _first_conversations(source: SourceFile) -> list[GenericConversation]:
+    """The first conversation, if there is one."""
+    if source.document is not None:
+        return [talk for _, talk in zip(range(1), _find_conversations(source.document), strict=False)]
+    head = list(source.head)
+    if _is_message_list(head):
+        return [GenericConversation(head, {})]
+    return [talk for value in head for _, talk in zip(range(1), _find_conversations(value), strict=False)]
+
+
+def _has_foreign_role(row: Any) -> bool:
+    """Whether a row's role is one that people use and no API knows."""
+    word = text_or_empty(dict_or_empty(row).get("role")).lower()
+    return word in ROLES_BY_WORD and word not in DIALECT_ROLES
+
+
+def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:  # noqa: ARG001 - a format's homes depend on both
+    """None: no agent keeps its sessions in this way."""
+    return []
+
+
+FORMAT = TranscriptFormat(
+    NAME,
+    "lists of messages",
+    _sniff,
+    _read,
+    _homes,
+    layouts="documents and JSONL with lists of messages that are in no API's form",
+    holds=("thinking", "usage", "times", "edits"),
+    seen="Who&When, smolagents, BFCL 4, tau-bench, LongMemEval, MSC",
+)

@@ -1,0 +1,1 @@
+"""The transcript format of opencode."""

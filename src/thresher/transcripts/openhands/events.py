@@ -1,0 +1,369 @@
+"""OpenHands' events, of both generations, as facts: what was said, called, answered, or summed up.
+
+Until 0.62 an event is an action or an observation, with the model's whole response beside every call; the oldest are
+flat. Since 1.0 (the SDK) it has a `kind`. A fact says what an event means for the conversation; events that mean
+nothing for it (state, pauses, tokens) have none.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from thresher.dialects.content import infer_message_author, parse_image_url
+from thresher.model import Author, Image, Message, Text, Thinking, ToolCall, Unknown, Usage
+from thresher.model.jsontext import dump
+from thresher.model.parts import Part, ResultPart
+from thresher.transcripts.base import parse_openai_chat_usage
+from thresher.transcripts.coerce import dict_or_empty, list_or_empty, text_or_empty, value_at
+
+HARNESS_NUDGES = (
+    "Your last response did not include a function call or a message",
+    "The task appears incomplete (iteration ",
+    "Please continue working on the task on whatever approach you think is suitable",
+)
+"""How messages begin that the harness sends in the user's name."""
+HIDDEN_EVENT_NAMES = (
+    "null recall start initialize change_agent_state pause resume stop push send_pr condensation_request",
+    "loop_recovery agent_state_changed loop_detection success summarize",
+)
+"""Actions and observations that no model is shown."""
+VISIBLE_EVENT_NAMES = (
+    "message system read write edit run run_ipython browse browse_interactive call_tool_mcp mcp delegate think",
+    "finish reject condensation condense task_tracking error user_rejected chat download",
+)
+"""Those that one is shown."""
+NON_ARGUMENT_KEYS = (
+    "action observation thought is_confirmed confirmation_state security_risk kernel_init_code hidden blocking",
+    "keep_prompt is_static include_extra impl_source translated_ipython_code id timestamp source message cause timeout",
+)
+"""What stands among an action's arguments that the model did not give."""
+_HIDDEN_NAMES, _KNOWN_NAMES, _NON_ARGUMENTS = (
+    frozenset(" ".join(words).split())
+    for words in (HIDDEN_EVENT_NAMES, (*HIDDEN_EVENT_NAMES, *VISIBLE_EVENT_NAMES), NON_ARGUMENT_KEYS)
+)
+_EVENT_KIND_SUFFIXES = ("Event", "Observation", "Condensation", "CondensationRequest")
+STILL_RUNNING_EXIT_CODE = -1
+"""The exit code of a command that has not come to an end."""
+
+
+class OpenHandsPlainMessage(NamedTuple):
+    """A message of its own."""
+
+    message: Message
+
+
+class OpenHandsCall(NamedTuple):
+    """A call; all calls of one response are one message."""
+
+    response_id: str
+    """The id of the model's response; empty where it is not told."""
+    leading_parts: tuple[Part, ...]
+    """What the model thought and said before its calls."""
+    call: ToolCall
+    model: str
+    usage: Usage | None
+
+
+class OpenHandsResult(NamedTuple):
+    """What a call gave."""
+
+    call_keys: tuple[str, ...]
+    """What names the call: the event that made it, or the call's id; the first that is known counts."""
+    content: tuple[ResultPart, ...]
+    is_error: bool
+    fallback_author: Author | None
+    """Who says it where there is no such call; None: nobody."""
+
+
+class OpenHandsCondensation(NamedTuple):
+    """Events are forgotten, and a summary may stand for them."""
+
+    summary: str
+    forgotten_ids: frozenset[str]
+    first_forgotten: int
+    last_forgotten: int
+    """The numbers between which all are forgotten; none where the last is smaller."""
+
+    def is_forgotten(self, event: str) -> bool:
+        """Whether an event, by its id, is no longer shown."""
+        if event in self.forgotten_ids:
+            return True
+        return (
+            self.first_forgotten <= self.last_forgotten
+            and event.isdecimal()
+            and len(event) < 19
+            and self.first_forgotten <= int(event) <= self.last_forgotten
+        )
+
+
+OpenHandsFact = OpenHandsPlainMessage | OpenHandsCall | OpenHandsResult | OpenHandsCondensation
+
+
+class OpenHandsModelInfo(NamedTuple):
+    """What is known beside the events."""
+
+    model: str
+    usages: Mapping[str, Usage]
+    """The bill of each response, by its id."""
+
+
+def is_openhands_event(value: Any) -> bool:
+    """Whether a value is an event of either generation."""
+    if not isinstance(value, dict) or "role" in value:
+        return False
+    if isinstance(value.get("kind"), str):
+        return {"id", "source", "timestamp"} <= value.keys() and value["kind"].endswith(_EVENT_KIND_SUFFIXES)
+    told = [value[key] for key in ("action", "observation") if isinstance(value.get(key), str)]
+    around = {"args", "extras", "thought", "content", "outputs"}
+    return len(told) == 1 and told[0] in _KNOWN_NAMES and bool(around & value.keys())
+
+
+def name_openhands_event(event: dict[str, Any]) -> str:
+    """What an event is counted as."""
+    for key in ("kind", "action", "observation"):
+        if word := text_or_empty(event.get(key)):
+            return word if key == "kind" else f"{key} {word}"
+    return "?"
+
+
+def parse_openhands_event(
+    event: dict[str, Any], told: OpenHandsModelInfo, *, has_spoken: bool
+) -> Iterator[OpenHandsFact]:
+    """What an event means; `has_spoken` helps where it does not say who speaks."""
+    if isinstance(event.get("kind"), str):
+        yield from _parse_sdk_event(event, told)
+    elif isinstance(event.get("action"), str):
+        yield from _parse_action(event, told, has_spoken=has_spoken)
+    elif isinstance(event.get("observation"), str):
+        yield from _parse_observation(event)
+
+
+# Until 0.62
+
+
+def _parse_action(event: dict[str, Any], told: OpenHandsModelInfo, *, has_spoken: bool) -> Iterator[OpenHandsFact]:
+    name, source = event["action"], event.get("source")
+    args = event["args"] if isinstance(event.get("args"), dict) else event
+    if name == "system":
+        yield OpenHandsPlainMessage(Message("system", _parse_content(args.get("content")), author="harness"))
+    elif name == "condensation":
+        yield _parse_condensation(args)
+    elif name == "message":
+        is_users = source == "user" if source else not (has_spoken and args.get("wait_for_response") is True)
+        pictures = list_or_empty(args.get("image_urls")) or list_or_empty(args.get("images_urls"))
+        parts = (*_parse_content(args.get("content")), *map(parse_image_url, filter(_is_text, pictures)))
+        spoken = (
+            Message("user", parts, author="harness") if source == "environment" else _make_model_message(parts, told)
+        )
+        yield OpenHandsPlainMessage(_make_user_message(parts) if is_users else spoken)
+    elif name in _HIDDEN_NAMES:
+        return
+    elif source == "user":
+        yield OpenHandsPlainMessage(
+            Message("user", (Text(f"$ {args.get('command') or dump(_select_call_arguments(args))}"),), author="human")
+        )
+    else:
+        yield _parse_action_call(event, name, args, told)
+
+
+def _parse_condensation(args: dict[str, Any]) -> OpenHandsCondensation:
+    first, last = args.get("forgotten_events_start_id"), args.get("forgotten_events_end_id")
+    ids = frozenset(str(id_) for id_ in list_or_empty(args.get("forgotten_event_ids")) if isinstance(id_, int | str))
+    span = (first, last) if type(first) is int and type(last) is int else (0, -1)
+    return OpenHandsCondensation(text_or_empty(args.get("summary")), ids, *span)
+
+
+def _parse_action_call(
+    event: dict[str, Any], name: str, args: dict[str, Any], told: OpenHandsModelInfo
+) -> OpenHandsCall:
+    metadata = dict_or_empty(event.get("tool_call_metadata"))
+    response = dict_or_empty(metadata.get("model_response"))
+    said = dict_or_empty(dict_or_empty(next(iter(list_or_empty(response.get("choices"))), None)).get("message"))
+    id_ = text_or_empty(metadata.get("tool_call_id"))
+    calls = (
+        dict_or_empty(dict_or_empty(one).get("function"))
+        for one in list_or_empty(said.get("tool_calls"))
+        if dict_or_empty(one).get("id") == id_
+    )
+    asked = next(calls, {}) if id_ else {}
+    arguments = text_or_empty(asked.get("arguments")) or dump(_select_call_arguments(args))
+    thought = args.get("thought")
+    words = _parse_content(said.get("content")) or _parse_content(
+        thought if isinstance(thought, str) else value_at(thought, "text")
+    )
+    thinking = _parse_thinking(said) or _parse_thinking(dict_or_empty(thought))
+    called = text_or_empty(asked.get("name")) or text_or_empty(metadata.get("function_name")) or name
+    answered = text_or_empty(response.get("id"))
+    usage = parse_openai_chat_usage(response.get("usage")) or told.usages.get(answered)
+    model = text_or_empty(response.get("model")) or told.model
+    return OpenHandsCall(answered, (*thinking, *words), ToolCall(id_, called, arguments), model, usage)
+
+
+def _select_call_arguments(args: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in args.items() if key not in _NON_ARGUMENTS}
+
+
+def _parse_observation(event: dict[str, Any]) -> Iterator[OpenHandsFact]:
+    name = event["observation"]
+    extras = event["extras"] if isinstance(event.get("extras"), dict) else event
+    if name == "recall":
+        yield from _parse_recall(extras)
+        return
+    if name in _HIDDEN_NAMES:
+        return
+    metadata = dict_or_empty(extras.get("metadata"))
+    code = metadata.get("exit_code", extras.get("exit_code"))
+    shown = text_or_empty(extras.get("formatted_output_and_error")) or event.get("content")
+    shown = shown or text_or_empty(value_at(extras, "outputs", "content"))  # of a delegate
+    if isinstance(shown, str):
+        shown = f"{text_or_empty(metadata.get('prefix'))}{shown}{text_or_empty(metadata.get('suffix'))}"
+    pictures = (parse_image_url(url) for url in list_or_empty(extras.get("image_urls")) if _is_text(url) and url)
+    cause = event.get("cause")
+    keys = (
+        str(cause) if type(cause) is int else "",
+        text_or_empty(value_at(event, "tool_call_metadata", "tool_call_id")),
+    )
+    failed = name in ("error", "user_rejected") or code not in (None, 0, STILL_RUNNING_EXIT_CODE)
+    yield OpenHandsResult(keys, (*_parse_content(shown), *pictures), failed, "harness" if name == "error" else "tool")
+
+
+def _parse_recall(extras: dict[str, Any]) -> Iterator[OpenHandsFact]:
+    """Instructions of the project, and knowledge that a word called up."""
+    named = ("repo_instructions", "conversation_instructions", "additional_agent_instructions")
+    texts = [text_or_empty(extras.get(key)) for key in named]
+    texts += [
+        text_or_empty(dict_or_empty(one).get("content")) for one in list_or_empty(extras.get("microagent_knowledge"))
+    ]
+    yield OpenHandsPlainMessage(Message("user", tuple(Text(word) for word in texts if word.strip()), author="harness"))
+
+
+# Since 1.0
+
+
+def _parse_sdk_event(event: dict[str, Any], told: OpenHandsModelInfo) -> Iterator[OpenHandsFact]:
+    match event.get("kind"):
+        case "SystemPromptEvent":
+            shown = (event.get("system_prompt"), event.get("dynamic_context"))
+            yield OpenHandsPlainMessage(
+                Message("system", tuple(part for one in shown for part in _parse_content(one)), author="harness")
+            )
+        case "MessageEvent":
+            yield from _parse_sdk_message(event, told)
+        case "ActionEvent":
+            yield _parse_sdk_call(event, told)
+        case "ObservationEvent":
+            observation = dict_or_empty(event.get("observation"))
+            content = (*_parse_sdk_observation(observation), *_parse_content(event.get("extended_content")))
+            yield OpenHandsResult(_call_keys(event), content, _has_failed(observation), "tool")
+        case "AgentErrorEvent":
+            yield OpenHandsResult(_call_keys(event), _parse_content(event.get("error")), True, "harness")
+        case "UserRejectObservation":
+            reason = text_or_empty(event.get("rejection_reason")) or "the user rejected it"
+            yield OpenHandsResult(_call_keys(event), (Text(f"Action rejected: {reason}"),), True, None)
+        case "Condensation":
+            yield _parse_condensation(event)
+        case "CondensationSummaryEvent":
+            yield OpenHandsCondensation(text_or_empty(event.get("summary")), frozenset(), 0, -1)
+
+
+def _parse_sdk_message(event: dict[str, Any], told: OpenHandsModelInfo) -> Iterator[OpenHandsFact]:
+    wire = dict_or_empty(event.get("llm_message"))
+    parts = _parse_content(wire.get("content"))
+    if event.get("source") == "agent":
+        said = _make_model_message((*_parse_thinking(wire), *parts), told)
+        usage = told.usages.get(text_or_empty(event.get("llm_response_id")))
+        yield OpenHandsPlainMessage(Message(said.role, said.parts, author="model", model=said.model, usage=usage))
+        return
+    asked = _make_user_message(parts)
+    yield OpenHandsPlainMessage(asked if event.get("source") == "user" else Message("user", parts, author="harness"))
+    yield OpenHandsPlainMessage(Message("user", _parse_content(event.get("extended_content")), author="harness"))
+
+
+def _parse_sdk_call(event: dict[str, Any], told: OpenHandsModelInfo) -> OpenHandsCall:
+    wire = dict_or_empty(event.get("tool_call"))
+    inner = dict_or_empty(wire.get("function")) or wire  # the first releases wrote it as OpenAI does
+    given = inner.get("arguments")
+    action = {key: value for key, value in dict_or_empty(event.get("action")).items() if key != "kind"}
+    arguments = given if isinstance(given, str) else dump(given if isinstance(given, dict) else action)
+    id_ = text_or_empty(event.get("tool_call_id")) or text_or_empty(wire.get("id"))
+    call = ToolCall(id_, text_or_empty(event.get("tool_name")) or text_or_empty(inner.get("name")), arguments)
+    response = text_or_empty(event.get("llm_response_id"))
+    words = (*_parse_thinking(event), *_parse_content(event.get("thought")))
+    return OpenHandsCall(response, words, call, told.model, told.usages.get(response))
+
+
+def _call_keys(event: dict[str, Any]) -> tuple[str, ...]:
+    return text_or_empty(event.get("action_id")), text_or_empty(event.get("tool_call_id"))
+
+
+def _parse_sdk_observation(observation: dict[str, Any]) -> tuple[ResultPart, ...]:
+    """What a tool shows; the first releases had no `content` yet."""
+    metadata = dict_or_empty(observation.get("metadata"))
+    content = _parse_content(observation.get("content"))
+    if not content and "content" not in observation:
+        told = [text_or_empty(observation.get(key)) for key in ("output", "message", "error")]
+        content = _parse_content("\n".join(word for word in told if word))
+    lead, trail = text_or_empty(metadata.get("prefix")), text_or_empty(metadata.get("suffix"))
+    if len(content) == 1 and isinstance(content[0], Text):
+        return (Text(f"{lead}{content[0].text}{trail}"),)
+    return (*_parse_content(lead), *content, *_parse_content(trail))
+
+
+def _has_failed(observation: dict[str, Any]) -> bool:
+    code = observation.get("exit_code", value_at(observation, "metadata", "exit_code"))
+    error = observation.get("error")
+    return observation.get("is_error") is True or bool(error) or code not in (None, 0, STILL_RUNNING_EXIT_CODE)
+
+
+# Parts
+
+
+def _make_model_message(parts: tuple[Part, ...], told: OpenHandsModelInfo) -> Message:
+    return Message("assistant", parts, author="model", model=told.model)
+
+
+def _make_user_message(parts: tuple[ResultPart, ...]) -> Message:
+    words = next((part.text for part in parts if isinstance(part, Text)), "")
+    author = "harness" if words.startswith(HARNESS_NUDGES) else infer_message_author("user", parts)
+    return Message("user", parts, author=author)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _parse_content(value: Any) -> tuple[ResultPart, ...]:
+    """Words, pieces, or one piece alone."""
+    if isinstance(value, str):
+        return (Text(value),) if value else ()
+    pieces = value if isinstance(value, list) else () if value is None else (value,)
+    return tuple(part for piece in pieces for part in _parse_piece(piece))
+
+
+def _parse_piece(piece: Any) -> Iterator[ResultPart]:
+    match piece:
+        case str(words) | {"type": "text", "text": str(words)}:
+            if words:
+                yield Text(words)
+        case {"type": "image", "image_urls": list(urls)}:
+            yield from (parse_image_url(url) if isinstance(url, str) else Unknown("image", dump(url)) for url in urls)
+        case {"type": "image", "data": str(data), **rest}:
+            yield Image(text_or_empty(rest.get("mimeType")), data)
+        case {"type": str(kind)}:
+            yield Unknown(kind, dump(piece))
+        case _:
+            yield Unknown("", dump(piece))
+
+
+def _parse_thinking(wire: dict[str, Any]) -> tuple[Thinking, ...]:
+    blocks = map(dict_or_empty, list_or_empty(wire.get("thinking_blocks")))
+    found = (
+        Thinking(text_or_empty(b.get("thinking")), text_or_empty(b.get("signature")) or text_or_empty(b.get("data")))
+        for b in blocks
+    )
+    signed = tuple(one for one in found if one.text or one.signature)
+    item = dict_or_empty(wire.get("responses_reasoning_item"))
+    shown = text_or_empty(wire.get("reasoning_content")) or "\n".join(
+        filter(_is_text, list_or_empty(item.get("summary")))
+    )
+    secret = text_or_empty(item.get("encrypted_content"))
+    return signed or ((Thinking(shown, secret),) if shown or secret else ())

@@ -1,0 +1,277 @@
+"""pi: one JSONL file a session. Version 1 is a plain row of entries; from version 2 on they form a tree by id.
+
+A compaction names the first entry that is kept: the next segment is its summary, the kept messages again, and
+what follows.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Struct, structs
+
+from thresher.dialects.content import infer_message_author
+from thresher.model import (
+    Branch,
+    History,
+    Image,
+    Message,
+    Role,
+    Session,
+    Source,
+    Summary,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Unknown,
+    Usage,
+)
+from thresher.model.jsontext import dump
+from thresher.model.parts import Part
+from thresher.transcripts.base import (
+    SessionFolder,
+    TranscriptFormat,
+    group_branches,
+    parse_timestamp,
+    title_from_prompt,
+    trace_path_from_root,
+)
+from thresher.transcripts.coerce import text_or_empty
+from thresher.transcripts.source import SourceFile
+
+NAME = "pi"
+
+
+class PiRecord(Struct, gc=False):
+    """The fields of an entry that are looked at."""
+
+    type: Any = None
+    id: Any = None
+    parentId: Any = msgspec.UNSET
+    timestamp: Any = None
+    message: Any = None
+    summary: Any = None
+    firstKeptEntryId: Any = None
+    firstKeptEntryIndex: Any = None
+    content: Any = None
+    name: Any = None
+    cwd: Any = None
+    version: Any = None
+    parentSession: Any = None
+    branchedFrom: Any = None
+
+
+_DECODER = msgspec.json.Decoder(PiRecord)
+
+
+class PiEntry(NamedTuple):
+    """An entry with its place in the file."""
+
+    id: str
+    row: PiRecord
+    line: int
+    record: bytes
+
+
+def _read(source: SourceFile) -> list[Session]:
+    """One session."""
+    head = PiRecord()
+    name = ""
+    records: Counter[str] = Counter()
+    entries: dict[str, PiEntry] = {}
+    parents: dict[str, str | None] = {}
+    by_index: dict[int, str] = {}
+    for index, (line, record, row) in enumerate(source.records(_DECODER)):
+        records[row.type if isinstance(row.type, str) else "?"] += 1
+        if row.type == "session":
+            head = row if head.type is None else head
+            continue
+        id_ = row.id if isinstance(row.id, str) else f"line-{line}"
+        linear = next(reversed(entries), None)
+        parents[id_] = linear if row.parentId is msgspec.UNSET else text_or_empty(row.parentId) or None
+        entries[id_] = PiEntry(id_, row, line, record)
+        by_index[index] = id_
+        name = text_or_empty(row.name) or name if row.type == "session_info" else name
+    segments, branches, compactions = _build_segments(source, entries, parents, by_index)
+    times = [time for entry in entries.values() if (time := parse_timestamp(entry.row.timestamp))]
+    parent = text_or_empty(head.parentSession) or text_or_empty(head.branchedFrom)
+    return [
+        Session(
+            agent=NAME,
+            id=text_or_empty(head.id) or source.path.name.split(".")[0],
+            file=str(source.path),
+            segments=tuple(segments),
+            branches=tuple(branches),
+            problems=tuple(source.problems),
+            compactions=compactions,
+            records=dict(records),
+            project=text_or_empty(head.cwd),
+            title=name or title_from_prompt(segments),
+            version=str(head.version) if isinstance(head.version, int | str) else "1",
+            parent=Path(parent.replace("\\", "/")).stem.rpartition("_")[2],
+            started=min(times, default=None),
+            ended=max(times, default=None),
+        )
+    ]
+
+
+def _build_segments(
+    source: SourceFile, entries: dict[str, PiEntry], parents: dict[str, str | None], by_index: dict[int, str]
+) -> tuple[list[History], list[Branch], int]:
+    leaf = next(reversed(entries), "")
+    ids, cycle = trace_path_from_root(leaf, parents)
+    if cycle:
+        source.report_problem(
+            "entries are each other's parents", "followed until the circle closes", entries[leaf].line
+        )
+    segments: list[list[Message]] = [[]]
+    for id_ in ids:
+        entry = entries[id_]
+        message = _convert_entry(source, entry)
+        if entry.row.type == "compaction" and message:
+            kept = _first_kept_id(entry.row, by_index)
+            start = next((n for n, m in enumerate(segments[-1]) if _message_line(m) >= _kept_line(entries, kept)), None)
+            again = segments[-1][start:] if start is not None else []
+            segments.append([message, *(structs.replace(m, carried=True) for m in again)])
+        elif message:
+            segments[-1].append(message)
+    left = [id_ for id_ in entries if id_ not in set(ids)] if len(ids) < len(entries) else []
+    branches = [
+        Branch(History(tuple(messages)), after)
+        for (after, _), off in group_branches(left, set(ids), parents).items()
+        if (messages := [m for id_ in off if (m := _convert_entry(source, entries[id_]))])
+    ]
+    return [History(tuple(segment)) for segment in segments], branches, len(segments) - 1
+
+
+def _message_line(message: Message) -> int:
+    return message.source.line if message.source else 0
+
+
+def _first_kept_id(row: PiRecord, by_index: dict[int, str]) -> str:
+    if isinstance(row.firstKeptEntryId, str):
+        return row.firstKeptEntryId
+    return by_index.get(row.firstKeptEntryIndex, "") if isinstance(row.firstKeptEntryIndex, int) else ""
+
+
+def _kept_line(entries: dict[str, PiEntry], kept: str) -> float:
+    return entries[kept].line if kept in entries else float("inf")
+
+
+def _convert_entry(source: SourceFile, entry: PiEntry) -> Message | None:
+    row = entry.row
+    match row.type:
+        case "message" if isinstance(row.message, dict):
+            try:
+                message = _parse_message(row.message)
+            except RecursionError:
+                source.report_problem("an entry is nested too deep to follow", "skipped", entry.line)
+                return None
+        case "compaction" | "branch_summary" if isinstance(row.summary, str):
+            message = Message("user", (Summary(row.summary),), author="harness")
+        case "custom_message":
+            message = Message("user", _parse_content(row.content), author="harness")
+        case _:
+            return None
+    if message is None:
+        return None
+    return structs.replace(
+        message,
+        id=entry.id,
+        time=parse_timestamp(row.timestamp),
+        source=Source(str(source.path), entry.line),
+        records=(entry.record,),
+    )
+
+
+def _parse_message(wire: dict[str, Any]) -> Message | None:
+    match wire.get("role"):
+        case "user":
+            parts = _parse_content(wire.get("content"))
+            return Message("user", parts, author=infer_message_author("user", parts))
+        case "assistant":
+            model = text_or_empty(wire.get("model"))
+            return Message(
+                "assistant",
+                _parse_content(wire.get("content")),
+                author="model",
+                model=model,
+                usage=_parse_usage(wire.get("usage")),
+            )
+        case "toolResult":
+            return Message("tool", (_parse_result(wire),), author="tool")
+        case "bashExecution" if not wire.get("excludeFromContext"):
+            text = f"$ {wire.get('command')}\n{wire.get('output')}"
+            return Message("user", (Text(text),), author="tool")
+        case "bashExecution":
+            return None
+        case "compactionSummary" | "branchSummary":
+            return Message("user", (Summary(text_or_empty(wire.get("summary"))),), author="harness")
+        case role:
+            known: Role = "user"
+            return Message(
+                known, _parse_content(wire.get("content")) or (Unknown(str(role), dump(wire)),), author="harness"
+            )
+
+
+def _parse_result(wire: dict[str, Any]) -> ToolResult:
+    content = tuple(part for part in _parse_content(wire.get("content")) if isinstance(part, Text | Image | Unknown))
+    call_id, name = text_or_empty(wire.get("toolCallId")), text_or_empty(wire.get("toolName"))
+    return ToolResult(call_id, content, is_error=wire.get("isError") is True, name=name)
+
+
+def _parse_content(content: Any) -> tuple[Part, ...]:
+    if isinstance(content, str):
+        return (Text(content),)
+    return tuple(_parse_block(block) for block in content) if isinstance(content, list) else ()
+
+
+def _parse_block(block: Any) -> Part:
+    match block:
+        case {"type": "text", "text": str(text)}:
+            return Text(text)
+        case {"type": "thinking", "thinking": str(text)}:
+            return Thinking(text, text_or_empty(block.get("thinkingSignature")))
+        case {"type": "toolCall", "id": str(id_), "name": str(name)}:
+            return ToolCall(id_, name, dump(block.get("arguments", {})))
+        case {"type": "image", "data": str(data)}:
+            return Image(text_or_empty(block.get("mimeType")), data)
+        case {"type": str(kind)}:
+            return Unknown(kind, dump(block))
+        case _:
+            return Unknown("", dump(block))
+
+
+def _parse_usage(usage: Any) -> Usage | None:
+    if not isinstance(usage, dict):
+        return None
+    names = ("input", "output", "cacheRead", "cacheWrite")
+    return Usage(*(usage[name] if type(usage.get(name)) is int else 0 for name in names))
+
+
+def _sniff(source: SourceFile) -> int:
+    """The head line of a session."""
+    first = next(iter(source.head), None)
+    return 3 if isinstance(first, dict) and first.get("type") == "session" and "cwd" in first else 0
+
+
+def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:
+    """`PI_CODING_AGENT_DIR`, else `~/.pi/agent`."""
+    root = Path(environment.get("PI_CODING_AGENT_DIR") or home / ".pi" / "agent")
+    return [SessionFolder(root / "sessions", "**/*.jsonl")]
+
+
+FORMAT = TranscriptFormat(
+    NAME,
+    "pi",
+    _sniff,
+    _read,
+    _homes,
+    resume="pi --session {file}",
+    layouts="session files of versions 1 to 3",
+    holds=("thinking", "forks", "usage", "times", "edits", "rewinds", "compactions"),
+    seen="files of version 1 to 3",
+)

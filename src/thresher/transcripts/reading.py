@@ -1,0 +1,135 @@
+"""Read a file of any format, and detect which one it is."""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from thresher.dialects.base import Dialect
+from thresher.dialects.convert import detect_dialect
+from thresher.dialects.extras import is_nonconforming_message
+from thresher.errors import FormatError, ReadError, UnknownFormatError
+from thresher.model import Problem, Session
+from thresher.transcripts.base import TranscriptFormat, title_from_prompt
+from thresher.transcripts.source import ReadLimits, SourceFile
+from thresher.transcripts.table import SourceFormat, find_format, format_names, transcript_formats
+
+_JSON_DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
+CERTAIN = 3
+
+
+def read(
+    path: str | os.PathLike[str], *, format: str | None = None, limits: ReadLimits | None = None
+) -> Session | list[Session]:
+    """Read any agent's file: the session in it, or the list of them where it holds several."""
+    sessions = read_all(path, format=format, limits=limits)
+    return sessions[0] if len(sessions) == 1 else sessions
+
+
+def read_all(
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    limits: ReadLimits | None = None,
+    is_wanted: Callable[[str], bool] | None = None,
+) -> list[Session]:
+    """Read any agent's file, always as a list; of a store of many sessions, only those whose ids are wanted."""
+    source = SourceFile(Path(path), limits, is_wanted)
+    chosen = find_format(format) if format else _detect_format(source)
+    try:
+        return chosen.read(source) if isinstance(chosen, TranscriptFormat) else _read_dialect_sessions(source, chosen)
+    except RecursionError as error:
+        raise ReadError(f"`{source.path}` holds values nested too deep to follow") from error
+
+
+def list_session_versions(path: str | os.PathLike[str], *, format: str | None = None) -> Mapping[str, str] | None:
+    """The ids in a database of many sessions, each with a mark that changes when it does; None for any other file."""
+    source = SourceFile(Path(path))
+    if not source.is_database:
+        return None
+    chosen = find_format(format) if format else _detect_format(source)
+    return chosen.listed(source) if isinstance(chosen, TranscriptFormat) and chosen.listed else None
+
+
+def sniff(what: Any) -> str | None:
+    """The name of the format that a path or a value (messages, a request body) is in, or None."""
+    if isinstance(what, str | os.PathLike):
+        try:
+            return _detect_format(SourceFile(Path(what))).name
+        except ReadError:
+            return None
+    found = detect_dialect(what)
+    return found.name if found else None
+
+
+def _detect_format(source: SourceFile) -> SourceFormat:
+    best, best_score = None, 0
+    for one in transcript_formats():
+        score = one.sniff(source)
+        if score == CERTAIN:
+            return one
+        if score > best_score:
+            best, best_score = one, score
+    if best:
+        return best
+    wire = detect_dialect(load_dialect_sample(source))
+    if wire:
+        return wire
+    raise UnknownFormatError(f"`{source.path}` {_explain_unknown_format(source)}")
+
+
+def _explain_unknown_format(source: SourceFile) -> str:
+    """Why nobody knows a file, as far as a look at it tells."""
+    if source.path.stat().st_size == 0:
+        return "is empty"
+    if source.is_database and not source.tables:
+        return "is a database that cannot be read: it is damaged, or empty; get it whole"
+    _, first = next(source.copy_for_session().lines(), (0, b""))
+    if source.document is None and not list(source.head) and first.lstrip()[:1] in (b"{", b"["):
+        return "begins like JSON, and is cut off or damaged; get it whole"
+    return f"is in no format known here ({', '.join(format_names())}); `read(path, format=…)` insists"
+
+
+def load_dialect_sample(source: SourceFile) -> Any:
+    """What to look at: the document, the first of many conversations, or the lines as messages."""
+    if source.document is not None:
+        return source.document
+    head = list(source.head)
+    return head[0] if head and detect_dialect(head[0]) else head
+
+
+def _read_dialect_sessions(source: SourceFile, chosen: Dialect) -> list[Session]:
+    """One conversation a document, a line, or (where the lines are messages) a file."""
+    stem = source.path.name.split(".")[0]
+    if source.document is not None:
+        values = {stem: source.read_document()}
+    else:
+        rows = [(line, row) for line, _, row in source.records(_JSON_DECODER)]
+        values = {f"{stem}-{line}": row for line, row in rows if chosen.sniff(row)}
+        for line in (line for line, row in rows if values and f"{stem}-{line}" not in values):
+            source.report_problem(f"a line is no conversation in the format `{chosen.name}`", "skipped", line)
+        values = values or {stem: [row for _, row in rows]}
+    sessions = [_build_dialect_session(source, chosen, value, id_) for id_, value in values.items()]
+    sessions[0] = structs.replace(sessions[0], problems=(*source.problems, *sessions[0].problems))
+    return sessions
+
+
+def _build_dialect_session(source: SourceFile, chosen: Dialect, value: Any, id_: str) -> Session:
+    try:
+        history = chosen.parse(value)
+    except FormatError as error:
+        raise ReadError(f"`{source.path}`: {error}") from error
+    odd = [n for n, message in enumerate(history, 1) if is_nonconforming_message(message, chosen.name)]
+    told = f"{len(odd)} messages are not as `{chosen.name}` has them, the first is {odd[0]}" if odd else ""
+    return Session(
+        agent=chosen.name,
+        id=id_,
+        file=str(source.path),
+        segments=(history,),
+        records={"message": len(history)},
+        title=title_from_prompt([history]),
+        problems=(Problem(told, "kept whole"),) if told else (),
+    )

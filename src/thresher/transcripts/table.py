@@ -1,0 +1,76 @@
+"""Every transcript format by name. A row is an import path, resolved on first use.
+
+A third-party package adds its own through the entry point group `thresher.transcripts`: the name, and the path of an
+object like the `FORMAT` of any module here. The group `thresher.formats` is accepted, too.
+"""
+
+import warnings
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from typing import Literal
+
+from thresher.dialects.base import Dialect
+from thresher.dialects.plugins import load_plugins
+from thresher.dialects.table import DIALECTS, dialect_names, find_dialect
+from thresher.errors import FormatError
+from thresher.transcripts.base import TranscriptFormat
+
+SourceFormat = Dialect | TranscriptFormat
+
+TRANSCRIPT_FORMATS: dict[str, str] = {
+    "claude-code": "thresher.transcripts.claude_code.reader",
+    "codex": "thresher.transcripts.codex",
+    "mini-swe-agent": "thresher.transcripts.mini_swe_agent",
+    "pi": "thresher.transcripts.pi",
+    "opencode": "thresher.transcripts.opencode.reader",
+    "cline": "thresher.transcripts.cline.reader",
+    "swe-agent": "thresher.transcripts.swe_agent.reader",
+    "openhands": "thresher.transcripts.openhands.reader",
+    "atif": "thresher.transcripts.atif.reader",
+    "gemini-cli": "thresher.transcripts.gemini_cli.reader",
+    "copilot-cli": "thresher.transcripts.copilot_cli.reader",
+    "adk": "thresher.transcripts.adk.reader",
+    "aider": "thresher.transcripts.aider.reader",
+    "goose": "thresher.transcripts.goose.reader",
+    "otel": "thresher.transcripts.otel.reader",
+    "generic": "thresher.transcripts.generic.reader",
+}
+
+
+@cache
+def _plugin_formats() -> dict[str, TranscriptFormat]:
+    found: dict[str, TranscriptFormat] = {}
+    for name, value in load_plugins("thresher.transcripts", TRANSCRIPT_FORMATS).items():
+        if isinstance(value, TranscriptFormat):
+            found[name] = value
+        elif not isinstance(value, Dialect) and name not in DIALECTS:
+            warnings.warn(f"the format `{name}` ({value!r}) is no format; it is left out", stacklevel=2)
+    return found
+
+
+@cache
+def find_format(name: str) -> SourceFormat:
+    """Return the transcript format, or the dialect, of that name."""
+    if name in TRANSCRIPT_FORMATS:
+        found: TranscriptFormat = import_module(TRANSCRIPT_FORMATS[name]).FORMAT
+        return found
+    if name in _plugin_formats():
+        return _plugin_formats()[name]
+    if name in dialect_names():
+        return find_dialect(name)
+    raise FormatError(f"no format is called `{name}`; known are {', '.join(format_names())}")
+
+
+def format_names(kind: Literal["wire", "transcript"] | None = None) -> list[str]:
+    """Return all names, or those of one kind: dialects first."""
+    transcripts = [*TRANSCRIPT_FORMATS, *_plugin_formats()]
+    return {"wire": dialect_names(), "transcript": transcripts}.get(kind or "", [*dialect_names(), *transcripts])
+
+
+def transcript_formats() -> Iterator[TranscriptFormat]:
+    """Yield every transcript format; each is imported only when the caller gets to it."""
+    for name in format_names("transcript"):
+        found = find_format(name)
+        if isinstance(found, TranscriptFormat):
+            yield found
