@@ -34,6 +34,7 @@ lint: $(VENV)/.ready-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/check_names.py
 
 format: $(VENV)/.ready-dev
 	$(BIN)/ruff format .

@@ -49,7 +49,7 @@ from thresher.replay.recording import build_recording
 from thresher.replay.scores import TARGET_SERVED_SHARE
 from thresher.replay.simulate import ReplayTotals, replay_recording
 from thresher.replay.strategies.registry import PRICES, rates_for_price_list
-from thresher.store import MemoryStore
+from thresher.store import InMemoryContentStore
 
 CALLS = 100
 """A session shorter than this needs no such care."""
@@ -127,7 +127,7 @@ def run_session(task: tuple[Place, Options]) -> Told:
     told = Told(place.file)
     for number, segment in enumerate(session.segments, 1):
         recording = build_recording(segment, f"{place.file}#{session.id}/{number}")
-        store = MemoryStore()
+        store = InMemoryContentStore()
         referee = ResidencyChecker(recording.trace, store=store)
         for price in options.prices if recording.trace.calls else ():
             rates = rates_for_price_list(price)

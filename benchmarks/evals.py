@@ -23,7 +23,7 @@ from thresher import History
 from thresher.budget import PRESETS, fit_with_plan
 from thresher.errors import BudgetError
 from thresher.policies.sliding_window import SlidingWindow
-from thresher.store import MemoryStore
+from thresher.store import InMemoryContentStore
 
 SHARES = (0.25, 0.5, 0.75)
 TRUNCATION = "newest alone"
@@ -113,7 +113,7 @@ def score(asked: list[Probe], policy: str, share: float | None) -> Score:
 def _fitted(history: History, policy: str, budget: int | None) -> History:
     if policy == FULL:
         return history
-    return fit_with_plan(history, store=MemoryStore(), **options_for(policy, budget)).history
+    return fit_with_plan(history, store=InMemoryContentStore(), **options_for(policy, budget)).history
 
 
 def measure(asked: list[Probe]) -> list[Score]:

@@ -29,7 +29,7 @@ from thresher.budget import fit_with_plan, plan
 from thresher.errors import ThresherError
 from thresher.model import History, Message, Text, Thinking, ToolCall, ToolResult
 from thresher.policies.batch_summary import SummarizeBatches
-from thresher.store import MemoryStore
+from thresher.store import InMemoryContentStore
 
 RECORDED = ("claude_code", "codex", "pi", "mini_swe", "openai_tools", "gemini_contents", "cline_roo")
 LARGE = {
@@ -133,7 +133,7 @@ def first_and_next(file: str, session: int, segment: int, options: dict[str, Any
     """The first fit of a recorded conversation, then the plan and the fit after one message more."""
     history = list(everyone(thresher.read_all(file)))[session].segments[segment]
     plain = dumped(history)
-    store = MemoryStore()
+    store = InMemoryContentStore()
     first = timed(lambda: fit_with_plan(history, store=store, **options))
     longer = History((*history.messages, _prompt("And now?")), history.tools, history.pocket)
     planned = timed(lambda: plan(longer, store=store, **options))
@@ -149,12 +149,12 @@ def _prompt(words: str) -> Message:
 def grown(size: int, prompts: bool, options: dict[str, Any]) -> Row:
     """Planning and applying on a made session that was counted before."""
     warm = made(100)  # modules, and the words of the tokenizer
-    fit_with_plan(warm, store=MemoryStore(), **options)
+    fit_with_plan(warm, store=InMemoryContentStore(), **options)
     history = made(size, prompts=prompts)
     plain = min(timed(dumped(history)) for _ in range(3))
     counted = timed(lambda: thresher.count(history))
     return {
-        "fit": timed(lambda: fit_with_plan(history, store=MemoryStore(), **options)),
+        "fit": timed(lambda: fit_with_plan(history, store=InMemoryContentStore(), **options)),
         "count": counted,
         "json": plain,
     }

@@ -33,12 +33,12 @@ from peers import PEERS, Run, Told, available, chat_rows, installed, told_chat
 
 from thresher import History
 from thresher.budget import fit_with_plan
-from thresher.edits import check, pins, repair
+from thresher.edits import check, find_pins, repair
 from thresher.errors import BudgetError
 from thresher.model import Text, ToolResult, part_text
-from thresher.model.marks import human_text
-from thresher.store import MemoryStore
-from thresher.tokens import Scale, scale_for
+from thresher.model.harness_text import extract_human_text
+from thresher.store import InMemoryContentStore
+from thresher.tokens import TokenWeights, token_weights_for
 
 COUNTER = "estimate"
 OPENING = 60  # characters of the first request that are looked for
@@ -63,14 +63,14 @@ class Pinned:
 def pinned_in(history: History, whole: Sequence[Told]) -> Pinned:
     """What is pinned in a history, as far as its messages hold it before anything is done."""
     texts, calls = [], []
-    for place, pin in pins(history).items():
+    for place, pin in find_pins(history).items():
         part = history.part(place)
         if pin in ("system", "current") and isinstance(part, Text):
             texts.append(part.text)
         elif pin == "active" and isinstance(part, ToolResult):
             calls.append(part.call_id)
     asked = (m for m in history if m.role == "user" and m.author in ("human", "model"))
-    opening = next((words[:OPENING] for words in (human_text(m.text) for m in asked) if words), "")
+    opening = next((words[:OPENING] for words in (extract_human_text(m.text) for m in asked) if words), "")
     lost = missing(Pinned(tuple(texts), tuple(calls), opening), whole)
     texts, calls = [one for one in texts if one and one not in lost], [one for one in calls if one not in lost]
     return Pinned(tuple(texts), tuple(calls), "" if opening in lost else opening)
@@ -156,7 +156,7 @@ class Tally:
 def smallest(history: History, policy: str) -> int:
     """The smallest size that a history can be brought to."""
     try:
-        fit_with_plan(history, policy=policy, budget=0, counter=COUNTER, store=MemoryStore())
+        fit_with_plan(history, policy=policy, budget=0, counter=COUNTER, store=InMemoryContentStore())
     except BudgetError as error:
         return error.smallest
     return 0
@@ -171,14 +171,16 @@ def budgets_between(low: int, high: int, wanted: int) -> list[int]:
     return sorted(found - {0})
 
 
-def run_thresher(one: Conversation, whole: History, scale: Scale, budgets: Sequence[int], policy: str) -> Tally:
+def run_thresher(one: Conversation, whole: History, scale: TokenWeights, budgets: Sequence[int], policy: str) -> Tally:
     """Fit a conversation to every budget, and judge each."""
     tally = Tally(conversations=1)
     pinned = pinned_in(whole, [told_chat(row, scale) for row in chat_rows(whole)])
     for budget in budgets:
         start = process_time()
         try:
-            done = fit_with_plan(one.history, policy=policy, budget=budget, counter=COUNTER, store=MemoryStore())
+            done = fit_with_plan(
+                one.history, policy=policy, budget=budget, counter=COUNTER, store=InMemoryContentStore()
+            )
         except Exception as error:  # noqa: BLE001 - any error at all is a finding here
             tally.timed(start)
             tally.note(one.name, budget, ["error"], repr(error)[:200])
@@ -203,7 +205,7 @@ def sent_by(history: History) -> list[Told]:
 def changed_pins(before: History, after: History) -> str:
     """The first pinned part that is not there as it was; results of open calls may be cut."""
     kept = Counter(_bare(part) for message in after for part in message.parts)
-    for place, pin in pins(before).items():
+    for place, pin in find_pins(before).items():
         part = before.part(place)
         if pin == "active" and isinstance(part, ToolResult):
             continue
@@ -268,7 +270,7 @@ def judge(one: Conversation, options: Options) -> Iterator[tuple[str, Tally]]:
     """One conversation with every tool."""
     try:
         whole = repair(one.history).history
-        scale = scale_for(one.history, counter=COUNTER)
+        scale = token_weights_for(one.history, counter=COUNTER)
         full = scale.history(whole)
         budgets = budgets_between(smallest(one.history, options.policy), full, options.budgets)
     except Exception as error:  # noqa: BLE001 - any error at all is a finding here

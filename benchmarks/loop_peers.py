@@ -213,7 +213,7 @@ def _framework(feed: ReplayConversation, _: ResidencyChecker, *, make: Callable[
             return feed.rows[int(message.message_id)].pieces
         if message.text not in written:
             written[message.text] = RequestPiece(
-                message.text, feed.token_weights.overhead + feed.token_weights.text(message.text)
+                message.text, feed.token_weights.message_overhead + feed.token_weights.text(message.text)
             )
         return (written[message.text],)
 

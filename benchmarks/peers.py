@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import thresher
 from thresher import History, Message
-from thresher.tokens import Scale
+from thresher.tokens import TokenWeights
 
 Row = dict[str, Any]
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
@@ -51,7 +51,7 @@ class Peer(NamedTuple):
 
     name: str
     package: str
-    prepare: Callable[[History, Scale], Run]
+    prepare: Callable[[History, TokenWeights], Run]
 
 
 def installed(package: str) -> str:
@@ -71,7 +71,7 @@ def chat_rows(history: History) -> list[Row]:
     return [{"content": None} | row | ({} if row["role"] in ROLES else {"role": "user"}) for row in rows]
 
 
-def told_chat(row: Row, scale: Scale | None) -> Told:
+def told_chat(row: Row, scale: TokenWeights | None) -> Told:
     """One chat message; without a scale it is not weighed."""
     role = str(row.get("role"))
     calls = [str(call.get("id", "")) for call in row.get("tool_calls") or ()]
@@ -102,7 +102,7 @@ def _langchain_messages(rows: Sequence[Row]) -> list[Any]:
 class _LangChain:
     """Chat rows, what each weighs, and the way back from LangChain's messages."""
 
-    def __init__(self, history: History, scale: Scale) -> None:
+    def __init__(self, history: History, scale: TokenWeights) -> None:
         self.rows = chat_rows(history)
         self.told = [told_chat(row, scale) for row in self.rows]
         self.messages = _langchain_messages(self.rows)
@@ -118,7 +118,7 @@ class _LangChain:
         return sum(self.back(message).tokens for message in messages)
 
 
-def _trim_messages(history: History, scale: Scale, **options: Any) -> Run:
+def _trim_messages(history: History, scale: TokenWeights, **options: Any) -> Run:
     trim = import_module("langchain_core.messages.utils").trim_messages
     chat = _LangChain(history, scale)
 
@@ -136,7 +136,7 @@ def _trim_messages(history: History, scale: Scale, **options: Any) -> Run:
     return run
 
 
-def _clear_tool_uses(history: History, scale: Scale) -> Run:
+def _clear_tool_uses(history: History, scale: TokenWeights) -> Run:
     edit = import_module("langchain.agents.middleware.context_editing").ClearToolUsesEdit
     chat = _LangChain(history, scale)
 
@@ -151,7 +151,7 @@ def _clear_tool_uses(history: History, scale: Scale) -> Run:
 # Google ADK
 
 
-def _context_filter(history: History, scale: Scale) -> Run:
+def _context_filter(history: History, scale: TokenWeights) -> Run:
     plugin = import_module("google.adk.plugins.context_filter_plugin").ContextFilterPlugin
     request = import_module("google.adk.models.llm_request").LlmRequest
     content = import_module("google.genai.types").Content
@@ -177,7 +177,7 @@ def _context_filter(history: History, scale: Scale) -> Run:
     return run
 
 
-def _told_message(message: Message, scale: Scale) -> Told:
+def _told_message(message: Message, scale: TokenWeights) -> Told:
     """One of Gemini's contents, in which ids are optional: the reader has paired calls and results."""
     calls, results = (call.id for call in message.calls), (result.call_id for result in message.results)
     return Told(message.role, message.text, tuple(calls), tuple(results), scale.message(message))
@@ -200,7 +200,7 @@ def _without_media(row: Row) -> Row:
 class _Tokenizer:
     """Thresher's weights for messages that are known by id; texts that the framework wrote are counted."""
 
-    def __init__(self, told: Sequence[Told], scale: Scale) -> None:
+    def __init__(self, told: Sequence[Told], scale: TokenWeights) -> None:
         self._told = told
         self._scale = scale
 
@@ -243,7 +243,7 @@ def _framework_calls(row: Row) -> Iterator[Any]:
         yield make.from_function_call(call.get("id", ""), inner["name"], arguments=arguments)
 
 
-def _framework(history: History, scale: Scale, *, window: bool) -> Run:
+def _framework(history: History, scale: TokenWeights, *, window: bool) -> Run:
     framework = import_module("agent_framework")
     rows = chat_rows(history)
     told = [told_chat(row, scale) for row in rows]
@@ -273,7 +273,7 @@ def _framework(history: History, scale: Scale, *, window: bool) -> Run:
 # litellm
 
 
-def _litellm(history: History, scale: Scale) -> Run:
+def _litellm(history: History, scale: TokenWeights) -> Run:
     utils: Any = import_module("litellm.utils")
     rows = chat_rows(history)
     known: dict[Any, Told] = {}

@@ -58,7 +58,7 @@ from thresher.replay.strategies.registry import (
 from thresher.replay.strategies.upper_bound import MinimumCost
 from thresher.replay.sweep import run_sweep
 from thresher.replay.sweep_results import ReplayedSession, ReplayFailure, SweepResults
-from thresher.store import home
+from thresher.store import get_data_folder
 
 KINDS = "claude_code,codex,opencode,pi,mini_swe"
 CHANCE = "random"
@@ -94,7 +94,9 @@ def measured(
         if sys.stderr.isatty() or done % 100 == 0 or done == of:
             print(f"\r{done}/{of} units", end="", file=sys.stderr, flush=True)
 
-    found = run_sweep(files, ways, rates_for_price_list(prices), jobs=jobs, progress=progress, resume=home() / "replay")
+    found = run_sweep(
+        files, ways, rates_for_price_list(prices), jobs=jobs, progress=progress, resume=get_data_folder() / "replay"
+    )
     print(file=sys.stderr)
     return found
 

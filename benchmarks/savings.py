@@ -28,14 +28,14 @@ import thresher
 from thresher import History, Session
 from thresher.budget import PRESETS, fit_with_plan
 from thresher.edits import Drop, Edit, repair
-from thresher.edits.standin import is_pointer
+from thresher.edits.placeholder import get_placeholder_id
 from thresher.errors import BudgetError, ThresherError
 from thresher.model import Message, Part, Place, Summary, Text, Thinking, ToolCall, ToolResult
-from thresher.model.marks import harness_spans
+from thresher.model.harness_text import find_harness_offsets
 from thresher.policies.subagents import DropSubagents
 from thresher.policies.xml_tools import find_xml_chains
-from thresher.store import MemoryStore
-from thresher.tokens import Scale, scale_for
+from thresher.store import InMemoryContentStore
+from thresher.tokens import TokenWeights, token_weights_for
 
 FORMATS = ("claude_code", "codex", "pi", "mini_swe", "openai_tools", "gemini_contents", "cline_roo")
 NAMES = [name for name in PRESETS if name != "auto"]
@@ -149,26 +149,26 @@ class Outcome(NamedTuple):
 
 def outcomes(one: Conversation, left: dict[str, Counter[str]]) -> Iterator[Outcome]:
     """A conversation under every policy; what is left of each kind is added up."""
-    scale = scale_for(one.history)
+    scale = token_weights_for(one.history)
     whole = repair(one.history).history
     left["before"].update(by_kind(whole, scale))
     below = sum(map(scale.history, one.below))
     for name, policy in POLICIES.items():
         if name == ONLY_SUBAGENTS and not whole.spawns:
             continue
-        done = fit_with_plan(one.history, policy=policy, store=MemoryStore())
+        done = fit_with_plan(one.history, policy=policy, store=InMemoryContentStore())
         left[name].update(by_kind(done.history, scale))
         sizes = (done.plan.tokens_before, done.plan.tokens_after, len(whole), len(done.history))
         counts = (len(whole.chains), len(whole.exchanges), len(whole.spawns))
         yield Outcome(one.format, name, *sizes, *counts, below)
 
 
-def by_kind(history: History, scale: Scale) -> Counter[str]:
+def by_kind(history: History, scale: TokenWeights) -> Counter[str]:
     """Tokens of each kind."""
     tools = {place: OF_TOOLS.get(link.use.category) for link in history.links for place in link.chain[:2]}
     found = Counter({FRAMES: scale.tools(history.tools)})
     for i, message in enumerate(history.messages):
-        found[FRAMES] += scale.overhead
+        found[FRAMES] += scale.message_overhead
         for j, (part, weight) in enumerate(zip(message.parts, scale.parts(message), strict=True)):
             harness = _harness(part, message, scale, weight)
             found[HARNESS] += harness
@@ -176,15 +176,15 @@ def by_kind(history: History, scale: Scale) -> Counter[str]:
     return found
 
 
-def _harness(part: Part, message: Message, scale: Scale, weight: int) -> int:
+def _harness(part: Part, message: Message, scale: TokenWeights, weight: int) -> int:
     """What a harness wrote into a human's text."""
-    if not isinstance(part, Text) or message.role != "user" or is_pointer(part):
+    if not isinstance(part, Text) or message.role != "user" or get_placeholder_id(part):
         return 0
-    return min(weight, sum(scale.text(part.text[start:stop]) for start, stop in harness_spans(part.text)))
+    return min(weight, sum(scale.text(part.text[start:stop]) for start, stop in find_harness_offsets(part.text)))
 
 
 def _kind(part: Part, message: Message, tool: str) -> str:
-    if isinstance(part, Summary) or (is_pointer(part) and not _is_cut(part)):
+    if isinstance(part, Summary) or (get_placeholder_id(part) and not _is_cut(part)):
         return STAND_INS
     if isinstance(part, ToolCall | ToolResult):
         return tool
@@ -272,7 +272,7 @@ def kept_promise(promise: Promise, found: Iterable[Outcome]) -> dict[str, Any]:
 
 def growing(largest: Conversation) -> list[dict[str, int]]:
     """What is sent with every tenth of the turns, before and after."""
-    history, scale = largest.history, scale_for(largest.history)
+    history, scale = largest.history, token_weights_for(largest.history)
     rows = []
     for step in range(1, STEPS + 1):
         turn = history.turns[len(history.turns) * step // STEPS - 1]
@@ -281,7 +281,9 @@ def growing(largest: Conversation) -> list[dict[str, int]]:
         for policy, budget in GROWING.items():
             name = f"{policy} {budget // 1000}k" if budget else policy
             try:
-                row[name] = fit_with_plan(sent, policy=policy, budget=budget, store=MemoryStore()).plan.tokens_after
+                row[name] = fit_with_plan(
+                    sent, policy=policy, budget=budget, store=InMemoryContentStore()
+                ).plan.tokens_after
             except BudgetError as error:
                 row[name] = error.smallest
         rows.append(row)

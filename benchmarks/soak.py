@@ -29,7 +29,7 @@ import loops  # noqa: E402 - the tests' own
 from loops import COLD, DIALECTS, IDLE, MOVES, WARM, Beat, Talk, Watched, some_beats, some_text  # noqa: E402
 
 from thresher.budget import PRESETS  # noqa: E402
-from thresher.store import MemoryStore, SqliteStore  # noqa: E402
+from thresher.store import InMemoryContentStore, SqliteContentStore  # noqa: E402
 from thresher.window import Ledger, Thresholds, Window  # noqa: E402
 
 DIED = 9
@@ -79,7 +79,7 @@ def loop(random: Random, folder: Path) -> Counter[str]:
     watched = Watched(
         talk.dialect,
         ledger=folder / "ledger" if in_file else None,
-        store=SqliteStore(folder / "store") if in_file else MemoryStore(),
+        store=SqliteContentStore(folder / "store") if in_file else InMemoryContentStore(),
         reads=random.random() < 0.2,
         **settings(random),
     )
@@ -156,7 +156,7 @@ def crash(random: Random, folder: Path) -> Counter[str]:
             os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
     done = Counter({"crash" if status else "no crash": 1})
-    watched = Watched(talk.dialect, ledger=folder / "ledger", store=SqliteStore(folder / "store"), **options)
+    watched = Watched(talk.dialect, ledger=folder / "ledger", store=SqliteContentStore(folder / "store"), **options)
     for beat in beats:
         talk.add(beat)
         if talk.awaits:
@@ -167,7 +167,7 @@ def crash(random: Random, folder: Path) -> Counter[str]:
 
 def _until_it_dies(talk: Talk, beats: list[Beat], options: dict[str, Any], dying: Dying, folder: Path) -> None:
     try:
-        store, ledger = SqliteStore(folder / "store"), Ledger(folder / "ledger")
+        store, ledger = SqliteContentStore(folder / "store"), Ledger(folder / "ledger")
         for one, name in ((store, "put"), (ledger, "decide"), (ledger, "note")):
             setattr(one, name, dying.around(getattr(one, name)))
         watched = Watched(talk.dialect, ledger=ledger, store=store, **options)
@@ -197,7 +197,7 @@ def pair(random: Random, folder: Path) -> Counter[str]:
         done.update(told["counts"])
     for beat in beats:
         talk.add(beat)
-    store = SqliteStore(folder / "store")
+    store = SqliteContentStore(folder / "store")
     idle = options | {"budget": 10**9, "pace": IDLE, "format": talk.dialect}
     windows = [Window(store=store, ledger=folder / "ledger", **idle) for _ in seeds]
     one, other = (loops.written(window.fit(talk.request()), talk.dialect) for window in windows)
@@ -209,7 +209,7 @@ def _beside(talk: Talk, beats: list[Beat], options: dict[str, Any], random: Rand
     """The loop of one of two processes; says what became of it in a file."""
     fault, counts = "", Counter({"pair": 1})
     try:
-        store = SqliteStore(told.parent / "store")
+        store = SqliteContentStore(told.parent / "store")
         watched = Watched(talk.dialect, ledger=told.parent / "ledger", store=store, reads=False, shared=True, **options)
         for beat in beats:
             talk.add(beat)

@@ -25,7 +25,7 @@ from msgspec import structs
 
 import thresher as th
 from thresher.model import History, Message, Session, ToolResult
-from thresher.model.tools import Link
+from thresher.model.tool_calls import ToolUse
 from thresher.timeline import Timeline
 from thresher.timeline.actions import (
     FileCopyAction,
@@ -48,7 +48,7 @@ class Case(NamedTuple):
 
     path: str
     turn: int
-    link: Link
+    link: ToolUse
     shown: SeenLines
 
 

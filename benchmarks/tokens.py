@@ -23,9 +23,9 @@ import thresher
 from thresher import Session
 from thresher.errors import ThresherError
 from thresher.model import Summary, Text, Thinking, ToolCall, ToolResult, part_text
-from thresher.model.tools import tool_use
-from thresher.tokens import calibrate, counter, default_scale, model_named
-from thresher.tokens.estimate import OTHER, PLAIN, features
+from thresher.model.tool_calls import describe_tool_call
+from thresher.tokens import calibrate, default_token_weights, find_model, get_counter
+from thresher.tokens.estimate import ASCII_WEIGHTS, NON_ASCII_WEIGHTS, count_features
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 LONGEST = 4000
@@ -189,7 +189,10 @@ def recorded(data: Path, split: str) -> Iterator[tuple[str, str]]:
     seen: set[str] = set()
     for session in recordings(data, split):
         reads = {
-            part.id for message in session.messages() for part in message.calls if tool_use(part).operation == "read"
+            part.id
+            for message in session.messages()
+            for part in message.calls
+            if describe_tool_call(part).operation == "read"
         }
         for message in session.messages():
             for part in message.parts:
@@ -243,7 +246,7 @@ def _row(chance: random.Random) -> dict[str, object]:
 
 def samples(data: Path, split: str, most: int) -> list[Sample]:
     """Recorded texts, some of them by chance, and all made ones, counted."""
-    exact = counter("exact")
+    exact = get_counter("exact")
     texts = sorted(recorded(data, split))
     picked = random.Random(split).sample(texts, min(most, len(texts)))
     return [Sample(kind, text, exact(text)) for kind, text in [*picked, *made(split)]]
@@ -252,9 +255,9 @@ def samples(data: Path, split: str, most: int) -> list[Sample]:
 def fit_weights(data: Path) -> None:
     """Print the weights that fit the tune half best."""
     chosen = samples(data, "tune", FITTED)
-    weights = fit([features(sample.text) for sample in chosen], [sample.tokens for sample in chosen])
+    weights = fit([count_features(sample.text) for sample in chosen], [sample.tokens for sample in chosen])
     print(f"LENGTH = {weights[0]:.3f}")
-    for run, weight in zip([*PLAIN, *OTHER], weights[1:], strict=True):
+    for run, weight in zip([*ASCII_WEIGHTS, *NON_ASCII_WEIGHTS], weights[1:], strict=True):
         print(f"    {json.dumps(run, ensure_ascii=False)}: {weight:.3f},")
 
 
@@ -305,9 +308,9 @@ def report_errors(data: Path) -> None:
     print(f"{'kind of text':16}{'texts':>7}   {'estimator':>24}   {'bytes / 4':>24}")
     print(f"{'':23}   {'median':>8}{'p95':>8}{'bias':>8}   {'median':>8}{'p95':>8}{'bias':>8}")
     for kind, group in [("all recorded", everything), *sorted(kinds.items())]:
-        print(f"{kind:16}{len(group):7,}   {_errors(group, counter('estimate'))}   {_errors(group, _quarter)}")
+        print(f"{kind:16}{len(group):7,}   {_errors(group, get_counter('estimate'))}   {_errors(group, _quarter)}")
     print()
-    for name, count in (("estimator", counter("estimate")), ("exact o200k", counter("exact"))):
+    for name, count in (("estimator", get_counter("estimate")), ("exact o200k", get_counter("exact"))):
         print(f"{name:16}{_speed(everything[:REPEATS], count):7.0f} MB/s on recorded texts, one core")
 
 
@@ -338,11 +341,11 @@ def report_bills(data: Path) -> None:
     found: dict[str, list[tuple[float, float, int, int, float]]] = defaultdict(list)
     for session in recordings(data):
         models = [message.model for message in session.messages() if message.usage and message.model]
-        known = model_named(max(set(models), key=models.count)) if models else None
+        known = find_model(max(set(models), key=models.count)) if models else None
         if known is None:
             continue
-        plain = calibrate(session, default_scale())
-        own = calibrate(session, default_scale(known.name))
+        plain = calibrate(session, default_token_weights())
+        own = calibrate(session, default_token_weights(known.name))
         if plain.turns and own.turns:
             found[known.name].append((plain.factor, own.factor, own.base, own.turns, own.error))
     print(f"\n{'billed tokens':22}{'sessions':>9}{'turns':>7}{'per o200k':>11}{'per own':>9}{'base':>8}{'error':>7}")

@@ -22,7 +22,7 @@ import msgspec
 from fit_speed import made
 
 import thresher
-from thresher.store import MemoryStore
+from thresher.store import InMemoryContentStore
 from thresher.window import Window
 
 FORMATS = ("anthropic", "openai-chat", "openai-responses", "gemini")
@@ -62,7 +62,7 @@ def requests_of(format: str, tokens: int) -> list[list[Any]]:
 def one_more(format: str, tokens: int) -> dict[str, Any]:
     """The middle time of a call that brings one exchange more, against a bare pass over the same rows."""
     requests = requests_of(format, tokens)
-    window = Window(budget=10 * tokens, store=MemoryStore())
+    window = Window(budget=10 * tokens, store=InMemoryContentStore())
     first = timed(lambda: window.fit(requests[0], at=0.0))
     calls: list[float] = []
     plans: list[float] = []
@@ -79,7 +79,7 @@ def one_more(format: str, tokens: int) -> dict[str, Any]:
 def long_run(format: str, tokens: int, calls: int) -> dict[str, Any]:
     """A loop of many calls at one size: the conversation is rewound and grows again."""
     requests = requests_of(format, tokens)
-    window = Window(budget=10 * tokens, store=MemoryStore())
+    window = Window(budget=10 * tokens, store=InMemoryContentStore())
     took = []
     for call in range(calls):
         request = requests[call % len(requests)]

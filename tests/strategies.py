@@ -20,7 +20,6 @@ from thresher.model import (
     Image,
     Message,
     Part,
-    Pocket,
     Role,
     Summary,
     Text,
@@ -29,6 +28,7 @@ from thresher.model import (
     ToolResult,
     Unknown,
     Usage,
+    VendorExtras,
 )
 
 Json = Any
@@ -187,11 +187,11 @@ _scripts = scripts()
 
 # --- the model -----------------------------------------------------------------------------------------------
 
-pockets: SearchStrategy[Pocket] = st.builds(
-    Pocket,
+pockets: SearchStrategy[VendorExtras] = st.builds(
+    VendorExtras,
     st.sampled_from(("anthropic", "openai-chat", "openai-responses", "gemini")),
     st.sampled_from(("", "{}", '{"cache_control":{"type":"ephemeral"}}', '{"x_trace":1}')),
-) | st.builds(Pocket, st.just("elsewhere"), st.just("{}"), st.just(("id",)), st.sampled_from(("list", "whole")))
+) | st.builds(VendorExtras, st.just("elsewhere"), st.just("{}"), st.just(("id",)), st.sampled_from(("list", "whole")))
 """Pockets without a note: a format's notes are its own, so those come out of its own parser (see `edited`)."""
 _pocket = st.none() | pockets
 _call_ids = st.sampled_from(("call_0", "call_1", "toolu_9", ""))

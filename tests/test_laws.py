@@ -30,7 +30,7 @@ from strategies import (
 )
 from thresher.dialects import emit, emit_with_losses, parse
 from thresher.errors import FormatError
-from thresher.model import History, Part, Pocket, Role, Text, ToolCall, ToolResult, content_id, part_text
+from thresher.model import History, Part, Role, Text, ToolCall, ToolResult, VendorExtras, content_id, part_text
 from thresher.model.parts import Image, Unknown
 from thresher.transcripts import format_names
 
@@ -120,7 +120,7 @@ def content_ids(history: History) -> list[str]:
     return [content_id(part) for message in history for part in message.parts]
 
 
-def _relabelled(part: Part, pocket: Pocket, call_id: str) -> Part:
+def _relabelled(part: Part, pocket: VendorExtras, call_id: str) -> Part:
     """The same content, out of another pocket and paired by another id."""
     match part:
         case ToolCall():
@@ -133,7 +133,7 @@ def _relabelled(part: Part, pocket: Pocket, call_id: str) -> Part:
 
 
 @given(part=parts, pocket=pockets, call_id=st.text(max_size=3))
-def test_a_content_id_stays_when_pockets_and_pairing_ids_change(part: Part, pocket: Pocket, call_id: str) -> None:
+def test_a_content_id_stays_when_pockets_and_pairing_ids_change(part: Part, pocket: VendorExtras, call_id: str) -> None:
     assert content_id(_relabelled(part, pocket, call_id)) == content_id(part)
 
 

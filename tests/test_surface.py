@@ -103,8 +103,22 @@ def test_an_old_name_works_and_warns(old: str, new: str) -> None:
     assert found is getattr(import_module(new_module), new_name)
 
 
+DEPRECATED = (
+    "thresher.budget",
+    "thresher.edits",
+    "thresher.formats",
+    "thresher.model",
+    "thresher.replay",
+    "thresher.store",
+    "thresher.summarise",
+    "thresher.timeline",
+    "thresher.tokens",
+    "thresher.window",
+)
+
+
 def test_every_deprecated_name_leads_somewhere() -> None:
-    for module in map(import_module, ("thresher.formats", "thresher.summarise", "thresher.window", "thresher.replay")):
+    for module in map(import_module, DEPRECATED):
         for name in vars(module)["__getattr__"].moved:
             with pytest.warns(DeprecationWarning, match="is deprecated"):
                 getattr(module, name)

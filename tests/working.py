@@ -12,7 +12,7 @@ from hypothesis.strategies import SearchStrategy
 from msgspec import structs
 
 from thresher.dialects import emit, parse
-from thresher.model import History, Message, Part, Pocket, Summary, Text, Thinking, ToolCall, ToolResult
+from thresher.model import History, Message, Part, Summary, Text, Thinking, ToolCall, ToolResult, VendorExtras
 
 LONG = "The quick brown fox jumps over the lazy dog, line after line.\n" * 40
 LOG = "".join(f"step {n}: ok\n" for n in range(400))
@@ -129,6 +129,6 @@ def _signed(message: Message) -> Message:
     calls = [part for part in message.parts if isinstance(part, ToolCall)]
     if not calls:
         return message
-    pocket = calls[0].pocket or Pocket("gemini")
+    pocket = calls[0].pocket or VendorExtras("gemini")
     signed = structs.replace(calls[0], pocket=structs.replace(pocket, fields='{"thoughtSignature":"c2ln"}'))
     return structs.replace(message, parts=tuple(signed if part is calls[0] else part for part in message.parts))

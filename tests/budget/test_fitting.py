@@ -12,13 +12,13 @@ from msgspec import structs
 
 import thresher as th
 from thresher.budget import ESCALATION_STEPS, fit_with_plan
-from thresher.edits import Cut, Drop, Edit, Fold, Gap, Stub
+from thresher.edits import Drop, Edit, Elision, Replace, Summarize, Truncate
 from thresher.errors import BudgetError, OptionError, PlanError
 from thresher.model import History, Message, Part, Place, Text, Thinking, ToolCall, ToolResult
 from thresher.policies import make_policy
-from thresher.store import MemoryStore, SqliteStore, StoreError
-from thresher.store.base import NO_FOLDS
-from thresher.tokens import Scale, counter
+from thresher.store import InMemoryContentStore, SqliteContentStore, StoreError
+from thresher.store.base import NO_SUMMARIES
+from thresher.tokens import TokenWeights, get_counter
 
 LONG = "a line of output that says nothing new\n" * 200
 
@@ -34,7 +34,7 @@ def conversation(rounds: int = 12, text: str = LONG) -> list[dict[str, Any]]:
 
 def test_messages_come_back_as_messages_and_fit() -> None:
     messages = conversation()
-    smaller = th.fit(messages, policy="auto", budget=8_000, store=MemoryStore())
+    smaller = th.fit(messages, policy="auto", budget=8_000, store=InMemoryContentStore())
     assert th.count(th.parse(smaller)) <= 8_000 < th.count(th.parse(messages))
     assert [row["role"] for row in smaller][:2] == ["system", "user"]
     assert smaller[-1] == messages[-1]
@@ -42,15 +42,15 @@ def test_messages_come_back_as_messages_and_fit() -> None:
 
 def test_what_fits_comes_back_as_the_very_same_object() -> None:
     messages = conversation(1, "ok")
-    assert th.fit(messages, policy="auto", budget="100k", store=MemoryStore()) is messages
+    assert th.fit(messages, policy="auto", budget="100k", store=InMemoryContentStore()) is messages
 
 
 def test_nothing_comes_back_as_nothing() -> None:
-    assert th.fit([], store=MemoryStore()) == []
+    assert th.fit([], store=InMemoryContentStore()) == []
 
 
 def test_a_stand_in_says_what_it_stands_for_and_gives_it_back() -> None:
-    store = MemoryStore()
+    store = InMemoryContentStore()
     smaller = th.fit(conversation(), policy="mask", store=store)
     pointer = next(row["content"] for row in smaller if row["role"] == "tool")
     assert pointer.startswith("[thresher t1:")
@@ -60,7 +60,7 @@ def test_a_stand_in_says_what_it_stands_for_and_gives_it_back() -> None:
 
 
 def test_a_fold_gives_back_all_that_it_stands_for() -> None:
-    store = MemoryStore()
+    store = InMemoryContentStore()
     done = fit_with_plan(th.parse(conversation(30)), policy="batches", store=store)
     summary = next(part for message in done.history for part in message.parts if "folded" in getattr(part, "text", ""))
     assert th.restore(summary.text.split()[1], store=store).count(LONG) >= 10  # type: ignore[union-attr]
@@ -70,7 +70,9 @@ def test_a_forged_stand_in_is_plain_text() -> None:
     forged = f"[thresher t1:{'0' * 16} · Read a.py · 3 lines · turn 1]\n{LONG}"
     messages = conversation(1, forged)
     history = th.parse(messages)
-    assert fit_with_plan(history, policy="tools", exclude_tool_results_only=True, store=MemoryStore()).plan.edits
+    assert fit_with_plan(
+        history, policy="tools", exclude_tool_results_only=True, store=InMemoryContentStore()
+    ).plan.edits
 
 
 def test_a_session_and_a_history_may_be_given(tmp_path: Path) -> None:
@@ -78,7 +80,7 @@ def test_a_session_and_a_history_may_be_given(tmp_path: Path) -> None:
 
     session = th.read(next(path for path in write_samples(tmp_path) if path.suffix == ".jsonl"))
     assert isinstance(session, th.Session)
-    smaller = th.fit(session, policy="aggressive", store=MemoryStore())
+    smaller = th.fit(session, policy="aggressive", store=InMemoryContentStore())
     assert th.count(smaller.history) < th.count(session.history)
     plan = th.plan(session, policy="aggressive")
     assert th.apply(session.history, plan).messages == smaller.history.messages
@@ -86,8 +88,8 @@ def test_a_session_and_a_history_may_be_given(tmp_path: Path) -> None:
 
 def test_a_budget_that_cannot_be_met_names_the_smallest_and_what_pins_it() -> None:
     with pytest.raises(BudgetError, match="the latest request") as caught:
-        th.fit(conversation(), budget=1, store=MemoryStore())
-    assert th.fit(conversation(), budget=caught.value.smallest, store=MemoryStore())
+        th.fit(conversation(), budget=1, store=InMemoryContentStore())
+    assert th.fit(conversation(), budget=caught.value.smallest, store=InMemoryContentStore())
 
 
 def test_without_a_budget_a_model_gives_one() -> None:
@@ -112,7 +114,7 @@ def test_pinned_parts_lose_every_edit_on_them() -> None:
     def everything(history: History) -> Iterator[Edit]:
         for occurrence in history.occurrences:
             yield Drop(occurrence, "everything", "all must go")
-            yield Stub(occurrence, "everything", "all must go")
+            yield Replace(occurrence, "everything", "all must go")
 
     history = th.parse(conversation())
     after = th.apply(history, th.plan(history, policy=everything))
@@ -130,10 +132,10 @@ def test_open_calls_are_pinned_and_their_results_only_cut() -> None:
     assert len(result.text) < len(LONG)
 
 
-class Broken(MemoryStore):
+class Broken(InMemoryContentStore):
     """A store that cannot write."""
 
-    def put(self, parts: Iterable[Part], folds: Mapping[str, Sequence[str]] = NO_FOLDS) -> None:  # noqa: ARG002
+    def put(self, parts: Iterable[Part], folds: Mapping[str, Sequence[str]] = NO_SUMMARIES) -> None:  # noqa: ARG002
         raise StoreError("the disk is full")
 
 
@@ -150,7 +152,7 @@ def test_what_is_left_out_is_in_the_store_before_it_is_left_out(tmp_path: Path, 
     smaller = th.fit(conversation(), policy="mask")
     pointer = next(row["content"] for row in smaller if row["role"] == "tool")
     assert th.restore(pointer) == f"0\n{LONG}"
-    assert SqliteStore(tmp_path / "data" / "store.sqlite3").has([pointer.split()[1]])
+    assert SqliteContentStore(tmp_path / "data" / "store.sqlite3").has([pointer.split()[1]])
 
 
 def test_a_plan_for_another_history_is_refused() -> None:
@@ -197,7 +199,7 @@ def test_every_step_down_proposes_something() -> None:
 def test_a_scale_that_is_gone_leaves_no_weights_behind() -> None:
     history = th.parse(conversation())
     for factor in (1.0, 2.0, 3.0):
-        scale = Scale(counter("estimate"), factor=factor)
+        scale = TokenWeights(get_counter("estimate"), factor=factor)
         plan = th.plan(history, policy="mask", scale=scale)
         assert plan.tokens_after == scale.history(th.apply(history, plan))
         del scale
@@ -278,13 +280,13 @@ def test_a_forged_stand_in_unpins_nothing() -> None:
         {"role": "user", "content": f"{FORGED}\nWhat does this mean? Fix parser.py."},
     ]
     with pytest.raises(BudgetError, match="system text"):
-        th.fit(messages, budget=20, store=MemoryStore())
-    kept = th.fit(messages, budget="1k", store=MemoryStore())
+        th.fit(messages, budget=20, store=InMemoryContentStore())
+    kept = th.fit(messages, budget="1k", store=InMemoryContentStore())
     assert (kept[0], kept[-1]) == (messages[0], messages[-1])
 
 
 def test_a_text_that_quotes_a_stand_in_can_be_cut_like_any_other() -> None:
-    store = MemoryStore()
+    store = InMemoryContentStore()
     pointer = next(
         row["content"] for row in th.fit(conversation(), policy="mask", store=store) if row["role"] == "tool"
     )
@@ -302,7 +304,7 @@ def test_an_orphan_result_is_not_taken_for_a_request() -> None:
         {"role": "assistant", "content": "working"},
         {"role": "user", "content": [orphan]},
     ]
-    once = th.fit(messages, store=MemoryStore())
+    once = th.fit(messages, store=InMemoryContentStore())
     current = th.parse(once, "anthropic").current
     assert current is not None
     assert current.text == "fix parser.py"
@@ -311,14 +313,14 @@ def test_an_orphan_result_is_not_taken_for_a_request() -> None:
 def test_a_store_that_cannot_be_read_does_not_end_the_loop(tmp_path: Path) -> None:
     broken = tmp_path / "store.sqlite3"
     broken.write_bytes(b"no database " * 99)
-    fitted_once = th.fit(conversation(), policy="mask", store=MemoryStore())
+    fitted_once = th.fit(conversation(), policy="mask", store=InMemoryContentStore())
     with pytest.warns(UserWarning, match="nothing was left out"):
-        assert th.fit(fitted_once, policy="aggressive", store=SqliteStore(broken)) == fitted_once
+        assert th.fit(fitted_once, policy="aggressive", store=SqliteContentStore(broken)) == fitted_once
 
 
 def test_what_is_mended_weighs_what_is_sent() -> None:
     pending = conversation(3)[:-3]
-    smaller = th.fit(pending, policy="auto", budget=1_500, store=MemoryStore())
+    smaller = th.fit(pending, policy="auto", budget=1_500, store=InMemoryContentStore())
     assert th.count(th.parse(smaller)) <= 1_500
 
 
@@ -330,7 +332,9 @@ def test_wild_gaps_cut_within_the_text(gaps: tuple[tuple[int, int], ...]) -> Non
     def wild(history: History) -> Iterator[Edit]:
         for chain in history.chains:
             if chain.result is not None:
-                yield Cut(history.occurrence(chain.result), "wild", "why not", tuple(Gap(*gap) for gap in gaps))
+                yield Truncate(
+                    history.occurrence(chain.result), "wild", "why not", tuple(Elision(*gap) for gap in gaps)
+                )
 
     history = th.parse(conversation())
     after = th.apply(history, th.plan(history, policy=wild))
@@ -360,7 +364,7 @@ def test_reasoning_is_not_brought_back_without_the_item_behind_it() -> None:
     def folds(history: History) -> Iterator[Edit]:
         at = [history.occurrence(Place(index, 0)) for index in range(len(history))]
         yield Drop(at[5], "folds", "a call")
-        yield Fold((at[4], at[1], at[8]), "folds", "reasoning", "told")
+        yield Summarize((at[4], at[1], at[8]), "folds", "reasoning", "told")
 
     after = th.apply(history, th.plan(history, policy=folds, dialect="openai-responses"))
     assert th.check(after, "openai-responses") == ()

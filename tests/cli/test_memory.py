@@ -24,7 +24,18 @@ from thresher.memory.ingest.memory_tools import find_recall_spans
 from thresher.memory.ingest.session_redaction import redact_session
 from thresher.memory.records import MemorySizes, SyncReport
 from thresher.memory.results import Excerpt, RecallResult, SearchHit, SearchResults, SessionHit
-from thresher.model import History, Message, Pocket, Session, Text, Thinking, ToolCall, ToolResult, Unknown, part_text
+from thresher.model import (
+    History,
+    Message,
+    Session,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Unknown,
+    VendorExtras,
+    part_text,
+)
 from thresher.render.memory import (
     exclusion_lines,
     no_result_lines,
@@ -672,7 +683,7 @@ def test_a_session_whose_file_is_gone_is_shown_from_the_archive(home: Path) -> N
 
 
 def test_secrets_leave_every_part_of_a_session() -> None:
-    beside = Pocket("anthropic", fields=json.dumps({"note": SECRET}))
+    beside = VendorExtras("anthropic", fields=json.dumps({"note": SECRET}))
     parts = (
         Text(f"use {SECRET}", beside),
         Thinking(f"it is {SECRET}", "signed"),

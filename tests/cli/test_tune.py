@@ -22,7 +22,7 @@ from thresher.replay.tuning import search
 from thresher.replay.tuning.holdout import HoldoutHalf, HoldoutSplit
 from thresher.replay.tuning.search import MIN_REPORT_SESSIONS, TRIALS, MeasuredDifference, TuningResult
 from thresher.replay.tuning.trials import Trial, TuningSettings, make_default_settings
-from thresher.store import home
+from thresher.store import get_data_folder
 from thresher.window import Thresholds
 
 
@@ -308,7 +308,7 @@ def test_too_few_sessions_are_refused(runs: Path) -> None:
     result = run(str(runs / "ape" / "run-0.json"), *FEW)
     assert isinstance(result.exception, ReadError)
     assert "two sessions" in str(result.exception)
-    assert [*(home() / "tune").glob("*.jsonl")] == []
+    assert [*(get_data_folder() / "tune").glob("*.jsonl")] == []
 
 
 def test_wrong_use_is_refused_before_any_work(runs: Path) -> None:

@@ -19,7 +19,7 @@ from thresher.dialects.openai_responses import codec as openai_responses
 from thresher.dialects.pairing import CallIdAssigner
 from thresher.errors import FormatError
 from thresher.model import History, Image, Message, Part, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
-from thresher.model.jsontext import canonical
+from thresher.model.jsontext import canonical_json
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
 WIRE: dict[str, Dialect] = {
@@ -315,7 +315,7 @@ def assert_same(value: Any, *, name: str) -> None:
     """Parsed and written again, compared as JSON (where `1` is not `true`)."""
     emission = WIRE[name].emit(WIRE[name].parse(value), None)
     assert emission.value == value
-    assert canonical(emission.value) == canonical(value)
+    assert canonical_json(emission.value) == canonical_json(value)
     assert emission.losses == ()
 
 
@@ -779,7 +779,7 @@ def test_body_or_list_as_it_is_asked_for(name: str, source: str) -> None:
     history = WIRE[source].parse(RICH[source])
     listed = WIRE[name].emit(history, False)
     assert isinstance(listed.value, list)
-    kept = "be brief" in canonical(listed.value)
+    kept = "be brief" in canonical_json(listed.value)
     assert kept or any("system text" in loss.what for loss in listed.losses)
     assert isinstance(WIRE[name].emit(WIRE[source].parse([]), True).value, dict)
     assert WIRE[name].emit(WIRE[source].parse([]), None).value == []
@@ -897,10 +897,10 @@ def test_an_edit_shows_and_what_it_replaced_does_not(name: str, row: Any) -> Non
     (message,) = history
     message = structs.replace(message, parts=tuple(_edited(part) for part in message.parts))
     value = WIRE[name].emit(structs.replace(history, messages=(message,)), None).value
-    written = canonical(value)
+    written = canonical_json(value)
     assert "NEW" in written
     assert "OLD" not in written
-    assert written.replace("NEW", "OLD").count("OLD") == canonical([row]).count("OLD")
+    assert written.replace("NEW", "OLD").count("OLD") == canonical_json([row]).count("OLD")
     assert len(value) == 1
 
 
@@ -912,7 +912,7 @@ def test_a_part_that_left_is_gone_and_the_rest_stays(name: str) -> None:
         parts = tuple(part for part in message.parts if not isinstance(part, Thinking))
         kept += [structs.replace(message, parts=parts)] if parts else []
     emission = WIRE[name].emit(structs.replace(history, messages=tuple(kept)), None)
-    assert "two files" not in canonical(emission.value)
+    assert "two files" not in canonical_json(emission.value)
     again = WIRE[name].parse(emission.value)
     for told in (_calls, _results, _told, _said, _images):
         assert told(again) == told(history)

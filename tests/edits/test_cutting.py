@@ -6,8 +6,8 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thresher.edits import Gap, cut, cut_arguments, head_and_tail, to_limit
-from thresher.edits.cutting import joined
+from thresher.edits import Elision, apply_elisions, elide_long_arguments, elide_to_limit, keep_head_and_tail
+from thresher.edits.truncate import merge_elisions
 
 pieces = st.sampled_from(("a", "word ", "\n", "é", "e\u0301", "😀", "👩‍💻", "🇨🇭", "漢", "\u200d", "👍🏽", "\ud83d"))
 texts = st.lists(pieces, max_size=400).map("".join)
@@ -16,13 +16,13 @@ NOTE = 60
 
 @given(text=texts, limit=st.integers(0, 400))
 def test_a_limit_holds_note_included(text: str, limit: int) -> None:
-    after = cut(text, to_limit(text, limit))
+    after = apply_elisions(text, elide_to_limit(text, limit))
     assert after == text if len(text) <= limit else len(after) <= max(limit, NOTE, len(text))
 
 
 @given(text=texts, head=st.integers(0, 200), tail=st.integers(0, 200))
 def test_a_cut_keeps_both_ends_and_parts_no_character_from_its_marks(text: str, head: int, tail: int) -> None:
-    for gap in head_and_tail(text, head, tail):
+    for gap in keep_head_and_tail(text, head, tail):
         assert gap.start <= head
         assert len(text) - gap.stop <= tail
         for edge in (gap.start, gap.stop):
@@ -34,8 +34,8 @@ def test_a_cut_keeps_both_ends_and_parts_no_character_from_its_marks(text: str, 
 
 @given(text=texts)
 def test_what_was_cut_once_is_not_cut_again(text: str) -> None:
-    once = cut(text, to_limit(text, 120))
-    assert to_limit(once, 120) == ()
+    once = apply_elisions(text, elide_to_limit(text, 120))
+    assert elide_to_limit(once, 120) == ()
 
 
 json_texts = st.recursive(
@@ -48,7 +48,7 @@ json_texts = st.recursive(
 @given(value=json_texts, ascii=st.booleans(), limit=st.integers(0, 300))
 def test_arguments_are_json_after_a_cut_with_the_same_keys(value: object, ascii: bool, limit: int) -> None:
     text = json.dumps(value, ensure_ascii=ascii)
-    after = json.loads(cut(text, cut_arguments(text, limit)))
+    after = json.loads(apply_elisions(text, elide_long_arguments(text, limit)))
     assert keys(after) == keys(value)
     assert "\ufffd" not in json.dumps(after, ensure_ascii=False)
 
@@ -61,5 +61,5 @@ def keys(value: object) -> object:
 
 def test_gaps_of_two_cuts_become_one_cut() -> None:
     text = "0123456789"
-    both = joined((Gap(6, 9, "[cut]"), Gap(1, 3), Gap(2, 4), Gap(8, 10)))
-    assert cut(text, both) == "045[cut]"
+    both = merge_elisions((Elision(6, 9, "[cut]"), Elision(1, 3), Elision(2, 4), Elision(8, 10)))
+    assert apply_elisions(text, both) == "045[cut]"

@@ -10,10 +10,10 @@ import oracle
 from strategies import DIALECTS as WIRES
 from strategies import ODD, WIRE, Script, histories, scripts
 from thresher.dialects import emit, parse
-from thresher.edits.legality import DIALECTS, RULES, check, is_legal
-from thresher.edits.repair import FIXES, repair
+from thresher.edits.legality import DIALECTS, LEGALITY_RULES, check, is_legal
+from thresher.edits.repair.repair import REPAIR_STEPS, repair
 from thresher.errors import FormatError
-from thresher.model import History, Image, Message, Part, Pocket, Text, Thinking, ToolCall, ToolResult
+from thresher.model import History, Image, Message, Part, Text, Thinking, ToolCall, ToolResult, VendorExtras
 
 HELLO = Message("user", (Text("hello"),))
 LONE = "half \ud83d"
@@ -21,24 +21,24 @@ LONE = "half \ud83d"
 
 def said(*parts: Part, format: str = "", **pocket: Any) -> Message:
     """A message of the model's; native to a `format` if there is one."""
-    return Message("assistant", parts, author="model", pocket=Pocket(format, **pocket) if format else None)
+    return Message("assistant", parts, author="model", pocket=VendorExtras(format, **pocket) if format else None)
 
 
 def asked(*parts: Part, format: str = "", **pocket: Any) -> Message:
     """A message of the user's."""
-    return Message("user", parts, pocket=Pocket(format, **pocket) if format else None)
+    return Message("user", parts, pocket=VendorExtras(format, **pocket) if format else None)
 
 
 def answered(*results: ToolResult, format: str = "", **pocket: Any) -> Message:
     """A message of the tools'."""
-    return Message("tool", results, author="tool", pocket=Pocket(format, **pocket) if format else None)
+    return Message("tool", results, author="tool", pocket=VendorExtras(format, **pocket) if format else None)
 
 
-def call(call_id: str = "c1", arguments: str = "{}", pocket: Pocket | None = None) -> ToolCall:
+def call(call_id: str = "c1", arguments: str = "{}", pocket: VendorExtras | None = None) -> ToolCall:
     return ToolCall(call_id, "Read", arguments, pocket)
 
 
-def result(call_id: str = "c1", text: str = "done", pocket: Pocket | None = None) -> ToolResult:
+def result(call_id: str = "c1", text: str = "done", pocket: VendorExtras | None = None) -> ToolResult:
     return ToolResult(call_id, (Text(text),), pocket=pocket)
 
 
@@ -46,10 +46,10 @@ SIGNED = Thinking("hm", "proof")
 ANTHROPIC, CHAT, RESPONSES, GEMINI = "anthropic", "openai-chat", "openai-responses", "gemini"
 CALLS = (HELLO, said(call()), answered(result()))
 PAIR = (call("c1"), call("c2"))
-CUSTOM = Pocket(RESPONSES, shape="custom")
-LEGACY = Pocket(CHAT, shape="function_call")
-PROVEN = Pocket(GEMINI, '{"thoughtSignature":"abc"}')
-ITEM = Pocket(RESPONSES, '{"id":"fc_1"}')
+CUSTOM = VendorExtras(RESPONSES, shape="custom")
+LEGACY = VendorExtras(CHAT, shape="function_call")
+PROVEN = VendorExtras(GEMINI, '{"thoughtSignature":"abc"}')
+ITEM = VendorExtras(RESPONSES, '{"id":"fc_1"}')
 LONG = "c" * 41
 LONGER = "c" * 65
 
@@ -182,12 +182,12 @@ def test_a_broken_rule_is_repaired_and_told(rule: str, dialect: str) -> None:
 
 
 def test_every_rule_is_broken_by_a_row_and_mended_by_a_fix() -> None:
-    assert set(BROKEN) == {(rule.name, name) for rule in RULES for name in rule.dialects}
-    assert {name for names, _ in FIXES for name in names} == {rule.name for rule in RULES}
+    assert set(BROKEN) == {(rule.name, name) for rule in LEGALITY_RULES for name in rule.dialects}
+    assert {name for names, _ in REPAIR_STEPS for name in names} == {rule.name for rule in LEGALITY_RULES}
 
 
 def test_every_rule_says_who_documents_it_and_what_breaks() -> None:
-    for rule in RULES:
+    for rule in LEGALITY_RULES:
         assert rule.documented.startswith("https://")
         assert rule.error
         assert rule.check.__doc__

@@ -12,11 +12,11 @@ from strategies import ODD, WIRE, edited, histories
 from thresher.dialects import emit, parse
 from thresher.dialects.extras import is_opaque_message
 from thresher.edits.legality import DIALECTS, check
-from thresher.edits.repair import repair
-from thresher.edits.repair_content import EARLIER, NO_SIGNATURE
-from thresher.edits.repair_tools import INTERRUPTED, SECOND_RESULT, UNKNOWN_CALL
+from thresher.edits.repair.content import EARLIER_CONVERSATION_NOTE, SKIP_SIGNATURE_VALIDATION
+from thresher.edits.repair.repair import repair
+from thresher.edits.repair.tools import INTERRUPTED, ORPHAN_RESULT_LABEL, REPEATED_RESULT_LABEL
 from thresher.errors import ReadError
-from thresher.model import History, Message, Part, Pocket, Text, Thinking, ToolCall, ToolResult, part_text
+from thresher.model import History, Message, Part, Text, Thinking, ToolCall, ToolResult, VendorExtras, part_text
 from thresher.transcripts import read_all
 
 each_dialect = pytest.mark.parametrize("dialect", DIALECTS)
@@ -96,14 +96,14 @@ def test_a_repair_names_a_place_of_the_history_that_came_in(history: History, di
 # --- what each repair does ------------------------------------------------------------------------------------
 
 HELLO = Message("user", (Text("hello"),))
-NATIVE = Pocket("anthropic")
+NATIVE = VendorExtras("anthropic")
 
 
-def said(*parts: Part, pocket: Pocket | None = None) -> Message:
+def said(*parts: Part, pocket: VendorExtras | None = None) -> Message:
     return Message("assistant", parts, author="model", pocket=pocket)
 
 
-def answered(*results: ToolResult, pocket: Pocket | None = None) -> Message:
+def answered(*results: ToolResult, pocket: VendorExtras | None = None) -> Message:
     return Message("tool", results, author="tool", pocket=pocket)
 
 
@@ -152,13 +152,13 @@ CASES: dict[str, tuple[str | None, tuple[Message, ...], list[str], list[tuple[st
     "an orphan": (
         None,
         (HELLO, answered(result("a"))),
-        ["u: hello", f"u: {UNKNOWN_CALL} done"],
+        ["u: hello", f"u: {ORPHAN_RESULT_LABEL} done"],
         [("orphan-result", 1, 0)],
     ),
     "a second result": (
         None,
         (HELLO, said(call("a")), answered(result("a")), answered(result("a", "again"))),
-        ["u: hello", "a: call a", "t: result a done", f"u: {SECOND_RESULT} again"],
+        ["u: hello", "a: call a", "t: result a done", f"u: {REPEATED_RESULT_LABEL} again"],
         [("repeated-result", 3, 0)],
     ),
     "results in messages of their own": (
@@ -194,12 +194,12 @@ CASES: dict[str, tuple[str | None, tuple[Message, ...], list[str], list[tuple[st
     "the model first": (
         "gemini",
         (Message("system", (Text("be brief"),)), said(Text("hi")), HELLO),
-        ["s: be brief", f"u: {EARLIER}", "a: hi", "u: hello"],
+        ["s: be brief", f"u: {EARLIER_CONVERSATION_NOTE}", "a: hi", "u: hello"],
         [("first-role", 1, None)],
     ),
     "two messages of the model's": (
         "gemini",
-        (HELLO, said(Text("so"), pocket=Pocket("gemini")), said(call("a")), answered(result("a"))),
+        (HELLO, said(Text("so"), pocket=VendorExtras("gemini")), said(call("a")), answered(result("a"))),
         ["u: hello", "a: so, call a", "t: result a done"],
         [("call-after-model", 1, None), ("call-after-model", 2, None)],
     ),
@@ -250,11 +250,11 @@ def test_an_interrupted_result_is_of_the_kind_of_its_call() -> None:
 
 
 def test_a_missing_thought_signature_is_said_to_be_missing() -> None:
-    signed = ToolCall("a", "Read", "{}", Pocket("gemini", '{"thoughtSignature":"abc"}'))
+    signed = ToolCall("a", "Read", "{}", VendorExtras("gemini", '{"thoughtSignature":"abc"}'))
     history = History((HELLO, said(signed), answered(result("a")), said(call("b")), answered(result("b"))))
     written = emit(repair(history, "gemini").history, "gemini")
     assert written[1]["parts"][0]["thoughtSignature"] == "abc"
-    assert written[3]["parts"][0]["thoughtSignature"] == NO_SIGNATURE
+    assert written[3]["parts"][0]["thoughtSignature"] == SKIP_SIGNATURE_VALIDATION
 
 
 # --- real conversations ---------------------------------------------------------------------------------------

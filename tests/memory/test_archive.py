@@ -12,7 +12,7 @@ from thresher.memory.archive.block_codec import compress, decode_messages, encod
 from thresher.memory.ingest.extract import prepare_sessions
 from thresher.memory.local_store import LocalSessionStore
 from thresher.memory.records import FileStat, SourceRecord
-from thresher.model import Branch, History, Message, Session, Text, ToolCall
+from thresher.model import AbandonedBranch, History, Message, Session, Text, ToolCall
 from thresher.samples import write_samples
 from thresher.store.errors import NotStoredError, StoreError
 from thresher.transcripts import read_all
@@ -32,7 +32,7 @@ def _bare(session: Session) -> Session:
     return structs.replace(
         session,
         segments=tuple(map(bare, session.segments)),
-        branches=tuple(Branch(bare(branch.history), branch.after) for branch in session.branches),
+        branches=tuple(AbandonedBranch(bare(branch.history), branch.after_message_id) for branch in session.branches),
         children=tuple(map(_bare, session.children)),
     )
 

@@ -24,7 +24,7 @@ from thresher.memory.ingest.provenance import (
     detect_memory_tool,
 )
 from thresher.model import Author, History, Image, Message, Session, Summary, Text, Thinking, ToolCall, ToolResult
-from thresher.model.marks import RECALLED
+from thresher.model.harness_text import RECALLED_TEXT_ELEMENTS
 from thresher.model.parts import Part
 
 RECALL = '<thresher-recall ids="a1b2c3d4 e5f6a7b8">\nWe rotated the token in March.\n</thresher-recall>'
@@ -602,7 +602,7 @@ def test_hits_with_headers_leave_a_printed_text(block: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("name", [name for group in RECALLED for name in group.split()])
+@pytest.mark.parametrize("name", [name for group in RECALLED_TEXT_ELEMENTS for name in group.split()])
 @pytest.mark.parametrize(("opening", "closing"), [("<", ">"), ("&lt;", "&gt;"), ("\\u003c", "\\u003e")])
 def test_every_element_is_found(name: str, opening: str, closing: str) -> None:
     block = f"{opening}{name}{closing}old words{opening}/{name}{closing}"

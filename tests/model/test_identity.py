@@ -13,17 +13,17 @@ from thresher.model import (
     Message,
     Occurrence,
     Part,
-    Pocket,
     Summary,
     Text,
     Thinking,
     ToolCall,
     ToolResult,
     Unknown,
+    VendorExtras,
     content_id,
 )
 
-POCKET = Pocket("anthropic", '{"cache_control":{"type":"ephemeral"}}', ("id",), "list")
+POCKET = VendorExtras("anthropic", '{"cache_control":{"type":"ephemeral"}}', ("id",), "list")
 
 SAME: list[tuple[str, Part, Part]] = [
     ("pockets", Text("a"), Text("a", POCKET)),

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from thresher.model.marks import author_of, harness_spans, human_text
+from thresher.model.harness_text import detect_author, extract_human_text, find_harness_offsets
 
 REMINDER = "<system-reminder>\nThe file changed.\n</system-reminder>"
 
@@ -41,8 +41,8 @@ REMINDER = "<system-reminder>\nThe file changed.\n</system-reminder>"
     ],
 )
 def test_what_only_a_harness_writes_is_the_harness(text: str) -> None:
-    assert author_of(text) == "harness"
-    assert human_text(text) == ""
+    assert detect_author(text) == "harness"
+    assert extract_human_text(text) == ""
 
 
 @pytest.mark.parametrize(
@@ -65,8 +65,8 @@ def test_what_only_a_harness_writes_is_the_harness(text: str) -> None:
     ],
 )
 def test_a_prompt_stays_human_whatever_is_put_around_it(text: str, left: str) -> None:
-    assert author_of(text) == "human"
-    assert human_text(text) == left
+    assert detect_author(text) == "human"
+    assert extract_human_text(text) == left
 
 
 @pytest.mark.parametrize(
@@ -87,9 +87,9 @@ def test_a_prompt_stays_human_whatever_is_put_around_it(text: str, left: str) ->
     ],
 )
 def test_a_human_may_speak_about_harness_text(text: str) -> None:
-    assert author_of(text) == "human"
-    assert harness_spans(text) == []
-    assert human_text(text) == text
+    assert detect_author(text) == "human"
+    assert find_harness_offsets(text) == []
+    assert extract_human_text(text) == text
 
 
 @pytest.mark.parametrize(
@@ -105,32 +105,32 @@ def test_a_human_may_speak_about_harness_text(text: str) -> None:
     ],
 )
 def test_old_text_put_back_by_a_memory_tool_is_recall(text: str) -> None:
-    assert author_of(text) == "recall"
-    assert human_text(text) == ""
+    assert detect_author(text) == "recall"
+    assert extract_human_text(text) == ""
 
 
 def test_spans_say_where_the_harness_speaks() -> None:
     text = f"before\n{REMINDER}\nafter"
-    [(start, stop)] = harness_spans(text)
+    [(start, stop)] = find_harness_offsets(text)
     assert text[start:stop] == REMINDER
 
 
 def test_spans_come_in_order_and_never_overlap() -> None:
     text = f"<task>a\n{REMINDER}\n</task>\n{REMINDER}{REMINDER}\nb\n<feedback>c</feedback>"
-    spans = harness_spans(text)
+    spans = find_harness_offsets(text)
     assert all(start < stop for start, stop in spans)
     assert all(before[1] <= after[0] for before, after in pairwise(spans))
-    assert human_text(text) == "a\n\n\n\nb\n<feedback>c</feedback>"
+    assert extract_human_text(text) == "a\n\n\n\nb\n<feedback>c</feedback>"
 
 
 def test_a_wrapper_whose_end_lies_in_the_harness_is_left_alone() -> None:
     text = "<task>a\n<system-reminder>see </task></system-reminder>"
-    assert human_text(text) == "<task>a"
+    assert extract_human_text(text) == "<task>a"
 
 
 def test_letters_that_grow_in_lower_case_move_no_span() -> None:
     text = f"İİİ\n{REMINDER}\nİ"
-    assert human_text(text) == "İİİ\n\nİ"
+    assert extract_human_text(text) == "İİİ\n\nİ"
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_letters_that_grow_in_lower_case_move_no_span() -> None:
 def test_hostile_text_takes_linear_time(piece: str) -> None:
     text = piece * (400_000 // len(piece))
     started = time.perf_counter()
-    author_of(text)
-    author_of(f"# AGENTS.md instructions{text}")
-    author_of(f"<system-reminder>{text}</system-reminder>")
+    detect_author(text)
+    detect_author(f"# AGENTS.md instructions{text}")
+    detect_author(f"<system-reminder>{text}</system-reminder>")
     assert time.perf_counter() - started < 2

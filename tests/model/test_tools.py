@@ -10,47 +10,47 @@ from typing import Any
 import pytest
 
 from thresher.model.parts import ToolCall
-from thresher.model.tool_table import ROWS
-from thresher.model.tools import TABLE, ToolUse, tool_use, touched
+from thresher.model.tool_calls import TOOLS_BY_NAME, ToolCallDetails, describe_tool_call, list_touched_files
+from thresher.model.tool_catalog import TOOL_GROUPS
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
 
 
-def use(name: str, arguments: Any = "{}") -> ToolUse:
+def use(name: str, arguments: Any = "{}") -> ToolCallDetails:
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-    return tool_use(ToolCall(id="call", name=name, arguments=text))
+    return describe_tool_call(ToolCall(id="call", name=name, arguments=text))
 
 
 @pytest.mark.parametrize(
     ("name", "arguments", "expected"),
     [
-        ("Read", {"file_path": "/a.py", "limit": 5}, ToolUse("file_read", "read", "/a.py", "", "")),
-        ("read", {"filePath": "/a.py"}, ToolUse("file_read", "read", "/a.py", "", "")),
+        ("Read", {"file_path": "/a.py", "limit": 5}, ToolCallDetails("file_read", "read", "/a.py", "", "")),
+        ("read", {"filePath": "/a.py"}, ToolCallDetails("file_read", "read", "/a.py", "", "")),
         (
             "read_files",
             {"files": [{"path": "/a"}, {"path": "/b"}]},
-            ToolUse("file_read", "read", "/a", "", ""),
+            ToolCallDetails("file_read", "read", "/a", "", ""),
         ),
-        ("read_many_files", {"paths": ["a.py", "b.py"]}, ToolUse("file_read", "read", "a.py", "", "")),
-        ("Edit", {"file_path": "/a", "old_string": "x"}, ToolUse("file_edit", "edit", "/a", "", "")),
-        ("edit", {"path": "a", "oldText": "x"}, ToolUse("file_edit", "edit", "a", "", "")),
-        ("write_to_file", {"path": "a", "content": "x"}, ToolUse("file_edit", "write", "a", "", "")),
-        ("delete_file", {"target_file": "a"}, ToolUse("file_edit", "delete", "a", "", "")),
-        ("replace", {"file_path": "a", "instruction": "Fix"}, ToolUse("file_edit", "edit", "a", "", "Fix")),
-        ("NotebookEdit", {"notebook_path": "n.ipynb"}, ToolUse("file_edit", "edit", "n.ipynb", "", "")),
-        ("Grep", {"pattern": "x", "path": "src"}, ToolUse("file_read", "search", "src", "", "")),
-        ("list_directory", {"dir_path": "src"}, ToolUse("file_read", "list", "src", "", "")),
-        ("WebFetch", {"url": "u", "prompt": "Find the date"}, ToolUse("web", "", "", "", "Find the date")),
-        ("Agent", {"description": "Look", "prompt": "…"}, ToolUse("subagent", "", "", "", "Look")),
-        ("spawn_agent", {"message": "Review it.\nAll of it."}, ToolUse("subagent", "", "", "", "Review it.")),
-        ("TaskOutput", {"task_id": "1"}, ToolUse("execution", "", "", "", "")),
-        ("update_plan", {"explanation": "Next", "plan": []}, ToolUse("plan", "", "", "", "Next")),
-        ("ask_user", {"question": "Which?"}, ToolUse("question", "", "", "", "Which?")),
-        ("LSP", {"operation": "hover", "filePath": "/a.go"}, ToolUse("analysis", "", "/a.go", "", "")),
+        ("read_many_files", {"paths": ["a.py", "b.py"]}, ToolCallDetails("file_read", "read", "a.py", "", "")),
+        ("Edit", {"file_path": "/a", "old_string": "x"}, ToolCallDetails("file_edit", "edit", "/a", "", "")),
+        ("edit", {"path": "a", "oldText": "x"}, ToolCallDetails("file_edit", "edit", "a", "", "")),
+        ("write_to_file", {"path": "a", "content": "x"}, ToolCallDetails("file_edit", "write", "a", "", "")),
+        ("delete_file", {"target_file": "a"}, ToolCallDetails("file_edit", "delete", "a", "", "")),
+        ("replace", {"file_path": "a", "instruction": "Fix"}, ToolCallDetails("file_edit", "edit", "a", "", "Fix")),
+        ("NotebookEdit", {"notebook_path": "n.ipynb"}, ToolCallDetails("file_edit", "edit", "n.ipynb", "", "")),
+        ("Grep", {"pattern": "x", "path": "src"}, ToolCallDetails("file_read", "search", "src", "", "")),
+        ("list_directory", {"dir_path": "src"}, ToolCallDetails("file_read", "list", "src", "", "")),
+        ("WebFetch", {"url": "u", "prompt": "Find the date"}, ToolCallDetails("web", "", "", "", "Find the date")),
+        ("Agent", {"description": "Look", "prompt": "…"}, ToolCallDetails("subagent", "", "", "", "Look")),
+        ("spawn_agent", {"message": "Review it.\nAll of it."}, ToolCallDetails("subagent", "", "", "", "Review it.")),
+        ("TaskOutput", {"task_id": "1"}, ToolCallDetails("execution", "", "", "", "")),
+        ("update_plan", {"explanation": "Next", "plan": []}, ToolCallDetails("plan", "", "", "", "Next")),
+        ("ask_user", {"question": "Which?"}, ToolCallDetails("question", "", "", "", "Which?")),
+        ("LSP", {"operation": "hover", "filePath": "/a.go"}, ToolCallDetails("analysis", "", "/a.go", "", "")),
     ],
 )
 def test_a_call_says_what_it_touches_whatever_its_agent_calls_it(
-    name: str, arguments: dict[str, Any], expected: ToolUse
+    name: str, arguments: dict[str, Any], expected: ToolCallDetails
 ) -> None:
     assert use(name, arguments) == expected
 
@@ -217,7 +217,7 @@ NAMED = ("a.py", "b.py", "c d.py", "e.py")
 )
 def test_all_files_of_a_patch_are_touched(name: str, arguments: Any, files: tuple[str, ...]) -> None:
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-    assert touched(ToolCall("call", name, text)) == files
+    assert list_touched_files(ToolCall("call", name, text)) == files
 
 
 @pytest.mark.parametrize(
@@ -245,9 +245,9 @@ def test_unhashable_and_mistyped_values_count_as_absent() -> None:
 
 
 def test_no_tool_stands_in_two_rows() -> None:
-    names = [name for _, row in ROWS for name in row.split()]
+    names = [name for _, row in TOOL_GROUPS for name in row.split()]
     assert sorted(names) == sorted(set(names))
-    assert set(TABLE) == set(names)
+    assert set(TOOLS_BY_NAME) == set(names)
     assert all(name == name.lower() for name in names)
 
 
@@ -279,6 +279,6 @@ def _calls(value: Any) -> Iterator[ToolCall]:
 @pytest.mark.parametrize("folder", ["claude_code", "codex", "pi", "mini_swe"])
 def test_nearly_all_calls_of_real_transcripts_are_known(folder: str) -> None:
     calls = [call for record in _records(folder) for call in _calls(record)]
-    known = sum(tool_use(call).category != "other" for call in calls)
+    known = sum(describe_tool_call(call).category != "other" for call in calls)
     assert len(calls) > 500
     assert known / len(calls) >= 0.99

@@ -7,8 +7,20 @@ import pytest
 from hypothesis import given
 
 from strategies import histories
-from thresher.model import Chain, Exchange, History, Message, Place, Summary, Text, ToolCall, ToolResult, Turn, Usage
-from thresher.model.tools import tool_use
+from thresher.model import (
+    Exchange,
+    History,
+    Message,
+    Place,
+    Summary,
+    Text,
+    ToolCall,
+    ToolChain,
+    ToolResult,
+    Turn,
+    Usage,
+)
+from thresher.model.tool_calls import describe_tool_call
 
 
 def user(text: str = "do it") -> Message:
@@ -28,8 +40,8 @@ def tool(*calls: str) -> Message:
     return Message("tool", tuple(ToolResult(call_id, (Text("ok"),)) for call_id in calls), author="tool")
 
 
-def chain(call: tuple[int, int], result: tuple[int, int] | None, *, active: bool = False) -> Chain:
-    return Chain(Place(*call), None if result is None else Place(*result), active)
+def chain(call: tuple[int, int], result: tuple[int, int] | None, *, active: bool = False) -> ToolChain:
+    return ToolChain(Place(*call), None if result is None else Place(*result), active)
 
 
 BILL = Usage(input=1, output=1)
@@ -96,7 +108,7 @@ BILL = Usage(input=1, output=1)
         pytest.param([], [], [], id="nothing"),
     ],
 )
-def test_results_answer_calls_by_id(messages: list[Message], chains: list[Chain], orphans: list[Place]) -> None:
+def test_results_answer_calls_by_id(messages: list[Message], chains: list[ToolChain], orphans: list[Place]) -> None:
     history = History(tuple(messages))
     assert list(history.chains) == chains
     assert list(history.orphans) == orphans
@@ -151,7 +163,7 @@ def test_an_exchange_goes_from_prompt_to_prompt(
 ) -> None:
     history = History(tuple(messages))
     assert list(history.exchanges) == [Exchange(*exchange) for exchange in exchanges]
-    assert history.shape.current == current
+    assert history.shape.current_prompt == current
 
 
 def test_a_sub_agent_spans_from_its_call_to_its_answer() -> None:
@@ -172,8 +184,8 @@ def test_a_sub_agent_spans_from_its_call_to_its_answer() -> None:
 def test_system_text_and_injections_are_known() -> None:
     recall = Message("user", (Text("[1/5] abc1234 • old"),), author="recall")
     history = History((Message("system", (Text("be brief"),), author="harness"), user(), harness(), recall, model()))
-    assert history.shape.system == (0,)
-    assert history.shape.injections == (2, 3)
+    assert history.shape.system_messages == (0,)
+    assert history.shape.injected_messages == (2, 3)
 
 
 # --- whatever the history ------------------------------------------------------------------------------------
@@ -273,7 +285,7 @@ def test_every_sub_agent_is_told_by_the_span_of_its_call(history: History) -> No
     expected = []
     for one in history.chains:
         call = history[one.call.message].parts[one.call.part]
-        if isinstance(call, ToolCall) and tool_use(call).category == "subagent":
+        if isinstance(call, ToolCall) and describe_tool_call(call).category == "subagent":
             expected.append(one)
     assert [spawn.chain for spawn in history.spawns] == expected
     for spawn in history.spawns:

@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from thresher.edits import Edit, Fold, Stub, apply, close, is_legal
+from thresher.edits import Edit, Replace, Summarize, apply, build_plan, is_legal
 from thresher.errors import OptionError
 from thresher.model import History, Message, Part, Summary, Text, Thinking, ToolCall, ToolResult
 from thresher.policies.batch_summary import SummarizeBatches
 from thresher.policies.xml_tools import find_xml_chains
-from thresher.tokens import default_scale
+from thresher.tokens import default_token_weights
 
-SCALE = default_scale()
+SCALE = default_token_weights()
 LONG = "a line of output that nobody reads twice\n" * 30
 
 
@@ -37,7 +37,7 @@ def story(*names: str, after: int = 20) -> History:
 
 
 def taken(history: History, policy: SummarizeBatches) -> tuple[Edit, ...]:
-    return close(history, policy(history), SCALE).edits
+    return build_plan(history, policy(history), SCALE).edits
 
 
 @pytest.mark.parametrize(
@@ -57,17 +57,17 @@ def test_a_batch_waits_for_number_or_age(calls: int, after: int, fires: bool) ->
 
 def test_a_summary_may_be_held_to_so_many_calls() -> None:
     folds = taken(story(*["Read"] * 25), SummarizeBatches(at_most=10))
-    assert [len(one.targets) for one in folds if isinstance(one, Fold)] == [20, 20, 10]
+    assert [len(one.targets) for one in folds if isinstance(one, Summarize)] == [20, 20, 10]
 
 
 def test_a_batch_is_one_summary_in_place_of_calls_and_results() -> None:
     history = story(*["Read"] * 12)
     (fold,) = taken(history, SummarizeBatches())
-    assert isinstance(fold, Fold)
+    assert isinstance(fold, Summarize)
     assert len(fold.targets) == 24
     assert "12 calls folded, turns 1-12" in fold.text
     assert "f11.py" in fold.text
-    after = apply(history, close(history, [fold], SCALE))
+    after = apply(history, build_plan(history, [fold], SCALE))
     assert after[0] == user("go")
     assert isinstance(after[1].parts[0], Summary)
     assert after.messages[2:] == history.messages[25:]
@@ -78,7 +78,7 @@ def test_human_words_and_what_the_agent_said_stay_in_order() -> None:
     messages = [user("one"), *chain(0, text="looking"), *chain(1), user("two"), *chain(2), *chain(3, text="hm")]
     history = History((*messages, *story(after=20).messages[1:]))
     policy = SummarizeBatches(minimum=2)
-    after = apply(history, close(history, policy(history), SCALE))
+    after = apply(history, build_plan(history, policy(history), SCALE))
     told = [
         part.text.partition("\n")[0] for message in after for part in message.parts if isinstance(part, Text | Summary)
     ]
@@ -104,7 +104,7 @@ def test_human_words_and_what_the_agent_said_stay_in_order() -> None:
 def test_what_is_never_folded(never: tuple[str, ...] | None, kept: set[str]) -> None:
     history = story("Read", "AskUserQuestion", "Bash", "attempt_completion", "Read", "Bash")
     policy = SummarizeBatches(minimum=1, never=never)
-    after = apply(history, close(history, policy(history), SCALE))
+    after = apply(history, build_plan(history, policy(history), SCALE))
     assert {call.name for message in after for call in message.calls} == kept
     assert {name for name, _ in policy.count_excluded(history)} == kept
 
@@ -119,7 +119,7 @@ def test_only_what_may_be_folded_counts() -> None:
 def test_a_question_and_its_answer_survive_word_for_word() -> None:
     asked = chain(0, "AskUserQuestion", result="the blue one")
     history = History((user("go"), *asked, *story(*["Bash"] * 30, after=40).messages[1:]))
-    after = apply(history, close(history, SummarizeBatches()(history), SCALE))
+    after = apply(history, build_plan(history, SummarizeBatches()(history), SCALE))
     assert after.messages[1:3] == tuple(asked)
 
 
@@ -127,11 +127,13 @@ def test_a_mark_keeps_a_call() -> None:
     messages = [*chain(0), *chain(1, mark="[keep] this"), *chain(2, text="[keep] as reference"), *chain(3)]
     history = History((user("go"), *messages, *story(after=20).messages[1:]))
     policy = SummarizeBatches(minimum=1)
-    after = apply(history, close(history, policy(history), SCALE))
+    after = apply(history, build_plan(history, policy(history), SCALE))
     assert [call.id for message in after for call in message.calls] == ["c1", "c2"]
     assert policy.notes(history) == ("batches left 2 calls alone: marked 2",)
     unmarked = SummarizeBatches(minimum=1, keep_marked="")
-    assert not [call for message in apply(history, close(history, unmarked(history), SCALE)) for call in message.calls]
+    assert not [
+        call for message in apply(history, build_plan(history, unmarked(history), SCALE)) for call in message.calls
+    ]
 
 
 def test_small_calls_are_left_alone() -> None:
@@ -139,7 +141,7 @@ def test_small_calls_are_left_alone() -> None:
     history = History((user("go"), *messages, *story(after=20).messages[1:]))
     policy = SummarizeBatches(minimum=1, smaller_than=100)
     (fold,) = taken(history, policy)
-    assert isinstance(fold, Fold)
+    assert isinstance(fold, Summarize)
     assert len(fold.targets) == 2
     assert policy.notes(history) == ("batches left 2 calls alone: small 2",)
 
@@ -155,7 +157,7 @@ def test_thinking_goes_with_its_calls() -> None:
     thought = said(Thinking("let me see " * 50), *history[1].parts)
     history = History((history[0], thought, *history.messages[2:]))
     (fold,) = taken(history, SummarizeBatches())
-    assert isinstance(fold, Fold)
+    assert isinstance(fold, Summarize)
     assert len(fold.targets) == 25
 
 
@@ -163,7 +165,7 @@ def test_earlier_summaries_survive_a_growing_history() -> None:
     history = story(*["Read"] * 12)
     policy = SummarizeBatches()
     for _ in range(3):
-        history = apply(history, close(history, policy(history), SCALE))
+        history = apply(history, build_plan(history, policy(history), SCALE))
         assert not taken(history, policy)
         more = [message for n in range(12) for message in chain(n, "Bash")]
         history = History((*history.messages, *more, *story(after=20).messages[1:]))
@@ -188,11 +190,11 @@ def test_calls_in_text_fold_with_their_answers() -> None:
     environment = "<environment_details>\nnow\n</environment_details>"
     history = xml_story(*(xml(f"f{n}.py", extra=environment) for n in range(4)))
     (fold,) = taken(history, SummarizeBatches(minimum=2))
-    assert isinstance(fold, Fold)
+    assert isinstance(fold, Summarize)
     assert len(fold.targets) == 12
     assert "4 calls folded" in fold.text
     assert "read_file f3.py" in fold.text
-    after = apply(history, close(history, SummarizeBatches(minimum=2)(history), SCALE))
+    after = apply(history, build_plan(history, SummarizeBatches(minimum=2)(history), SCALE))
     assert [message.text for message in after.messages[2:6]] == [environment] * 4
     assert not taken(after, SummarizeBatches(minimum=2))
     assert not taken(history, SummarizeBatches(minimum=2, xml=False))
@@ -202,8 +204,8 @@ def test_prose_around_a_call_stays() -> None:
     prose = "The rounding happens in two places, and the second one is wrong because it truncates.\n" * 4
     history = xml_story(xml("a.py", prose), xml("b.py", prose))
     edits = taken(history, SummarizeBatches(minimum=2))
-    assert [type(edit) for edit in edits] == [Stub, Stub]
-    after = apply(history, close(history, edits, SCALE))
+    assert [type(edit) for edit in edits] == [Replace, Replace]
+    after = apply(history, build_plan(history, edits, SCALE))
     assert after[1] == history[1]
     assert after[2].parts[0] == history[2].parts[0]
     assert not taken(after, SummarizeBatches(minimum=2))

@@ -7,7 +7,7 @@ from hypothesis import given
 from tool_chains import Did, body, closed, told, touched
 
 from strategies import histories
-from thresher.edits import Fold
+from thresher.edits import Summarize
 from thresher.errors import OptionError
 from thresher.model import History, Summary
 from thresher.policies.edit_history import SummarizeOldEdits
@@ -41,7 +41,7 @@ def test_edits_of_a_file_are_folded_wherever_they_stand() -> None:
     names = ("/p/a.py", "/p/b.py", "/p/a.py", "/p/c.py", "/q/a.py", "/p/b.py", "/p/./a.py")
     history = told(*map(edit, names), edit("z.py"), edit("z.py"))
     plan, smaller = closed(history, OLD)
-    assert [touched(history, [one]) for one in plan.edits if isinstance(one, Fold)] == [[0, 2, 6], [1, 5]]
+    assert [touched(history, [one]) for one in plan.edits if isinstance(one, Summarize)] == [[0, 2, 6], [1, 5]]
     first, second = summaries(smaller)
     assert "Edits to a.py: 3 changes, turns 1-7]" in first
     assert "Edits to b.py: 2 changes, turns 2-6]" in second

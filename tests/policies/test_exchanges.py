@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from thresher.edits import Drop, Edit, Fold, apply, close, is_legal
+from thresher.edits import Drop, Edit, Summarize, apply, build_plan, is_legal
 from thresher.errors import OptionError
 from thresher.model import History, Message, Part, Summary, Text, ToolCall, ToolResult
 from thresher.policies.exchanges import SummarizeExchanges
-from thresher.tokens import default_scale
+from thresher.tokens import default_token_weights
 
-SCALE = default_scale()
+SCALE = default_token_weights()
 LONG = "a line of output that nobody reads twice\n" * 30
 
 
@@ -38,7 +38,7 @@ def talk(*tools: bool) -> History:
 
 
 def fitted(history: History, policy: SummarizeExchanges) -> History:
-    return apply(history, close(history, policy(history), SCALE))
+    return apply(history, build_plan(history, policy(history), SCALE))
 
 
 def whole(history: History, policy: SummarizeExchanges) -> list[int]:
@@ -102,8 +102,8 @@ def test_a_bridge_quotes_what_was_asked_and_tells_what_was_done() -> None:
     edited = chain("e", "Edit", "ok", file_path="src/a.py", old_string="x", new_string="y" * 400)
     messages = [user("please fix the rounding"), *chain("b", "Bash", command="ls"), *edited, said(Text("It is fixed."))]
     history = History((*exchange(1), *messages, *exchange(3), *exchange(4)))
-    (fold,) = close(history, SummarizeExchanges()(history), SCALE).edits
-    assert isinstance(fold, Fold)
+    (fold,) = build_plan(history, SummarizeExchanges()(history), SCALE).edits
+    assert isinstance(fold, Summarize)
     first, *lines = fold.text.splitlines()
     assert first.endswith("2 exchanges left out, turns 1-5]")
     assert lines[1] == 'asked: "please fix the rounding" → 2 calls, edited a.py; ended: ok; said: "It is fixed."'
@@ -111,7 +111,7 @@ def test_a_bridge_quotes_what_was_asked_and_tells_what_was_done() -> None:
 
 def test_bridges_may_be_held_to_so_many_exchanges() -> None:
     history = talk(*[True] * 8)
-    labels = [edit.label for edit in SummarizeExchanges(keep=1, at_most=3)(history) if isinstance(edit, Fold)]
+    labels = [edit.label for edit in SummarizeExchanges(keep=1, at_most=3)(history) if isinstance(edit, Summarize)]
     assert [label.split(" left out")[0] for label in labels] == ["3 exchanges", "3 exchanges", "1 exchange"]
 
 
@@ -130,7 +130,7 @@ def test_what_is_kept_is_kept_byte_for_byte_and_in_order() -> None:
 def test_a_second_run_finds_nothing(options: dict[str, float], bridges: bool, tools: tuple[bool, ...]) -> None:
     policy = SummarizeExchanges(bridges=bridges, **options)  # type: ignore[arg-type]
     after = fitted(talk(*tools), policy)
-    assert not close(after, policy(after), SCALE).edits
+    assert not build_plan(after, policy(after), SCALE).edits
 
 
 def test_bridges_survive_as_the_talk_goes_on() -> None:
@@ -202,7 +202,7 @@ def test_older_turns_of_an_endless_exchange_fold(pressure: float | None, stay: i
     calls = [call.id for message in after for call in message.calls]
     assert calls[-stay:] == [f"c{n}" for n in range(60 - stay, 60)]
     assert len(calls) == stay + 5
-    assert not close(after, policy(after), SCALE).edits
+    assert not build_plan(after, policy(after), SCALE).edits
 
 
 def test_a_short_one_stays_as_it_is() -> None:

@@ -5,14 +5,14 @@ from collections.abc import Iterable
 
 import pytest
 
-from thresher.edits import Stub, apply, close, is_pointer
+from thresher.edits import Replace, apply, build_plan, get_placeholder_id
 from thresher.errors import OptionError
 from thresher.model import History, Message, Place, Text, ToolCall, ToolResult, part_text
 from thresher.policies.decay import DecayResults
 from thresher.policies.identifiers import IdentifierSelector, find_identifiers
-from thresher.tokens import default_scale
+from thresher.tokens import default_token_weights
 
-SCALE = default_scale()
+SCALE = default_token_weights()
 FILLER = "and so the story goes on and on with nothing that anyone would call by its name\n" * 12
 
 
@@ -98,23 +98,23 @@ def test_a_pointer_tells_the_names_that_stand_nowhere_else() -> None:
     notes = {
         history.places[edit.target].message: edit.note
         for edit in DecayResults(age=5)(history)
-        if isinstance(edit, Stub)
+        if isinstance(edit, Replace)
     }
     assert notes[2].split() == ["src/orders/book.py", "OrderBook", "match_orders"]
     assert notes[4] == ""
-    assert next(edit.note for edit in DecayResults(age=5, names=0)(history) if isinstance(edit, Stub)) == ""
+    assert next(edit.note for edit in DecayResults(age=5, names=0)(history) if isinstance(edit, Replace)) == ""
 
 
 def test_pointers_with_many_long_names_are_still_pointers() -> None:
     names = "\n".join(f"some_rather_long_name_of_a_function_number_{n}_that_is_there" for n in range(400))
     history = told(user(), did("Read", names + FILLER, file_path="/" + "deep/" * 70 + "a.py"), calls(30))
-    after = apply(history, close(history, DecayResults(age=5, names=400)(history), SCALE))
-    assert is_pointer(after.part(Place(2, 0)))
+    after = apply(history, build_plan(history, DecayResults(age=5, names=400)(history), SCALE))
+    assert get_placeholder_id(after.part(Place(2, 0)))
     assert list(DecayResults(age=5)(after)) == [] or all(_small(after, edit) for edit in DecayResults(age=5)(after))
 
 
 def _small(history: History, edit: object) -> bool:
-    return isinstance(edit, Stub) and history.places[edit.target].message != 2
+    return isinstance(edit, Replace) and history.places[edit.target].message != 2
 
 
 @pytest.mark.parametrize(

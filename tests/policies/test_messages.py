@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies import LONE, histories
-from thresher.edits import Cut, apply, believed, close, cut
+from thresher.edits import Truncate, apply, apply_elisions, build_plan, find_verified_placeholders
 from thresher.errors import OptionError
 from thresher.model import Author, History, Message, Place, Role, Summary, Text, ToolCall, ToolResult
 from thresher.policies import messages
 from thresher.policies.messages import FilterMessages
-from thresher.tokens import default_scale
+from thresher.tokens import default_token_weights
 
-SCALE = default_scale(counter="estimate")
+SCALE = default_token_weights(counter="estimate")
 LONG = "".join(f"line {n}: the quick brown fox\n" for n in range(400))
 
 
@@ -33,13 +33,13 @@ def chain(text: str) -> tuple[Message, Message]:
 
 
 def after(policy: FilterMessages, history: History) -> History:
-    return apply(history, close(history, policy(history), SCALE))
+    return apply(history, build_plan(history, policy(history), SCALE))
 
 
 def again(policy: FilterMessages, history: History) -> History:
     """A second run, as one that knows its own stand-ins makes it."""
-    stand_ins: frozenset[Place] = believed(history, set)
-    return apply(history, close(history, policy(history), SCALE, believed=stand_ins))
+    stand_ins: frozenset[Place] = find_verified_placeholders(history, set)
+    return apply(history, build_plan(history, policy(history), SCALE, believed=stand_ins))
 
 
 def test_blank_texts_go_and_others_stay() -> None:
@@ -97,15 +97,15 @@ def _word(message: Message) -> str:
 
 def test_pins_that_an_option_lifts_are_counted() -> None:
     history = talk(say("system", "rules", "harness"), say("user", "a note " * 9, "harness"))
-    assert close(history, FilterMessages(roles=("system",))(history), SCALE).unpinned == 1
-    assert close(history, FilterMessages(patterns=("note",))(history), SCALE).unpinned == 1
+    assert build_plan(history, FilterMessages(roles=("system",))(history), SCALE).unpinned == 1
+    assert build_plan(history, FilterMessages(patterns=("note",))(history), SCALE).unpinned == 1
 
 
 @pytest.mark.parametrize("limit", [100, 500, 10_000])
 def test_long_texts_and_results_keep_head_and_tail(limit: int) -> None:
     policy = FilterMessages(longer_than=limit)
     history = talk(say("user", LONG), say("assistant", LONG, "model"), *chain(LONG))
-    plan = close(history, policy(history), SCALE)
+    plan = build_plan(history, policy(history), SCALE)
     smaller = apply(history, plan)
     texts = [smaller[1].text, smaller[2].text, next(smaller[4].results).text]
     assert all(len(text) <= limit for text in texts)
@@ -138,8 +138,8 @@ def test_patterns_and_a_limit_make_one_cut() -> None:
     policy = FilterMessages(patterns=("quick ",), longer_than=1000)
     history = talk(say("assistant", LONG, "model"))
     (edit,) = policy(history)
-    assert isinstance(edit, Cut)
-    left = cut(LONG, edit.gaps)
+    assert isinstance(edit, Truncate)
+    left = apply_elisions(LONG, edit.gaps)
     assert len(left) <= 1000
     assert "quick" not in left
     assert left.startswith("line 0: the brown fox\n")
@@ -196,8 +196,8 @@ def test_a_missing_engine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_left_has_no_match(text: str, patterns: list[str]) -> None:
     policy = FilterMessages(patterns=tuple(patterns))
     for edit in policy(History((say("assistant", text, "model"),))):
-        assert isinstance(edit, Cut)
-        left = cut(text, edit.gaps)
+        assert isinstance(edit, Truncate)
+        left = apply_elisions(text, edit.gaps)
         assert not any(found.group() for pattern in patterns for found in re.finditer(pattern, left))
 
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from thresher.edits import apply, close, is_legal, pins
+from thresher.edits import apply, build_plan, find_pins, is_legal
 from thresher.errors import OptionError
 from thresher.model import History, Message, Part, Summary, Text, ToolCall, ToolResult
 from thresher.policies.sliding_window import SlidingWindow, find_cut_points
-from thresher.tokens import default_scale
+from thresher.tokens import default_token_weights
 
-SCALE = default_scale()
+SCALE = default_token_weights()
 WORDS = "some words that weigh a little more than nothing at all " * 8
 
 
@@ -32,7 +32,7 @@ def talk(exchanges: int) -> History:
 
 def fitted(history: History, budget: int) -> History:
     policy = SlidingWindow(budget=budget)
-    return apply(history, close(history, policy(history), SCALE))
+    return apply(history, build_plan(history, policy(history), SCALE))
 
 
 @pytest.mark.parametrize("share", [0.2, 0.4, 0.6, 0.8, 0.95])
@@ -47,7 +47,7 @@ def test_what_stays_is_the_newest_and_fits(share: float) -> None:
     left = [message for message in after.messages[2:] if message is not history.current]
     assert left == free[len(free) - len(left) :]
     assert history.current in after.messages
-    assert not close(after, SlidingWindow(budget=budget)(after), SCALE).edits
+    assert not build_plan(after, SlidingWindow(budget=budget)(after), SCALE).edits
 
 
 def test_no_more_goes_than_must() -> None:
@@ -67,7 +67,7 @@ def test_the_oldest_turn_goes_first() -> None:
 
 def test_with_no_budget_all_that_is_not_pinned_goes() -> None:
     history = talk(3)
-    pinned = pins(history)
+    pinned = find_pins(history)
     going = {history.places[edit.target] for edit in SlidingWindow(budget=0)(history)}
     assert not going & pinned.keys()
     assert len(going) + len(pinned) == sum(len(message.parts) for message in history)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tool_chains import Did, closed, results, told
 
 from strategies import histories
-from thresher.edits import Cut, cut
+from thresher.edits import Truncate, apply_elisions
 from thresher.errors import OptionError
 from thresher.model import History
 from thresher.policies.output import TruncateOutput, find_output_noise
@@ -90,7 +90,7 @@ SQUEEZED: dict[str, tuple[str, str]] = {
 @pytest.mark.parametrize("name", SQUEEZED)
 def test_squeezed(name: str) -> None:
     text, squeezed = SQUEEZED[name]
-    assert cut(text, find_output_noise(text)) == squeezed
+    assert apply_elisions(text, find_output_noise(text)) == squeezed
 
 
 def test_squeezing_alone_names_the_whole() -> None:
@@ -126,19 +126,19 @@ def test_gaps_are_in_order_and_inside_the_text(noise: str, limit: int, head: int
     text = noise * 20
     policy = TruncateOutput(keep_whole=0, bash_truncate=limit, head=head, tail=tail, pressure=pressure)
     for edit in policy(told(Did("Bash", {"command": "make"}, text))):
-        assert isinstance(edit, Cut)
+        assert isinstance(edit, Truncate)
         assert edit.gaps[0].start >= 0
         assert edit.gaps[-1].stop <= len(text)
         assert all(gap.start <= gap.stop for gap in edit.gaps)
         assert all(before.stop <= behind.start for before, behind in pairwise(edit.gaps))
-        assert len(cut(text, edit.gaps)) < len(text)
+        assert len(apply_elisions(text, edit.gaps)) < len(text)
         assert sum("[thresher " in gap.note for gap in edit.gaps) == 1, "what is missing can be asked for"
     closed(told(Did("Bash", {"command": "make"}, text)), policy)
 
 
 @given(NOISE)
 def test_squeezing_never_adds(noise: str) -> None:
-    once = cut(noise, find_output_noise(noise))
+    once = apply_elisions(noise, find_output_noise(noise))
     assert len(once) <= len(noise)
 
 

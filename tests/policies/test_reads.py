@@ -11,7 +11,7 @@ from tool_chains import Did, body, closed, results, told, touched
 from strategies import histories
 from thresher.errors import OptionError
 from thresher.model import History, Message, Text, ToolCall, ToolResult
-from thresher.model.tools import tool_use
+from thresher.model.tool_calls import describe_tool_call
 from thresher.policies.file_accesses import (
     LineExtent,
     collect_file_accesses,
@@ -199,7 +199,7 @@ EXTENTS: list[tuple[str, dict[str, Any], LineExtent]] = [
 @pytest.mark.parametrize(("name", "arguments", "extent"), EXTENTS)
 def test_what_a_read_shows(name: str, arguments: dict[str, Any], extent: LineExtent) -> None:
     (call,) = told(Did(name, arguments)).messages[1].calls
-    use = tool_use(call)
+    use = describe_tool_call(call)
     assert parse_read_extent(call, use) == extent
     assert use.path in (A, "") or use.operation != "read"
 
@@ -211,12 +211,12 @@ PATCH = "*** Begin Patch\n*** Update File: a.py\n@@\n*** Add File: ./b.py\n+x\n*
 def test_a_patch_changes_all_files_that_it_names(arguments: Any) -> None:
     name = "shell" if isinstance(arguments, dict) and "command" in arguments else "apply_patch"
     (call,) = told(Did(name, arguments)).messages[1].calls
-    assert find_changed_paths(call, tool_use(call)) == {"a.py": "edit", "b.py": "write", "c.py": "delete"}
+    assert find_changed_paths(call, describe_tool_call(call)) == {"a.py": "edit", "b.py": "write", "c.py": "delete"}
 
 
 def test_a_move_changes_both_ends() -> None:
     (call,) = told(Did("move_file", {"source": "a.py", "destination": "b.py"})).messages[1].calls
-    assert find_changed_paths(call, tool_use(call)) == {"a.py": "move", "b.py": "move"}
+    assert find_changed_paths(call, describe_tool_call(call)) == {"a.py": "move", "b.py": "move"}
 
 
 def test_a_pointer_counts_as_a_read_when_the_history_grows() -> None:

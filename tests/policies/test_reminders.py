@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies import histories
-from thresher.edits import apply, close
+from thresher.edits import apply, build_plan
 from thresher.model import Author, History, Image, Message, Summary, Text, ToolCall, ToolResult
-from thresher.model.marks import harness_spans
+from thresher.model.harness_text import find_harness_offsets
 from thresher.policies.reminders import StripReminders
-from thresher.tokens import default_scale
+from thresher.tokens import default_token_weights
 
-SCALE = default_scale(counter="estimate")
+SCALE = default_token_weights(counter="estimate")
 REMINDER = "<system-reminder>\nThe list of things to do is empty.\n</system-reminder>"
 MEMORY = "<thresher-memory>\nwe used port 8080 last time\n</thresher-memory>"
 SKILL = "Base directory for this skill: /skills/review\n\n# Review\nLook at every file."
@@ -27,7 +27,7 @@ def model(*parts: Text | ToolCall) -> Message:
 
 
 def after(policy: StripReminders, history: History) -> History:
-    return apply(history, close(history, policy(history), SCALE))
+    return apply(history, build_plan(history, policy(history), SCALE))
 
 
 def left_of(text: str, author: Author = "human", policy: StripReminders | None = None) -> str | None:
@@ -147,7 +147,7 @@ def test_summaries_pictures_and_system_text_stay() -> None:
 
 def test_of_the_current_message_only_the_harness_goes() -> None:
     history = History((Message("user", (Text(REMINDER), Text(f"{REMINDER}\nfix it"))),))
-    plan = close(history, StripReminders()(history), SCALE)
+    plan = build_plan(history, StripReminders()(history), SCALE)
     assert [part.text for part in apply(history, plan)[0].parts if isinstance(part, Text)] == ["\nfix it"]
     assert plan.unpinned == 2
 
@@ -204,7 +204,7 @@ PIECES = (
 
 @given(st.lists(st.sampled_from(PIECES), max_size=6).map("".join))
 def test_no_word_of_a_human_is_lost(text: str) -> None:
-    bounds = [0, *(place for span in harness_spans(text) for place in span), len(text)]
+    bounds = [0, *(place for span in find_harness_offsets(text) for place in span), len(text)]
     words = [text[start:stop] for start, stop in zip(bounds[::2], bounds[1::2], strict=True)]
     history = History((user("first"), model(), user(text), model(Text("then")), user("last")))
     for policy in (StripReminders(), StripReminders(keep_context=False, keep_recall=False)):

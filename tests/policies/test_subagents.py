@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 
 from strategies import histories
-from thresher.edits import apply, believed, close
+from thresher.edits import apply, build_plan, find_verified_placeholders
 from thresher.model import History, Message, Text, ToolCall, ToolResult
 from thresher.policies.subagents import DropSubagents
-from thresher.tokens import default_scale
+from thresher.tokens import default_token_weights
 
-SCALE = default_scale(counter="estimate")
+SCALE = default_token_weights(counter="estimate")
 ANSWER = "I looked at every file.\n" * 40 + "agentId: a930d5c (for resuming)\n<usage>total_tokens: 79312</usage>"
 NOTHING = "API Error: 500\nagentId: a668c02 (for resuming)\n<usage>total_tokens: 0\ntool_uses: 0</usage>"
 LAUNCHED = "Async agent launched successfully.\nagentId: a2ffcc6 (internal ID)\nThe agent works in the background."
@@ -39,7 +39,7 @@ def talk(*middle: Message) -> History:
 
 
 def after(policy: DropSubagents, history: History) -> History:
-    return apply(history, close(history, policy(history), SCALE))
+    return apply(history, build_plan(history, policy(history), SCALE))
 
 
 def calls(history: History) -> list[str]:
@@ -183,5 +183,5 @@ POLICIES = (
 def test_a_second_run_changes_nothing(history: History) -> None:
     for policy in POLICIES:
         once = after(policy, history)
-        stand_ins = believed(once, set)
-        assert apply(once, close(once, policy(once), SCALE, believed=stand_ins)) == once
+        stand_ins = find_verified_placeholders(once, set)
+        assert apply(once, build_plan(once, policy(once), SCALE, believed=stand_ins)) == once

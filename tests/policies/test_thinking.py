@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 
 from strategies import histories
-from thresher.edits import apply, close
+from thresher.edits import apply, build_plan
 from thresher.errors import OptionError
 from thresher.model import History, Message, Text, ToolCall, ToolResult
 from thresher.model import Thinking as Thought
 from thresher.policies.thinking import DropThinking
-from thresher.tokens import default_scale
+from thresher.tokens import default_token_weights
 
-SCALE = default_scale(counter="estimate")
+SCALE = default_token_weights(counter="estimate")
 
 
 def user(text: str = "do it") -> Message:
@@ -23,7 +23,7 @@ def model(*parts: Text | Thought | ToolCall) -> Message:
 
 
 def after(policy: DropThinking, history: History) -> History:
-    return apply(history, close(history, policy(history), SCALE))
+    return apply(history, build_plan(history, policy(history), SCALE))
 
 
 def thoughts(history: History) -> list[str]:
@@ -58,7 +58,7 @@ def test_thinking_of_an_open_loop_is_held() -> None:
             Message("tool", (ToolResult("c1", (Text("ok"),)),), author="tool"),
         )
     )
-    plan = close(loop, DropThinking()(loop), SCALE)
+    plan = build_plan(loop, DropThinking()(loop), SCALE)
     assert not plan.edits
     assert [(one.reason, one.parts) for one in plan.refused] == [("pinned: active", 1)]
 

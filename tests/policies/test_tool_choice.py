@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 
 from strategies import histories
-from thresher.edits import apply, believed, close
+from thresher.edits import apply, build_plan, find_verified_placeholders
 from thresher.errors import OptionError
 from thresher.model import History, Message, Text, ToolCall, ToolResult
 from thresher.policies.tools import EditToolCalls
-from thresher.tokens import default_scale
+from thresher.tokens import default_token_weights
 
-SCALE = default_scale(counter="estimate")
+SCALE = default_token_weights(counter="estimate")
 BODY = "".join(f"{n}: some line of output\n" for n in range(300))
 CALLS: tuple[tuple[str, str, dict[str, str], str, bool], ...] = (
     ("read", "Read", {"file_path": "src/a.py"}, BODY, False),
@@ -43,7 +43,7 @@ HISTORY = history_of()
 
 
 def after(policy: EditToolCalls, history: History) -> History:
-    return apply(history, close(history, policy(history), SCALE))
+    return apply(history, build_plan(history, policy(history), SCALE))
 
 
 def dropped(policy: EditToolCalls, history: History = HISTORY) -> set[str]:
@@ -170,8 +170,8 @@ POLICIES = (
 def test_a_second_run_changes_nothing(history: History) -> None:
     for policy in POLICIES:
         once = after(policy, history)
-        stand_ins = believed(once, set)
-        assert apply(once, close(once, policy(once), SCALE, believed=stand_ins)) == once
+        stand_ins = find_verified_placeholders(once, set)
+        assert apply(once, build_plan(once, policy(once), SCALE, believed=stand_ins)) == once
 
 
 def test_a_call_that_stands_in_for_one_is_not_replaced_again() -> None:
@@ -183,13 +183,13 @@ def test_a_call_that_stands_in_for_one_is_not_replaced_again() -> None:
         answered = Message("tool", (ToolResult("c", (Text("done"),)),), author="tool")
         said = Message("assistant", (Text("Done."),), author="model")
         once = after(policy, History((*asked, answered, said, Message("user", (Text("go on"),)))))
-        stand_ins = believed(once, set)
+        stand_ins = find_verified_placeholders(once, set)
         assert stand_ins
-        assert apply(once, close(once, policy(once), SCALE, believed=stand_ins)) == once
+        assert apply(once, build_plan(once, policy(once), SCALE, believed=stand_ins)) == once
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_second_run_on_a_long_history_changes_nothing(policy: EditToolCalls) -> None:
     once = after(policy, HISTORY)
-    stand_ins = believed(once, set)
-    assert apply(once, close(once, policy(once), SCALE, believed=stand_ins)) == once
+    stand_ins = find_verified_placeholders(once, set)
+    assert apply(once, build_plan(once, policy(once), SCALE, believed=stand_ins)) == once

@@ -4,13 +4,13 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from thresher.edits import Plan, apply, close
+from thresher.edits import Plan, apply, build_plan
 from thresher.edits.edit import Edit
 from thresher.model import History, Message, Text, ToolCall, ToolResult, part_text
 from thresher.policies import Policy
-from thresher.tokens import default_scale
+from thresher.tokens import default_token_weights
 
-SCALE = default_scale(counter="estimate")
+SCALE = default_token_weights(counter="estimate")
 
 
 class Did(NamedTuple):
@@ -37,10 +37,10 @@ def told(*chains: Did, prompt: str = "go on") -> History:
 
 def closed(history: History, policy: Policy) -> tuple[Plan, History]:
     """The plan that a policy's proposals come to, and what it leaves; twice makes no difference."""
-    plan = close(history, policy(history), SCALE)
+    plan = build_plan(history, policy(history), SCALE)
     smaller = apply(history, plan)
     assert SCALE.history(smaller) == plan.tokens_after <= plan.tokens_before
-    again = close(smaller, policy(smaller), SCALE)
+    again = build_plan(smaller, policy(smaller), SCALE)
     assert again.edits == (), again.explain()
     return plan, smaller
 

@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 
 from thresher.errors import OptionError
 from thresher.replay import CostMeter, Rates, RequestCost, rates_for_model
-from thresher.tokens import Model, model_named
+from thresher.tokens import ModelInfo, find_model
 
 PLAIN = Rates(minimum=0)
 
 
-def known(name: str) -> Model:
-    model = model_named(name)
+def known(name: str) -> ModelInfo:
+    model = find_model(name)
     assert model is not None
     return model
 

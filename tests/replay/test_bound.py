@@ -316,4 +316,4 @@ def test_the_clairvoyant_comes_near(gap: int) -> None:
     least = least_tokens([floor_of(of)], 1) * tally.calls
     assert tally.served == tally.bearing == 1
     messages = len(of.trace.history)
-    assert least <= tally.tokens <= least + of.token_weights.overhead * (messages + gap)
+    assert least <= tally.tokens <= least + of.token_weights.message_overhead * (messages + gap)

@@ -9,12 +9,21 @@ from hypothesis import strategies as st
 from small_traces import agent, call, did, trace, user
 
 import thresher as th
-from thresher.edits import Cut, Drop, Fold, Stub, apply, close, cut_arguments, head_and_tail
+from thresher.edits import (
+    Drop,
+    Replace,
+    Summarize,
+    Truncate,
+    apply,
+    build_plan,
+    elide_long_arguments,
+    keep_head_and_tail,
+)
 from thresher.edits.edit import Edit
 from thresher.model import History, Message, Occurrence, Place, part_text
 from thresher.replay import CallResidency, ResidencyChecker, list_request_texts, trace_session
-from thresher.store import MemoryStore, exact_id, fold_id
-from thresher.tokens import default_scale
+from thresher.store import InMemoryContentStore, compute_summary_id, exact_id
+from thresher.tokens import default_token_weights
 
 LINES = [f"value_{n} = compute(first_{n}, second_{n})  # a remark on number {n}" for n in range(60)]
 NUMBERED = "".join(f"{n:6}→{line}\n" for n, line in enumerate(LINES, 1))
@@ -42,12 +51,12 @@ def wants(*lines: int) -> History:
 def smaller(history: History, *edits: Edit) -> Sequence[Message]:
     """What is sent for the last call, with these edits."""
     seen = History(history.messages[:-1])
-    plan = close(seen, edits, default_scale(counter="estimate"))
+    plan = build_plan(seen, edits, default_token_weights(counter="estimate"))
     assert not plan.refused
     return apply(seen, plan).messages
 
 
-def judged(history: History, sent: Sequence[str], store: MemoryStore | None = None) -> CallResidency:
+def judged(history: History, sent: Sequence[str], store: InMemoryContentStore | None = None) -> CallResidency:
     of = trace(list(history.messages))
     outcome = ResidencyChecker(of, store=store).check_call(len(of.calls) - 1, sent)
     assert outcome.references
@@ -85,7 +94,7 @@ def test_without_its_block_and_the_call_that_brought_it_a_needle_is_lost() -> No
 
 def test_a_stub_makes_it_recoverable() -> None:
     history = wants(3)
-    sent = list_request_texts(smaller(history, Stub(at(history, READ[1]), "test", "")))
+    sent = list_request_texts(smaller(history, Replace(at(history, READ[1]), "test", "")))
     assert judged(history, sent).recoverable
     without_call = [text for text in sent if not text.startswith("Read")]
     assert judged(history, without_call).lost == ()
@@ -98,14 +107,14 @@ def test_a_stub_makes_it_recoverable() -> None:
 def test_a_stand_in_for_something_else_does_not() -> None:
     history = wants(3)
     gone = [Drop(at(history, place), "test", "") for place in READ]
-    outcome = judged(history, list_request_texts(smaller(history, *gone, Stub(at(history, BASH[1]), "test", ""))))
+    outcome = judged(history, list_request_texts(smaller(history, *gone, Replace(at(history, BASH[1]), "test", ""))))
     assert outcome.lost == outcome.references
 
 
 @pytest.mark.parametrize(("line", "kept"), [(0, True), (59, True), (30, False)])
 def test_a_cut_text_holds_what_stands_in_its_ends(line: int, kept: bool) -> None:
     history = wants(line)
-    cut = Cut(at(history, READ[1]), "test", "", head_and_tail(NUMBERED, 300, 300))
+    cut = Truncate(at(history, READ[1]), "test", "", keep_head_and_tail(NUMBERED, 300, 300))
     outcome = judged(history, list_request_texts(smaller(history, cut)))
     assert outcome.is_served is kept
     assert outcome.lost == ()
@@ -126,8 +135,10 @@ def test_cut_arguments_are_read_without_their_escapes() -> None:
         user("go"), written, agent("so"), user("on"), agent(call("Edit", "9", file_path="f", old_string=LINES[1]))
     )
     seen = History(of.history.messages[:-1])
-    gaps = cut_arguments(part_text(seen.part(Place(1, 0))), 1000)
-    plan = close(seen, [Cut(at(seen, Place(1, 0)), "test", "", gaps)], default_scale(counter="estimate"))
+    gaps = elide_long_arguments(part_text(seen.part(Place(1, 0))), 1000)
+    plan = build_plan(
+        seen, [Truncate(at(seen, Place(1, 0)), "test", "", gaps)], default_token_weights(counter="estimate")
+    )
     sent = [part_text(part) for message in apply(seen, plan) for part in message.parts]
     assert "[thresher " in sent[1]
     assert ResidencyChecker(of).check_call(2, sent).is_served
@@ -143,11 +154,11 @@ def test_a_summary_counts_for_what_it_says_word_for_word() -> None:
 def test_a_fold_is_recoverable_through_the_store_that_knows_its_members() -> None:
     history = wants(3)
     parts = [history.part(place) for place in (*READ, *BASH)]
-    fold = Fold(tuple(at(history, place) for place in (*READ, *BASH)), "test", "", "some work was done")
+    fold = Summarize(tuple(at(history, place) for place in (*READ, *BASH)), "test", "", "some work was done")
     sent = list_request_texts(smaller(history, fold))
     members = [exact_id(part) for part in parts]
-    store = MemoryStore()
-    store.put(parts, {fold_id(members): members})
+    store = InMemoryContentStore()
+    store.put(parts, {compute_summary_id(members): members})
     assert judged(history, sent, store).lost == ()
     assert judged(history, sent).recoverable == ()
 

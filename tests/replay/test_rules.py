@@ -27,7 +27,7 @@ from thresher.replay.strategies.peer_rules import (
     openhands_strategy,
     swe_agent_strategy,
 )
-from thresher.store import MemoryStore
+from thresher.store import InMemoryContentStore
 
 WORDS = "alpha beta gamma delta epsilon zeta eta theta iota kappa "
 MAKERS: list[Callable[[int], Strategy]] = [
@@ -55,7 +55,7 @@ def steps(count: int, *, words: int = 40, first: int = 1) -> list[Message]:
 
 def run(of: Recording, way: Strategy) -> list[list[str]]:
     """The texts of every request, without fetching."""
-    feed = ReplayConversation(of, MemoryStore())
+    feed = ReplayConversation(of, InMemoryContentStore())
     ask = way.start(feed, ResidencyChecker(of.trace))
     sent = []
     for one in of.trace.calls:
@@ -203,7 +203,7 @@ def test_opencode_waits_until_enough_would_go_and_spares_skills() -> None:
     of = recording(user("go"), spared, agent("done"), rest)
     assert run(of, opencode_strategy(60)) == whole(of)
     few = recording(user("go"), steps(1, words=10), steps(1, words=40, first=2), agent("done"), rest)
-    feed = ReplayConversation(few, MemoryStore())
+    feed = ReplayConversation(few, InMemoryContentStore())
     feed.advance(len(few.trace.history))
     small, large = (feed.rows[number].tokens for number in feed.result_rows)
     assert small < large / 2
@@ -231,7 +231,7 @@ def test_cline_keeps_the_newest_read_of_a_file_and_all_else_if_that_is_enough() 
         user("more"),
         agent("done"),
     )
-    weight = ReplayConversation(of, MemoryStore())
+    weight = ReplayConversation(of, InMemoryContentStore())
     weight.advance(of.trace.calls[-1].stop)
     last = run(of, cline_strategy(sum(piece.tokens for piece in weight.all_pieces()) - 20))[-1]
     assert outputs(last) == ["out1", "outB1", "outA3"]
@@ -269,7 +269,7 @@ def test_cline_says_so_in_the_first_answer() -> None:
 
 def test_a_row_as_a_chat_message() -> None:
     of = recording(user("go"), agent("so", call("Bash", "1", command="ls")), result("a b", "1"))
-    feed = ReplayConversation(of, MemoryStore())
+    feed = ReplayConversation(of, InMemoryContentStore())
     feed.advance(len(of.trace.history))
     said, called, told = map(to_chat_message, feed.rows)
     assert said == {"role": "user", "content": "go"}

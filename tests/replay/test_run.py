@@ -15,7 +15,7 @@ from thresher.replay import (
 )
 from thresher.replay.conversation import RequestBuilder
 from thresher.replay.cost import REFETCH_CALL_TOKENS
-from thresher.store import MemoryStore
+from thresher.store import InMemoryContentStore
 
 LINE = "value_7 = compute(first_7, second_7)  # as it always was"
 
@@ -40,7 +40,7 @@ def test_where_no_time_was_recorded_none_has_passed() -> None:
         return ask
 
     def costs(*times: float | None) -> list[float]:
-        one, store = recording(*times), MemoryStore()
+        one, store = recording(*times), InMemoryContentStore()
         way = Strategy("full", start)
         return [
             told.cost
@@ -53,7 +53,7 @@ def test_where_no_time_was_recorded_none_has_passed() -> None:
 
 
 def test_a_fetch_costs_the_context_the_text_and_a_question() -> None:
-    one, store = recording(0.0, 1.0, 2.0), MemoryStore()
+    one, store = recording(0.0, 1.0, 2.0), InMemoryContentStore()
     rates = Rates(minimum=1)
     fed: list[ReplayConversation] = []
 

@@ -15,47 +15,47 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from strategies import parts
-from thresher.model import Image, Part, Pocket, Summary, Text, Thinking, ToolCall, ToolResult, Unknown, content_id
+from thresher.model import Image, Part, Summary, Text, Thinking, ToolCall, ToolResult, Unknown, VendorExtras, content_id
 from thresher.store import (
     AmbiguousIdError,
-    MemoryStore,
+    ContentStore,
+    InMemoryContentStore,
     NotStoredError,
-    SqliteStore,
-    Store,
+    SqliteContentStore,
     StoreError,
-    default_store,
+    compute_summary_id,
+    default_content_store,
     exact_id,
-    fold_id,
-    home,
+    get_data_folder,
+    get_restorable_text,
     short_id,
-    text_of,
 )
-from thresher.store.coding import bare
+from thresher.store.part_codec import strip_vendor_extras
 
 NOWHERE = "t1:" + "0" * 32
 ODD = ("", "\ud83d", "\ud83d\ude00", "\ude00\ud83d", "\x00", "\u2028\u2029\x7f\x85", "a\r\nb\r", "\ufeff", "é e\u0301")
 """Texts that have been lost on the way before: halves of pairs, also side by side, NUL, odd line ends."""
 
 
-def in_memory(folder: Path) -> Store:
+def in_memory(folder: Path) -> ContentStore:
     del folder
-    return MemoryStore()
+    return InMemoryContentStore()
 
 
-def in_file(folder: Path) -> Store:
-    return SqliteStore(folder / "new" / "store.sqlite3")
+def in_file(folder: Path) -> ContentStore:
+    return SqliteContentStore(folder / "new" / "store.sqlite3")
 
 
-MAKERS: list[Callable[[Path], Store]] = [in_memory, in_file]
+MAKERS: list[Callable[[Path], ContentStore]] = [in_memory, in_file]
 
 
 @pytest.fixture(params=MAKERS, ids=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    made: Store = request.param(tmp_path)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> ContentStore:
+    made: ContentStore = request.param(tmp_path)
     return made
 
 
-def fresh() -> Iterator[Store]:
+def fresh() -> Iterator[ContentStore]:
     """One store of each kind, for a property."""
     with tempfile.TemporaryDirectory() as folder:
         for make in MAKERS:
@@ -64,7 +64,7 @@ def fresh() -> Iterator[Store]:
 
 def same(found: object, part: Part) -> bool:
     """Equal, but for pockets and the ids and names that pair a result with its call."""
-    wanted = bare(part)
+    wanted = strip_vendor_extras(part)
     if isinstance(found, ToolCall) and isinstance(wanted, ToolCall):
         return (found.name, found.arguments) == (wanted.name, wanted.arguments)
     if isinstance(found, ToolResult) and isinstance(wanted, ToolResult):
@@ -82,16 +82,16 @@ def test_every_part_comes_back_by_its_exact_id(given_parts: list[Part]) -> None:
         for part in given_parts:
             id = exact_id(part)
             assert same(store.get(id), part)
-            assert store.text(short_id(id)) == text_of(part)
+            assert store.text(short_id(id)) == get_restorable_text(part)
             assert store.has([id, short_id(id), content_id(part)]) == {id, short_id(id), content_id(part)}
 
 
 @given(parts, parts)
 def test_equal_exact_ids_mean_equal_parts(one: Part, other: Part) -> None:
     if exact_id(one) == exact_id(other):
-        assert same(bare(one), other)
+        assert same(strip_vendor_extras(one), other)
     else:
-        assert not same(bare(one), other)
+        assert not same(strip_vendor_extras(one), other)
 
 
 @given(st.lists(parts, max_size=4), st.lists(parts, max_size=4))
@@ -103,7 +103,7 @@ def test_putting_again_changes_nothing(first: list[Part], second: list[Part]) ->
         assert [(store.get(exact_id(part)), store.get(content_id(part))) for part in first] == before
 
 
-def test_a_part_is_found_by_its_content_id_too_and_the_first_one_wins(store: Store) -> None:
+def test_a_part_is_found_by_its_content_id_too_and_the_first_one_wins(store: ContentStore) -> None:
     tight, wide = ToolCall("1", "Read", '{"a":1}'), ToolCall("2", "Read", '{ "a": 1 }')
     assert content_id(tight) == content_id(wide)
     store.put([wide])
@@ -112,14 +112,14 @@ def test_a_part_is_found_by_its_content_id_too_and_the_first_one_wins(store: Sto
     assert store.text(exact_id(tight)) == '{"a":1}'
 
 
-def test_pockets_stay_out(store: Store) -> None:
-    pocket = Pocket("anthropic", '{"x":1}')
+def test_pockets_stay_out(store: ContentStore) -> None:
+    pocket = VendorExtras("anthropic", '{"x":1}')
     part = ToolResult("1", (Text("a", pocket),), pocket=pocket)
     store.put([part])
     assert store.get(exact_id(part)) == ToolResult("1", (Text("a"),))
 
 
-def test_a_very_long_text_comes_back_whole(store: Store) -> None:
+def test_a_very_long_text_comes_back_whole(store: ContentStore) -> None:
     text = "".join(f"{number} ☃ \x00\ud83d\n" for number in range(900_000))
     assert len(text) > 10_000_000
     store.put([Text(text)])
@@ -136,14 +136,14 @@ ID = exact_id(Text("hello"))
         f" {ID}\n", f"[Result of Read deadbeef0.py left out; restore {ID[:19]}]", f"({ID[:19]}).",
     ],
 )  # fmt: skip
-def test_an_id_is_found_in_every_form_it_is_copied_in(store: Store, asked: str) -> None:
+def test_an_id_is_found_in_every_form_it_is_copied_in(store: ContentStore, asked: str) -> None:
     store.put([Text("hello"), Text("other")])
     assert store.text(asked) == "hello"
     assert store.has([asked, NOWHERE]) == {asked}
 
 
 @pytest.mark.parametrize("asked", ["", "t1:", ID[:10], ID[3:10], "hello", "t1:xyzxyzxy", ID + "0", "x" + ID[3:], "☃"])
-def test_what_is_no_id_is_not_there_and_the_error_says_what_one_looks_like(store: Store, asked: str) -> None:
+def test_what_is_no_id_is_not_there_and_the_error_says_what_one_looks_like(store: ContentStore, asked: str) -> None:
     store.put([Text("hello")])
     assert store.get(asked) is None
     assert store.has([asked]) == set()
@@ -151,12 +151,12 @@ def test_what_is_no_id_is_not_there_and_the_error_says_what_one_looks_like(store
         store.text(asked)
 
 
-def test_an_id_that_is_not_there_says_what_to_check(store: Store) -> None:
+def test_an_id_that_is_not_there_says_what_to_check(store: ContentStore) -> None:
     with pytest.raises(NotStoredError, match=f"{NOWHERE}.*THRESHER_HOME"):
         store.text(NOWHERE)
 
 
-def test_a_beginning_that_fits_two_asks_for_more_digits(store: Store) -> None:
+def test_a_beginning_that_fits_two_asks_for_more_digits(store: ContentStore) -> None:
     one, other = "t1:12345678" + "a" * 24, "t1:12345678" + "b" * 24
     store.put((), {one: []})
     store.put((), {other: [ID]})
@@ -167,13 +167,13 @@ def test_a_beginning_that_fits_two_asks_for_more_digits(store: Store) -> None:
     assert store.get("12345678b") == (ID,)
 
 
-def test_a_fold_brings_back_its_members_in_order(store: Store) -> None:
+def test_a_fold_brings_back_its_members_in_order(store: ContentStore) -> None:
     members: list[Part] = [
         Text("what\nnow"), Thinking("hm"), ToolCall("1", "Read", '{"path": "a"}'), ToolResult("1", (Text("…"),)),
         ToolResult("2", is_error=True), Image("image/png", "QUJD"), Summary("before"), Unknown("odd\nkind", "{}"),
     ]  # fmt: skip
     ids = [exact_id(part) for part in members]
-    id = fold_id([*ids, NOWHERE])
+    id = compute_summary_id([*ids, NOWHERE])
     store.put(members)
     store.put((), {id: [*ids, NOWHERE]})
     assert store.get(short_id(id)) == (*ids, NOWHERE)
@@ -193,9 +193,9 @@ def test_a_fold_brings_back_its_members_in_order(store: Store) -> None:
     )
 
 
-def test_a_fold_in_a_fold_is_told_with_it_and_one_in_itself_ends(store: Store) -> None:
+def test_a_fold_in_a_fold_is_told_with_it_and_one_in_itself_ends(store: ContentStore) -> None:
     store.put([Text("a")])
-    inner, outer = fold_id(["in"]), fold_id(["out"])
+    inner, outer = compute_summary_id(["in"]), compute_summary_id(["out"])
     store.put((), {inner: [exact_id(Text("a")), outer]})
     store.put((), {outer: [inner]})
     told = store.text(outer).splitlines()
@@ -205,12 +205,12 @@ def test_a_fold_in_a_fold_is_told_with_it_and_one_in_itself_ends(store: Store) -
 
 @given(st.lists(st.text(), max_size=4), st.lists(st.text(), max_size=4))
 def test_folds_of_different_members_have_different_ids(one: list[str], other: list[str]) -> None:
-    assert (fold_id(one) == fold_id(other)) == (one == other)
+    assert (compute_summary_id(one) == compute_summary_id(other)) == (one == other)
 
 
 def test_ids_are_of_one_shape() -> None:
     call = ToolCall("1", "Read", "{}")
-    assert [len(exact_id(call)), len(short_id(exact_id(call))), len(fold_id([]))] == [35, 19, 35]
+    assert [len(exact_id(call)), len(short_id(exact_id(call))), len(compute_summary_id([]))] == [35, 19, 35]
     assert exact_id(Text("a")) == content_id(Text("a"))
     assert exact_id(call) != content_id(call)
 
@@ -219,7 +219,7 @@ def test_ids_are_of_one_shape() -> None:
 
 
 def test_reading_creates_nothing(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "new" / "store.sqlite3")
+    store = SqliteContentStore(tmp_path / "new" / "store.sqlite3")
     assert store.get(ID) is None
     assert store.has([ID]) == set()
     with pytest.raises(NotStoredError):
@@ -229,7 +229,7 @@ def test_reading_creates_nothing(tmp_path: Path) -> None:
 
 
 def test_reading_leaves_the_folder_as_it_was(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "store.sqlite3")
+    store = SqliteContentStore(tmp_path / "store.sqlite3")
     store.put([Text("hello")])
     before = sorted(tmp_path.iterdir())
     assert store.text(ID) == "hello"
@@ -237,7 +237,7 @@ def test_reading_leaves_the_folder_as_it_was(tmp_path: Path) -> None:
 
 
 def test_the_log_is_written_ahead_in_one_table(tmp_path: Path) -> None:
-    SqliteStore(tmp_path / "store.sqlite3").put([Text("hello")])
+    SqliteContentStore(tmp_path / "store.sqlite3").put([Text("hello")])
     with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall() == [("kept",)]
@@ -245,7 +245,7 @@ def test_the_log_is_written_ahead_in_one_table(tmp_path: Path) -> None:
 
 def test_an_empty_file_is_an_empty_store(tmp_path: Path) -> None:
     (tmp_path / "store.sqlite3").touch()
-    store = SqliteStore(tmp_path / "store.sqlite3")
+    store = SqliteContentStore(tmp_path / "store.sqlite3")
     assert store.has([ID]) == set()
     store.put([Text("hello")])
     assert store.text(ID) == "hello"
@@ -253,7 +253,7 @@ def test_an_empty_file_is_an_empty_store(tmp_path: Path) -> None:
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder", encoding="utf-8")
-    store = SqliteStore(tmp_path / "file" / "store.sqlite3")
+    store = SqliteContentStore(tmp_path / "file" / "store.sqlite3")
     with pytest.raises(StoreError, match=r"store\.sqlite3: cannot be written"):
         store.put([Text("hello")])
     with pytest.raises(StoreError, match=r"store\.sqlite3: cannot be written"):
@@ -263,14 +263,14 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 def test_a_file_that_is_no_store_is_named_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite3"
     path.write_bytes(b"a letter to a friend" * 100)
-    for ask in (SqliteStore(path).get, lambda _: SqliteStore(path).put([Text("hello")])):
+    for ask in (SqliteContentStore(path).get, lambda _: SqliteContentStore(path).put([Text("hello")])):
         with pytest.raises(StoreError, match=r"store\.sqlite3"):
             ask(ID)
     assert path.read_bytes() == b"a letter to a friend" * 100
 
 
 def test_a_damaged_part_is_told_apart_from_a_missing_one(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "store.sqlite3")
+    store = SqliteContentStore(tmp_path / "store.sqlite3")
     store.put([Text("hello" * 1000)])
     with closing(sqlite3.connect(store.path)) as connection:
         connection.execute("UPDATE kept SET body = x'00'")
@@ -279,7 +279,10 @@ def test_a_damaged_part_is_told_apart_from_a_missing_one(tmp_path: Path) -> None
         store.text(exact_id(Text("hello" * 1000)))
 
 
-RUN = "import sys; from thresher.store import *; from thresher.model import Text; store = SqliteStore(sys.argv[1]); "
+RUN = (
+    "import sys; from thresher.store import *; from thresher.model import Text; "
+    "store = SqliteContentStore(sys.argv[1]); "
+)
 
 
 def run(path: Path, code: str, *arguments: str) -> "subprocess.Popen[str]":
@@ -297,11 +300,11 @@ def test_two_processes_may_write_at_once(tmp_path: Path) -> None:
     writers = [run(path, code, name) for name in ("one", "other")]
     assert [writer.communicate()[1] for writer in writers] == ["", ""]
     wanted = {exact_id(Text(f"{name} {n}")) for name in ("one", "other", "both") for n in range(40)}
-    assert SqliteStore(path).has(wanted) == wanted
+    assert SqliteContentStore(path).has(wanted) == wanted
 
 
 def test_threads_may_share_one_store(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "store.sqlite3")
+    store = SqliteContentStore(tmp_path / "store.sqlite3")
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(lambda n: store.put([Text(str(n))]), range(20)))
         assert list(threads.map(lambda n: store.text(exact_id(Text(str(n)))), range(20))) == [str(n) for n in range(20)]
@@ -310,7 +313,7 @@ def test_threads_may_share_one_store(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a limit on the size of files")
 def test_a_full_disk_is_an_error_and_leaves_what_was_there(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite3"
-    SqliteStore(path).put([Text("hello")])
+    SqliteContentStore(path).put([Text("hello")])
     code = (
         "import os, resource; resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))\n"
         "try:\n    store.put([Text('small'), Text(os.urandom(200_000).hex())])\n"
@@ -318,14 +321,14 @@ def test_a_full_disk_is_an_error_and_leaves_what_was_there(tmp_path: Path) -> No
     )
     output, errors = run(path, code).communicate()
     assert (output.startswith(f"{path}: cannot be written ("), errors) == (True, "")
-    store = SqliteStore(path)
+    store = SqliteContentStore(path)
     assert store.has([ID, exact_id(Text("small"))]) == {ID}
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs users and permissions")
 def test_a_home_that_may_only_be_read_can_be_read(tmp_path: Path) -> None:
     folder = tmp_path / "home"
-    store = SqliteStore(folder / "store.sqlite3")
+    store = SqliteContentStore(folder / "store.sqlite3")
     store.put([Text("hello")])
     store.path.chmod(0o444)
     folder.chmod(0o555)
@@ -342,13 +345,13 @@ def test_a_home_that_may_only_be_read_can_be_read(tmp_path: Path) -> None:
 
 def test_the_default_store_is_in_the_home_that_is_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THRESHER_HOME", str(tmp_path / "one"))
-    one = default_store()
-    assert one.path == home() / "store.sqlite3" == tmp_path / "one" / "store.sqlite3"
-    assert default_store() is one
+    one = default_content_store()
+    assert one.path == get_data_folder() / "store.sqlite3" == tmp_path / "one" / "store.sqlite3"
+    assert default_content_store() is one
     monkeypatch.setenv("THRESHER_HOME", str(tmp_path / "other"))
-    assert default_store().path == tmp_path / "other" / "store.sqlite3"
+    assert default_content_store().path == tmp_path / "other" / "store.sqlite3"
     monkeypatch.delenv("THRESHER_HOME")
-    assert home().name == "thresher"
+    assert get_data_folder().name == "thresher"
 
 
 def test_importing_the_store_does_not_import_sqlite() -> None:

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from thresher.model import Chain, History, Message, Part, Place, Text, ToolCall, ToolResult
+from thresher.model import History, Message, Part, Place, Text, ToolCall, ToolChain, ToolResult
 
 
 def human(text: str) -> Message:
@@ -36,7 +36,9 @@ def everything(of: History) -> list[Place]:
     return [Place(i, j) for i, message in enumerate(of) for j in range(len(message.parts))]
 
 
-def only_chain(name: str, arguments: Any, answer: str | None = "", *, failed: bool = False) -> tuple[History, Chain]:
+def only_chain(
+    name: str, arguments: Any, answer: str | None = "", *, failed: bool = False
+) -> tuple[History, ToolChain]:
     """A history of one call, answered unless `answer` is None."""
     told = history(agent(call("1", name, arguments)))
     if answer is not None:

@@ -26,8 +26,8 @@ from small_sessions import agent, call, everything, history, human, result, step
 
 import thresher as th
 from strategies import histories
-from thresher.edits import Fold, Plan, apply, is_pointer
-from thresher.edits.standin import summary
+from thresher.edits import Plan, Summarize, apply, get_placeholder_id
+from thresher.edits.placeholder import format_summary
 from thresher.errors import OptionError, PlanError
 from thresher.model import History, Image, Message, Place, Summary, Text, Thinking, Unknown
 from thresher.policies import make_policy
@@ -51,7 +51,7 @@ from thresher.summarize.prompt import (
     make_fence_mark,
     shorten_middle,
 )
-from thresher.tokens import default_scale
+from thresher.tokens import default_token_weights
 
 KEY = "sk-very-secret-0123456789"
 APIS: tuple[EndpointApi, ...] = ("openai", "anthropic")
@@ -504,7 +504,7 @@ def test_where_there_is_little_to_say_no_model_is_asked() -> None:
 
 
 EARLIER = "It began with a bug.\nThe token was t-4711."
-STOOD_IN = summary("t1:0123456789abcdef", "20 parts folded", "I read all of src/.")
+STOOD_IN = format_summary("t1:0123456789abcdef", "20 parts folded", "I read all of src/.")
 
 
 @pytest.mark.parametrize(("part", "kept"), [(Summary(EARLIER), EARLIER), (Text(STOOD_IN), STOOD_IN)])
@@ -535,7 +535,7 @@ def test_the_limit_counts_earlier_summaries_and_the_share_does_not() -> None:
 
 # --- open requests -----------------------------------------------------------------------------------------------
 
-SCALE = default_scale()
+SCALE = default_token_weights()
 
 
 def planned(told: History = WORK, **options: Any) -> Plan:
@@ -543,8 +543,8 @@ def planned(told: History = WORK, **options: Any) -> Plan:
     return th.plan(told, policy=folding, scale=SCALE, **options)
 
 
-def folds(plan: Plan) -> list[Fold]:
-    return [edit for edit in plan.edits if isinstance(edit, Fold)]
+def folds(plan: Plan) -> list[Summarize]:
+    return [edit for edit in plan.edits if isinstance(edit, Summarize)]
 
 
 def test_each_fold_of_a_plan_is_an_open_request() -> None:
@@ -569,7 +569,9 @@ def test_a_filled_plan_tells_the_new_words_and_counts_them() -> None:
     after = apply(WORK, filled)
     assert filled.tokens_after == SCALE.history(after)
     assert filled.saved == sum(edit.saved for edit in filled.edits)
-    assert [is_pointer(part) for message in after for part in message.parts if isinstance(part, Summary)] == [*texts]
+    assert [get_placeholder_id(part) for message in after for part in message.parts if isinstance(part, Summary)] == [
+        *texts
+    ]
     assert fill_summaries(filled, texts, SCALE) == filled
     assert fill_summaries(filled, {request.id: request.text for request in requests}, SCALE) == plan
     assert fill_summaries(plan, {}, SCALE) == plan
@@ -581,8 +583,8 @@ def test_whatever_is_filled_in_a_plan_keeps_its_promises(words: list[str]) -> No
     texts = dict(zip((request.id for request in find_summary_requests(WORK, plan)), words, strict=False))
     filled = fill_summaries(plan, texts, SCALE)
     assert filled.tokens_after == SCALE.history(apply(WORK, filled)) < plan.tokens_before
-    assert [is_pointer(Summary(edit.text)) for edit in folds(filled)] == [
-        is_pointer(Summary(edit.text)) for edit in folds(plan)
+    assert [get_placeholder_id(Summary(edit.text)) for edit in folds(filled)] == [
+        get_placeholder_id(Summary(edit.text)) for edit in folds(plan)
     ]
     assert all(edit.saved > 0 for edit in filled.edits)
 

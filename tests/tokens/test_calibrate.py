@@ -7,10 +7,10 @@ from msgspec import structs
 
 import thresher
 from thresher.model import History, Message, Session, Text, Usage
-from thresher.tokens import Calibration, Scale, calibrate, counter, default_scale
-from thresher.tokens.calibrate import FEWEST
+from thresher.tokens import Calibration, TokenWeights, calibrate, default_token_weights, get_counter
+from thresher.tokens.calibrate import MIN_TURNS
 
-SCALE = Scale(counter("estimate"))
+SCALE = TokenWeights(get_counter("estimate"))
 
 
 def billed(turns: int, *, factor: float, base: int, odd: int = 0) -> History:
@@ -59,7 +59,7 @@ def test_bills_of_what_a_compaction_repeats_do_not_count() -> None:
     "history",
     [
         History(),
-        billed(FEWEST - 1, factor=1.2, base=0),
+        billed(MIN_TURNS - 1, factor=1.2, base=0),
         billed(30, factor=9.0, base=0),
         History((Message("user", (Text("hi"),)), Message("assistant", (Text("hi"),), usage=Usage()))),
     ],
@@ -87,7 +87,7 @@ def test_recorded_bills_agree_with_the_models_own_scale(shared_data: Path) -> No
     session = max(
         thresher.read_all(shared_data / "claude_code" / "entire-001.jsonl.gz"), key=lambda session: len(session.history)
     )
-    found = calibrate(session, default_scale("claude-sonnet-4-5"))
+    found = calibrate(session, default_token_weights("claude-sonnet-4-5"))
     assert found.turns > 20
     assert found.factor == pytest.approx(1.0, rel=0.2)
     assert found.error < 0.05

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thresher.model import Image
-from thresher.tokens.media import RULES, UNKNOWN, media_tokens, picture_size
+from thresher.tokens.media import MEDIA_RULES, UNKNOWN_MEDIA_TOKENS, media_tokens, picture_size
 
 
 def encoded(data: bytes) -> str:
@@ -69,7 +69,7 @@ def test_broken_pictures_have_no_size_or_a_real_one(data: bytes, start: bytes) -
 @given(
     st.text(max_size=50),
     st.sampled_from(["", "image/png", "application/pdf", "audio/wav"]),
-    st.sampled_from([*RULES, ""]),
+    st.sampled_from([*MEDIA_RULES, ""]),
 )
 def test_anything_has_a_weight(data: str, media_type: str, vendor: str) -> None:
     assert media_tokens(Image(media_type, data), vendor) > 0
@@ -95,9 +95,9 @@ def test_the_rules_of_the_vendors(vendor: str, size: tuple[int, int], tokens: in
     assert media_tokens(Image("image/png", encoded(png(*size))), vendor) == tokens
 
 
-@given(st.integers(1, 9000), st.integers(1, 9000), st.sampled_from(sorted(RULES)))
+@given(st.integers(1, 9000), st.integers(1, 9000), st.sampled_from(sorted(MEDIA_RULES)))
 def test_no_picture_is_past_its_ceiling(width: int, height: int, vendor: str) -> None:
-    tokens = RULES[vendor].picture.weigh(width, height)
+    tokens = MEDIA_RULES[vendor].picture.weigh(width, height)
     ceiling = {"anthropic": 1568, "anthropic-high": 4784, "openai": 3000, "openai-mini": 2489, "gemini": 1120}
     assert 0 < tokens <= ceiling.get(vendor, 40_000)
 
@@ -117,10 +117,10 @@ def test_pages_of_a_document_are_counted() -> None:
 def test_sound_is_weighed_by_its_length() -> None:
     assert media_tokens(Image("audio/wav", encoded(wave(10))), "gemini") == pytest.approx(320, rel=0.01)
     assert media_tokens(Image("audio/mp3", encoded(bytes(160_000))), "gemini") == pytest.approx(320, rel=0.01)
-    assert media_tokens(Image("audio/mp3", encoded(bytes(160_000))), "anthropic") == UNKNOWN
+    assert media_tokens(Image("audio/mp3", encoded(bytes(160_000))), "anthropic") == UNKNOWN_MEDIA_TOKENS
 
 
 def test_a_picture_known_by_its_address_alone_has_the_default_weight() -> None:
-    assert media_tokens(Image("image/png", url="https://example.org/a.png"), "openai") == UNKNOWN
+    assert media_tokens(Image("image/png", url="https://example.org/a.png"), "openai") == UNKNOWN_MEDIA_TOKENS
     inside = Image("image/png", url="data:image/png;base64," + encoded(png(200, 200)))
     assert media_tokens(inside, "anthropic") == 64

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from thresher.tokens import model_named, models
-from thresher.tokens.media import RULES
-from thresher.tokens.models import ModelsError
+from thresher.tokens import find_model, load_models
+from thresher.tokens.media import MEDIA_RULES
+from thresher.tokens.model_catalog import ModelCatalogError
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ from thresher.tokens.models import ModelsError
     ],
 )
 def test_a_name_finds_its_model(name: str, found: str) -> None:
-    model = model_named(name)
+    model = find_model(name)
     assert model is not None
     assert model.name == found
 
@@ -38,24 +38,24 @@ def test_a_name_finds_its_model(name: str, found: str) -> None:
     "name", ["", "llama-4", "gpt-50", "o30", "claude", "claude-opus-4-99", "gpt-5.99", "<synthetic>"]
 )
 def test_what_is_not_known_is_nobody(name: str) -> None:
-    assert model_named(name) is None
+    assert find_model(name) is None
 
 
-@pytest.mark.parametrize("model", models().values(), ids=lambda model: model.name)
+@pytest.mark.parametrize("model", load_models().values(), ids=lambda model: model.name)
 def test_every_row_makes_sense(model) -> None:  # type: ignore[no-untyped-def]
     assert model.vendor in ("anthropic", "openai", "gemini")
-    assert model.media in RULES
+    assert model.media in MEDIA_RULES
     assert model.window > model.max_output > 1000
     assert 0 < model.price.cache_read < model.price.input <= model.price.cache_write < model.price.output
     assert model.price.cache_write_1h is None or model.price.cache_write_1h > model.price.cache_write
     assert 0.8 < model.factor < 2
     assert model.source.startswith("https://")
     assert model.checked
-    assert model_named(model.name) is model
+    assert find_model(model.name) is model
 
 
 def test_newer_claude_models_bind_their_thinking() -> None:
-    bound = {model.name for model in models().values() if model.preserved_thinking}
+    bound = {model.name for model in load_models().values() if model.preserved_thinking}
     assert {"claude-fable-5-1", "claude-fable-5-2", "claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5"} <= bound
     assert not bound & {"claude-opus-5", "claude-sonnet-4-5", "gpt-5.5"}
 
@@ -80,13 +80,13 @@ JSON = """{"models": [{"name": "gpt-5.5", "vendor": "openai", "window": 64000, "
 def test_a_file_adds_models_and_overrides_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.toml").write_text(TOML)
     monkeypatch.setenv("THRESHER_MODELS", str(tmp_path / "mine.toml"))
-    house = model_named("hm")
+    house = find_model("hm")
     assert house is not None
     assert house.window == 32_000
-    assert "claude-opus-4-6" in models()
+    assert "claude-opus-4-6" in load_models()
     (tmp_path / "mine.json").write_text(JSON)
     monkeypatch.setenv("THRESHER_MODELS", str(tmp_path / "mine.json"))
-    assert models()["gpt-5.5"].window == 64_000
+    assert load_models()["gpt-5.5"].window == 64_000
 
 
 @pytest.mark.parametrize(
@@ -102,12 +102,12 @@ def test_a_bad_file_is_told_by_its_name(text: str, said: str, tmp_path: Path, mo
     file = tmp_path / "bad.json"
     file.write_text(text)
     monkeypatch.setenv("THRESHER_MODELS", str(file))
-    with pytest.raises(ModelsError, match=said) as caught:
-        models()
+    with pytest.raises(ModelCatalogError, match=said) as caught:
+        load_models()
     assert "bad.json" in str(caught.value)
 
 
 def test_a_file_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THRESHER_MODELS", "/nowhere/models.json")
-    with pytest.raises(ModelsError, match="nowhere"):
-        model_named("gpt-5.5")
+    with pytest.raises(ModelCatalogError, match="nowhere"):
+        find_model("gpt-5.5")

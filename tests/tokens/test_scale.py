@@ -7,8 +7,8 @@ from hypothesis import given
 
 from strategies import histories, parts
 from thresher.model import History, Image, Message, Part, Text, Thinking, ToolCall, ToolResult, Unknown
-from thresher.tokens import Scale, count, default_scale, estimate
-from thresher.tokens.scale import FRAMES, TOOL_PROMPT, Frame
+from thresher.tokens import TokenWeights, count, default_token_weights, estimate_part_tokens
+from thresher.tokens.weights import FRAMES, TOOL_PROMPT, TokenFrame
 
 
 class Words:
@@ -24,11 +24,11 @@ class Words:
         return len(text.split())
 
 
-def scale(factor: float = 1.0, vendor: str = "") -> Scale:
-    return Scale(Words(), factor=factor, vendor=vendor)
+def scale(factor: float = 1.0, vendor: str = "") -> TokenWeights:
+    return TokenWeights(Words(), factor=factor, vendor=vendor)
 
 
-FRAME = Frame()
+FRAME = TokenFrame()
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_what_a_part_weighs(part: Part, weight: int) -> None:
 @given(parts)
 def test_weights_are_whole_and_never_below_nothing(part: Part) -> None:
     for vendor in ("", "anthropic", "openai", "gemini"):
-        weight = default_scale(counter="estimate").part(part) if not vendor else scale(1.1, vendor).part(part)
+        weight = default_token_weights(counter="estimate").part(part) if not vendor else scale(1.1, vendor).part(part)
         assert isinstance(weight, int)
         assert weight >= 0
 
@@ -87,7 +87,7 @@ def test_the_factor_scales_and_rounds_up(factor: float, weight: int) -> None:
 
 def test_each_content_is_counted_once() -> None:
     words = Words()
-    weigh = Scale(words)
+    weigh = TokenWeights(words)
     first, again = Message("user", (Text("the same words"),)), Message("assistant", (Text("the same words"),))
     assert weigh.message(first) == weigh.message(again) == weigh.message(first)
     assert words.asked == 1
@@ -98,7 +98,7 @@ def test_a_message_that_is_gone_is_forgotten() -> None:
     for number in range(50):
         assert weigh.parts(Message("user", (Text("word " * number),))) == (number,)
     gc.collect()
-    assert not weigh._known
+    assert not weigh._message_cache
 
 
 def test_tools_weigh_their_definitions_and_what_the_vendor_adds() -> None:
@@ -110,18 +110,18 @@ def test_tools_weigh_their_definitions_and_what_the_vendor_adds() -> None:
 def test_scales_are_equal_by_what_they_measure() -> None:
     assert scale(1.1, "anthropic") == scale(1.1, "anthropic")
     assert len({scale(1.1), scale(1.1), scale(1.2), scale(1.1, "openai")}) == 3
-    assert scale() != Scale(default_scale(counter="estimate").counter)
+    assert scale() != TokenWeights(default_token_weights(counter="estimate").counter)
 
 
 def test_the_default_scale_knows_the_model_and_is_kept() -> None:
-    claude = default_scale("claude-sonnet-4-5-20250929", "estimate")
+    claude = default_token_weights("claude-sonnet-4-5-20250929", "estimate")
     assert (claude.vendor, claude.media) == ("anthropic", "anthropic")
     assert claude.factor > 1
-    assert default_scale("claude-sonnet-4-5-20250929", counter="estimate") is claude
-    assert default_scale("nobody-1", "estimate") == default_scale(counter="estimate")
+    assert default_token_weights("claude-sonnet-4-5-20250929", counter="estimate") is claude
+    assert default_token_weights("nobody-1", "estimate") == default_token_weights(counter="estimate")
 
 
 def test_count_takes_histories_and_messages() -> None:
     messages = (Message("user", (Text("Good morning."),)), Message("assistant", (Text("And to you."),)))
     assert 0 < count(messages) == count(History(messages)) < count(History(messages, tools='[{"name": "Read"}]'))
-    assert estimate(Text("Good morning.")) > 0
+    assert estimate_part_tokens(Text("Good morning.")) > 0

@@ -248,7 +248,7 @@ def test_an_invocation_that_was_gone_back_behind_is_a_branch(tmp_path: Path) -> 
     ]
     session = read(tmp_path, session_of(*rows, back("e-2"), event("user", "Four.", invocation="e-3"), back("e-2")))
     assert told(session) == ["One.", "Four."]
-    assert [(branch.after, len(branch.history)) for branch in session.branches] == [("a", 2)]
+    assert [(branch.after_message_id, len(branch.history)) for branch in session.branches] == [("a", 2)]
     assert "gone back to" in session.problems[0].what
 
 

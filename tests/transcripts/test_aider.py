@@ -10,7 +10,7 @@ import pytest
 import recordings
 import thresher as th
 from thresher.model import Text, Thinking, ToolCall, Usage
-from thresher.model.tools import tool_use
+from thresher.model.tool_calls import describe_tool_call
 from thresher.timeline import Timeline
 from thresher.transcripts.aider.reader import FORMAT
 
@@ -51,7 +51,7 @@ def spoken(session: th.Session) -> list[tuple[str, str]]:
 
 def edits(session: th.Session) -> list[tuple[str, dict[str, Any]]]:
     calls = [call for message in session.messages() for call in message.calls]
-    assert all(tool_use(call).category == "file_edit" for call in calls)
+    assert all(describe_tool_call(call).category == "file_edit" for call in calls)
     return [(call.name, json.loads(call.arguments)) for call in calls]
 
 

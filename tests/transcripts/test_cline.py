@@ -13,7 +13,7 @@ import pytest
 import recordings
 import thresher as th
 from thresher.model import Image, Message, Summary, Text, Thinking, ToolCall, ToolResult, Unknown, Usage
-from thresher.model.jsontext import load
+from thresher.model.jsontext import load_json
 from thresher.transcripts.cline.homes import find_cline_homes
 from thresher.transcripts.cline.reader import FORMAT
 from thresher.transcripts.source import ReadLimits
@@ -632,7 +632,7 @@ def test_no_words_of_a_recording_are_lost(shared_data: Path) -> None:
         for message in read(path).messages():
             said = kept.setdefault(message.source.line if message.source else 0, set())
             for part in message.parts:
-                told = leaves(load(part.arguments)) if isinstance(part, ToolCall) else [getattr(part, "text", "")]
+                told = leaves(load_json(part.arguments)) if isinstance(part, ToolCall) else [getattr(part, "text", "")]
                 said.update(*map(words, told))
         for number, row in enumerate(json.loads(gzip.decompress(path.read_bytes())), 1):
             assert set().union(*(words(one) for one in leaves(row["content"]))) - {"text"} <= kept[number]

@@ -9,7 +9,7 @@ import pytest
 import recordings
 import thresher as th
 from thresher.model import Image, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
-from thresher.model.marks import human_text
+from thresher.model.harness_text import extract_human_text
 
 Json = dict[str, Any]
 START: Json = {"sessionId": "s-1", "copilotVersion": "1.0.68", "context": {"cwd": "/work/a", "branch": "main"}}
@@ -76,7 +76,7 @@ def test_a_persons_words_are_kept_in_what_the_model_was_shown(tmp_path: Path) ->
         tmp_path, types("Go.", transformedContent=shown), types("Look.", transformedContent="Something else.")
     )
     assert [one.author for one in session.history] == ["human", "human"]
-    assert [human_text(one.text) for one in session.history] == ["Go.", "Look."]
+    assert [extract_human_text(one.text) for one in session.history] == ["Go.", "Look."]
     assert session.history[0].text == shown
     assert session.title == "Go."
 

@@ -12,9 +12,9 @@ import pytest
 import thresher as th
 from fixture_files import fixtures, ready
 from thresher.model import Message, Part, Thinking, ToolCall, ToolResult, part_text
-from thresher.model.tools import tool_use
+from thresher.model.tool_calls import describe_tool_call
 from thresher.transcripts import Capability, TranscriptFormat
-from thresher.transcripts.table import TRANSCRIPT_FORMATS, transcript_formats
+from thresher.transcripts.table import format_names, transcript_formats
 
 
 def golden_part(part: Part) -> str:
@@ -46,7 +46,7 @@ def golden_session(session: th.Session) -> Iterator[str]:
         for message in segment:
             yield from golden_message(message)
     for branch in session.branches:
-        yield f"branch after {branch.after!r}"
+        yield f"branch after {branch.after_message_id!r}"
         for message in branch.history:
             yield from golden_message(message)
     for child in session.children:
@@ -71,7 +71,9 @@ def observed(sessions: Sequence[th.Session]) -> set[Capability]:
         "forks": any(session.parent and not is_subagent(session) for session in family),
         "usage": any(message.usage for message in messages),
         "times": any(message.time for message in messages),
-        "edits": any(tool_use(call).category == "file_edit" for message in messages for call in message.calls),
+        "edits": any(
+            describe_tool_call(call).category == "file_edit" for message in messages for call in message.calls
+        ),
         "rewinds": any(session.branches for session in family),
         "compactions": any(session.compactions for session in family),
     }
@@ -86,7 +88,7 @@ def test_the_fixtures_show_all_that_a_format_is_said_to_tell(found: TranscriptFo
     assert found.seen
 
 
-EVERY = [path for name in TRANSCRIPT_FORMATS for path in fixtures(name)]
+EVERY = [path for name in format_names() for path in fixtures(name)]
 
 
 @pytest.mark.parametrize("fixture", EVERY, ids=lambda path: path.stem)
@@ -101,4 +103,4 @@ def test_every_fixture_is_read_as_recorded(fixture: Path, tmp_path: Path) -> Non
 
 
 def test_every_format_has_a_fixture() -> None:
-    assert [name for name in TRANSCRIPT_FORMATS if not fixtures(name)] == []
+    assert [name for name in format_names() if not fixtures(name)] == []

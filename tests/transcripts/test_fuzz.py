@@ -9,7 +9,7 @@ import pytest
 from damage import fuzz, read_damaged
 from fixture_files import fixtures, ready
 from thresher.samples import write_samples
-from thresher.transcripts.table import TRANSCRIPT_FORMATS
+from thresher.transcripts.table import format_names
 
 FILES = 7
 
@@ -25,7 +25,7 @@ def test_damaged_samples_are_read_or_refused(number: int, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "fixture", [path for name in TRANSCRIPT_FORMATS for path in fixtures(name)], ids=lambda path: path.name
+    "fixture", [path for name in format_names() for path in fixtures(name)], ids=lambda path: path.name
 )
 def test_damaged_fixtures_are_read_or_refused(fixture: Path, tmp_path: Path) -> None:
     own = fixture.name.partition(".")[0]
@@ -33,12 +33,12 @@ def test_damaged_fixtures_are_read_or_refused(fixture: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "fixture", [path for name in TRANSCRIPT_FORMATS for path in fixtures(name)], ids=lambda path: path.name
+    "fixture", [path for name in format_names() for path in fixtures(name)], ids=lambda path: path.name
 )
 def test_a_file_that_is_insisted_upon_is_read_or_refused(fixture: Path, tmp_path: Path) -> None:
     """Every format is told to read every fixture."""
     path = ready(fixture, tmp_path)
-    for name in TRANSCRIPT_FORMATS:
+    for name in format_names():
         fuzz.exercise(path, format=name)
 
 

@@ -193,7 +193,7 @@ def test_what_was_gone_back_behind_is_a_branch(tmp_path: Path) -> None:
     )
     assert texts(session.history) == ["One.", "Yes.", "Four."]
     assert [texts(branch.history) for branch in session.branches] == [["Two.", "No."], ["Three."]]
-    assert [branch.after for branch in session.branches] == ["g1", "g1"]
+    assert [branch.after_message_id for branch in session.branches] == ["g1", "g1"]
 
 
 def test_going_back_to_an_unknown_message_takes_all_back(tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def test_a_session_may_go_back_into_the_middle_of_a_message(tmp_path: Path) -> N
     )
     assert [one.text for one in session.history] == ["Talk.", "First."]
     assert [[one.text for one in branch.history] for branch in session.branches] == [["Second.", "More."]]
-    assert [branch.after for branch in session.branches] == ["m2"]
+    assert [branch.after_message_id for branch in session.branches] == ["m2"]
 
 
 def test_going_back_to_nowhere_takes_nothing_back(tmp_path: Path) -> None:

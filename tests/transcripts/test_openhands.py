@@ -12,7 +12,7 @@ import pytest
 import recordings
 import thresher as th
 from thresher.model import Image, Summary, Text, Thinking, ToolResult, Usage
-from thresher.model.tools import tool_use
+from thresher.model.tool_calls import describe_tool_call
 from thresher.transcripts import discover
 from thresher.transcripts.openhands.reader import FORMAT
 
@@ -578,7 +578,7 @@ def test_every_recording_is_read_as_its_index_counts_it(shared_data: Path) -> No
         assert records.total() == row["msgs"]
         hidden = sum(records[kind] for kind in NOT_SHOWN) - RECALLED.get(name, 0)
         assert len(messages) == row["msgs"] - hidden
-        uses = [tool_use(call) for call in calls]
+        uses = [describe_tool_call(call) for call in calls]
         reads = sum(use.operation == "read" and bool(use.path) for use in uses)
         edits = sum(use.category == "file_edit" for use in uses)
         assert reads - row["reads"] == READ_ELSEWHERE.get(name, 0)

@@ -531,7 +531,7 @@ def test_asking_again_takes_the_answer_back(tmp_path: Path) -> None:
     assert words(session.history) == [*WHOLE[:2], WHOLE[4], "Name them.", "a.py and b.py."]
     assert [words(branch.history) for branch in session.branches] == [["Three."], ["Why?", "I counted."]]
     ids = {message.id for message in session.messages(branches=True)}
-    assert {branch.after for branch in session.branches} <= ids
+    assert {branch.after_message_id for branch in session.branches} <= ids
 
 
 def test_choices_beside_the_first_were_not_taken(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 import recordings
 import thresher as th
 from thresher.model import Text, Thinking, ToolCall, Unknown
-from thresher.model.tools import tool_use
+from thresher.model.tool_calls import describe_tool_call
 from thresher.transcripts.swe_agent.actions import is_refused_observation, parse_swe_agent_command
 
 Json = dict[str, Any]
@@ -82,7 +82,7 @@ def test_a_command_is_a_call(action: str, name: str, arguments: Json) -> None:
 def test_a_call_tells_what_it_touches() -> None:
     def use(action: str) -> tuple[str, str, str]:
         name, arguments = parse_swe_agent_command(action, "/w/a.py")
-        found = tool_use(ToolCall("1", name, json.dumps(arguments)))
+        found = describe_tool_call(ToolCall("1", name, json.dumps(arguments)))
         return found.category, found.operation, found.path
 
     assert use("open b.py") == ("file_read", "read", "b.py")
@@ -124,7 +124,7 @@ def test_an_edit_changes_the_file_that_was_open(tmp_path: Path) -> None:
         ],
         trajectory=[step("c", edit, state='{"open_file": "/w/c.py", "working_dir": "/w"}')],
     )
-    paths = [tool_use(call).path for message in session.history for call in message.calls]
+    paths = [describe_tool_call(call).path for message in session.history for call in message.calls]
     assert paths == ["a.py", "/w/a.py", "/w/c.py"]
     assert session.project == "/w"
 
@@ -239,7 +239,7 @@ def test_every_recording_is_read_as_its_index_counts_it(shared_data: Path) -> No
         calls = [call for message in messages for call in message.calls]
         assert (len(messages), len(calls)) == (row["msgs"], row["calls"])
         assert session.history.orphans == ()
-        uses = [tool_use(call) for call in calls]
+        uses = [describe_tool_call(call) for call in calls]
         reads = [use.path for use in uses if use.operation == "read" and use.path]
         edits = [call for call, use in zip(calls, uses, strict=True) if use.category == "file_edit"]
         assert len(reads) - row["reads"] == READ_ELSEWHERE.get(name, 0)

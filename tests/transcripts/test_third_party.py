@@ -17,14 +17,14 @@ MODULE = """
 from pathlib import Path
 
 from thresher.transcripts import SessionFolder, TranscriptFormat
-from thresher.model import History, Message, Session, Source, Text, ToolCall, ToolResult
+from thresher.model import History, Message, Session, SourceLocation, Text, ToolCall, ToolResult
 
 
 def read(source):
     messages = []
     for number, line in source.lines():
         who, _, said = line.decode().partition(": ")
-        here = {"source": Source(str(source.path), number), "id": str(number)}
+        here = {"source": SourceLocation(str(source.path), number), "id": str(number)}
         if who == "me":
             messages.append(Message("user", (Text(said),), author="human", **here))
         elif who == "write":

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from thresher.model import Image, Part, Text, Thinking, ToolCall, ToolResult, part_text
-from thresher.model.tools import tool_use
+from thresher.model.tool_calls import describe_tool_call
 from thresher.transcripts.xml_calls import XML_TOOL_NAMES, parse_result_header, sort_xml_answers, split_xml_calls
 
 MEGABYTE = 1_000_000
@@ -97,8 +97,11 @@ def test_an_element_is_a_call_with_its_parameters(text: str, expected: tuple[str
 
 
 def test_what_a_call_touches_is_told() -> None:
-    assert tool_use(ToolCall("", "read_file", json.dumps(CALLS["several files"][1][1]))).path == "a"
-    assert tool_use(ToolCall("", "write_to_file", json.dumps(CALLS["text with tags"][1][1]))).category == "file_edit"
+    assert describe_tool_call(ToolCall("", "read_file", json.dumps(CALLS["several files"][1][1]))).path == "a"
+    assert (
+        describe_tool_call(ToolCall("", "write_to_file", json.dumps(CALLS["text with tags"][1][1]))).category
+        == "file_edit"
+    )
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,12 @@ import oracle
 import working
 from thresher.dialects import parse
 from thresher.edits import check, repair
-from thresher.edits.repair import RepairError
-from thresher.edits.standin import ids_in
+from thresher.edits.placeholder import find_placeholder_ids
+from thresher.edits.repair.repair import RepairError
 from thresher.model import History, Part, Thinking, ToolCall, ToolResult, Unknown, part_text
-from thresher.model.marks import human_text
-from thresher.store import MemoryStore, Store, StoreError, exact_id, text_of
-from thresher.tokens import default_scale
+from thresher.model.harness_text import extract_human_text
+from thresher.store import ContentStore, InMemoryContentStore, StoreError, exact_id, get_restorable_text
+from thresher.tokens import default_token_weights
 from thresher.window import Ledger, Prices, Thresholds, Window
 from thresher.window.cache_breakpoints import strip_cache_breakpoints
 from working import Step
@@ -31,7 +31,7 @@ Bytes = tuple[str, list[str]]
 DIALECTS = ("anthropic", "openai-chat", "openai-responses", "gemini")
 KEYS = {"anthropic": "messages", "openai-chat": "messages", "openai-responses": "input", "gemini": "contents"}
 PROMPT = ("system", "tools", "instructions", "systemInstruction")
-SCALE = default_scale(counter="estimate")
+SCALE = default_token_weights(counter="estimate")
 EAGER = Thresholds(age=1, worth=10, calls=5, patience=0)
 """Plans anew whenever it may."""
 IDLE = Thresholds(high=1.0, low=1.0, worth=10**9)
@@ -377,7 +377,7 @@ class Watched:
         self,
         dialect: str,
         *,
-        store: Store | None = None,
+        store: ContentStore | None = None,
         ledger: str | Path | Ledger | None = None,
         reads: bool = True,
         shared: bool = False,
@@ -385,7 +385,7 @@ class Watched:
     ) -> None:
         """`reads`: a second window on the same ledger must say the same each time; `shared`: others decide, too."""
         self.dialect = dialect
-        self.store = MemoryStore() if store is None else store
+        self.store = InMemoryContentStore() if store is None else store
         self.options = {"counter": "estimate", "pace": EAGER, "prices": CHEAP, "format": dialect, **options}
         self.window = Window(store=self.store, ledger=ledger, **self.options)
         self.reads = reads
@@ -501,7 +501,7 @@ def _parts(history: History) -> list[Part]:
     return [part for message in history for part in message.parts]
 
 
-def lost_never(before: History, after: History, store: Store, kept: set[str]) -> None:
+def lost_never(before: History, after: History, store: ContentStore, kept: set[str]) -> None:
     """Law 6: each text that came in is there, or comes back byte for byte; and so does what a stand-in names."""
     there = {exact_id(part) for part in _parts(after)}
     whole = [part_text(part) for part in _parts(after)]
@@ -512,14 +512,14 @@ def lost_never(before: History, after: History, store: Store, kept: set[str]) ->
             kept.add(exact_id(part))
         else:
             hold("nothing lost", part_text(part) in whole, part)
-    named = {id_ for part in _parts(before) for id_ in ids_in(part_text(part))}
-    for id_ in {id_ for said in whole for id_ in ids_in(said)} - named:
+    named = {id_ for part in _parts(before) for id_ in find_placeholder_ids(part_text(part))}
+    for id_ in {id_ for said in whole for id_ in find_placeholder_ids(said)} - named:
         hold("stand-ins are true", store.has([id_]), id_)
 
 
-def _in_store(part: Part, store: Store) -> bool:
+def _in_store(part: Part, store: ContentStore) -> bool:
     try:
-        return store.text(exact_id(part)) == text_of(part)
+        return store.text(exact_id(part)) == get_restorable_text(part)
     except StoreError:
         return False
 
@@ -533,15 +533,15 @@ def in_order(before: History, after: History) -> None:
     given = [exact_id(part) for part in _parts(before)]
     known, rest = set(given), iter(given)
     for part in _parts(after):
-        one = "" if ids_in(part_text(part)) else exact_id(part)
+        one = "" if find_placeholder_ids(part_text(part)) else exact_id(part)
         hold("order is kept", one not in known or one in rest, part)
 
 
 def keeps_words(before: History, after: History) -> None:
     """Law 2: system text, and what a person typed last, are there word for word."""
-    said = {human_text(part_text(part)) for part in _parts(after)}
+    said = {extract_human_text(part_text(part)) for part in _parts(after)}
     current = before.current.parts if before.current is not None else ()
     system = [part for message in before if message.role == "system" for part in message.parts]
     for part in (*current, *system):
-        words = "" if isinstance(part, ToolResult | Thinking | ToolCall) else human_text(part_text(part))
+        words = "" if isinstance(part, ToolResult | Thinking | ToolCall) else extract_human_text(part_text(part))
         hold("pinned words stay", not words.strip() or words in said or _sound(words) in said, words)

@@ -9,7 +9,7 @@ import pytest
 
 import thresher as th
 from thresher.errors import ThresherError
-from thresher.store import MemoryStore
+from thresher.store import InMemoryContentStore
 from thresher.window import Window
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -54,7 +54,7 @@ def test_what_was_sent_stays_as_it_was(file: str) -> None:
         pytest.skip("no conversation in it has a hundred calls")
     for history in long:
         budget = BUDGETS[len(history) % 2]
-        window = Window(budget=budget, store=MemoryStore(), counter="estimate", format=wire)
+        window = Window(budget=budget, store=InMemoryContentStore(), counter="estimate", format=wire)
         sent: list[Any] = []
         for request, at in requests(history, wire):
             before, events = sent, len(window.events)

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from thresher.errors import OptionError
-from thresher.store import MemoryStore
+from thresher.store import InMemoryContentStore
 from thresher.window import Thresholds, Window
 
 
 def sent(**options: Any) -> list[int]:
     """The characters that each request of a loop has when it is sent."""
-    window = Window(budget=3_000, store=MemoryStore(), counter="estimate", format="anthropic", **options)
+    window = Window(budget=3_000, store=InMemoryContentStore(), counter="estimate", format="anthropic", **options)
     rows: list[dict[str, Any]] = [{"role": "user", "content": "Find the fault."}]
     found = []
     for n in range(24):

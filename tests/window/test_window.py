@@ -8,7 +8,7 @@ import pytest
 import thresher as th
 from thresher.errors import BudgetError, FormatError, OptionError
 from thresher.model.message import Usage
-from thresher.store import MemoryStore, SqliteStore, StoreError
+from thresher.store import InMemoryContentStore, SqliteContentStore, StoreError
 from thresher.window import Ledger, LedgerError, Prices, Thresholds, Window, replanner
 from thresher.window.cache_breakpoints import strip_cache_breakpoints
 from thresher.window.refetches import BASE_PIN_CALLS, RefetchTracker
@@ -46,7 +46,7 @@ class Loop:
 def window(**options: Any) -> Window:
     given: dict[str, Any] = {
         "budget": 100_000,
-        "store": MemoryStore(),
+        "store": InMemoryContentStore(),
         "counter": "estimate",
         "pace": EAGER,
         "prices": Prices(minimum=1),
@@ -259,7 +259,7 @@ def test_a_rewind_finds_the_edits_of_that_time() -> None:
 
 
 def test_two_windows_with_one_ledger_send_the_same_bytes(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "store.sqlite3")
+    store = SqliteContentStore(tmp_path / "store.sqlite3")
     first = window(ledger=tmp_path / "ledger.sqlite3", store=store, pace=PATIENT)
     second = window(ledger=tmp_path / "ledger.sqlite3", store=store, pace=PATIENT)
     loop = Loop()
@@ -306,7 +306,7 @@ def test_a_file_that_is_no_ledger_is_told(tmp_path: Path) -> None:
 
 
 def test_edits_wait_when_the_store_cannot_be_written() -> None:
-    class Full(MemoryStore):
+    class Full(InMemoryContentStore):
         def put(self, *_: Any, **__: Any) -> None:
             raise StoreError("the disk is full")
 
@@ -720,7 +720,7 @@ def test_a_forked_process_sees_what_was_decided_since(tmp_path: Path) -> None:
 
     if not hasattr(os, "fork"):
         pytest.skip("this system does not fork")
-    store = SqliteStore(tmp_path / "store")
+    store = SqliteContentStore(tmp_path / "store")
     loop, one = (
         Loop(),
         window(ledger=tmp_path / "ledger", store=store, pace=Thresholds(age=1, worth=50, patience=1_000)),

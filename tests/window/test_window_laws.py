@@ -18,7 +18,7 @@ from thresher.edits import repair
 from thresher.errors import BudgetError
 from thresher.model import Text, ToolResult
 from thresher.policies import make_policy
-from thresher.store import MemoryStore, SqliteStore, exact_id
+from thresher.store import InMemoryContentStore, SqliteContentStore, exact_id
 from thresher.window import Ledger, Thresholds, Window
 from working import Step
 
@@ -127,7 +127,7 @@ def test_a_request_that_is_repeated_is_sent_as_it_was(dialect: str, story: Story
 def test_forks_share_their_stem_on_one_window_and_on_two_with_one_ledger(
     dialect: str, story: Story, other_story: Story, at: int, options: dict[str, Any], shared: bool
 ) -> None:
-    store, ledger = MemoryStore(), Ledger()
+    store, ledger = InMemoryContentStore(), Ledger()
     one = Watched(dialect, store=store, ledger=ledger, shared=shared, **options)
     other = Watched(dialect, store=store, ledger=ledger, shared=shared, **options) if shared else one
     ways = (list(requests(dialect, story.beats)), list(requests(dialect, [*story.beats[:at], *other_story.beats])))
@@ -159,7 +159,7 @@ def test_two_windows_on_one_file_say_the_same(
     dialect: str, story: Story, options: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("shared")
-    store = SqliteStore(folder / "store")
+    store = SqliteContentStore(folder / "store")
     both = [Watched(dialect, store=store, ledger=folder / "ledger", shared=True, **options) for _ in range(2)]
     for request in requests(dialect, story.beats):
         first, second = (loops.written(one.call(request), dialect) for one in both)
@@ -211,7 +211,7 @@ def test_calls_without_ids_are_known_by_what_came_before(
 
 @pytest.mark.parametrize("nothing", [[], {"messages": []}, {"contents": []}, {"input": []}])
 def test_nothing_stays_nothing(nothing: Any) -> None:
-    assert Window(store=MemoryStore()).fit(nothing) is nothing
+    assert Window(store=InMemoryContentStore()).fit(nothing) is nothing
 
 
 @each_dialect
@@ -227,7 +227,9 @@ def test_one_message_is_never_touched(dialect: str, text: str) -> None:
 def test_old_results_go_in_few_steps_and_all_come_back(dialect: str, tmp_path: Path) -> None:
     """That the loop under watch does something: it plans, seldom, and what went is there to be had."""
     turns = [Turn("", False, (Step("Read", f"src/{n}.py", f"{n} " + working.LONG, False),)) for n in range(20)]
-    watched = Watched(dialect, budget=6_000, store=SqliteStore(tmp_path / "store"), pace=Thresholds(age=2, worth=200))
+    watched = Watched(
+        dialect, budget=6_000, store=SqliteContentStore(tmp_path / "store"), pace=Thresholds(age=2, worth=200)
+    )
     for request in requests(dialect, ["read them all", *turns]):
         sent = watched.call(request)
     assert 1 <= len(watched.window.events) <= 8

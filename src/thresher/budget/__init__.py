@@ -3,9 +3,12 @@
 In: a history in any form, and what the user wants. Out: a plan, or the history made to fit. Writes only the store.
 """
 
+from typing import TYPE_CHECKING
+
 from thresher.budget.fitting import FitResult, fit, fit_with_plan, plan, restore, store_removed_parts
 from thresher.budget.presets import ESCALATION_STEPS, PRESETS, PolicyStep
 from thresher.budget.settings import Settings, load_settings, parse_token_count
+from thresher.deprecation import ForwardedNames
 
 __all__ = [
     "ESCALATION_STEPS",
@@ -21,3 +24,16 @@ __all__ = [
     "restore",
     "store_removed_parts",
 ]
+
+if not TYPE_CHECKING:  # a type checker shall not take every name for one that is here
+    __getattr__ = ForwardedNames(
+        __name__,
+        {
+            "Fitted": "thresher.budget:FitResult",
+            "LADDER": "thresher.budget:ESCALATION_STEPS",
+            "Step": "thresher.budget:PolicyStep",
+            "fitted": "thresher.budget:fit_with_plan",
+            "keep": "thresher.budget:store_removed_parts",
+            "tokens": "thresher.budget:parse_token_count",
+        },
+    )

@@ -5,11 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 from thresher.budget.presets import PolicyStep
-from thresher.edits import Draft, Edit, ThinkingRule, settle
+from thresher.edits import Edit, PlanDraft, ThinkingRule, close_draft
 from thresher.errors import BudgetError, OptionError
 from thresher.model import History
 from thresher.policies import Policy, make_policy
-from thresher.tokens import Scale
+from thresher.tokens import TokenWeights
 
 PIN_DESCRIPTIONS = {
     "system": "system text",
@@ -19,7 +19,7 @@ PIN_DESCRIPTIONS = {
 }
 
 
-def bind_policy(policy: Policy, scale: Scale, budget: int | None = None) -> Policy:
+def bind_policy(policy: Policy, scale: TokenWeights, budget: int | None = None) -> Policy:
     """The policy, counting with this scale, and with the plan's budget where it has none of its own."""
     fields: Any = getattr(policy, "__dataclass_fields__", {})
     known: dict[str, Any] = {"scale": scale} if "scale" in fields else {}
@@ -30,7 +30,7 @@ def bind_policy(policy: Policy, scale: Scale, budget: int | None = None) -> Poli
 
 
 def propose_edits(
-    history: History, policies: Iterable[Policy], scale: Scale, budget: int | None = None
+    history: History, policies: Iterable[Policy], scale: TokenWeights, budget: int | None = None
 ) -> Iterator[Edit]:
     """The edits of several policies, one after the other."""
     for policy in policies:
@@ -53,37 +53,39 @@ EditTransform = Callable[[Edit], Edit | None]
 
 
 def escalate_to_budget(
-    draft: Draft,
+    draft: PlanDraft,
     steps: Iterable[PolicyStep],
     budget: int,
     thinking: ThinkingRule,
     *,
     force: bool = False,
     shape: EditTransform | None = None,
-) -> Draft:
+) -> PlanDraft:
     """The draft, settled, with as few further edits as make it fit; as small as it gets if nothing does."""
     draft = draft.copy()
-    settled, weight = settle(draft, thinking, force=force), draft.tokens
+    settled, weight = close_draft(draft, thinking, force=force), draft.tokens
     if settled.tokens <= budget:
         return settled
-    for proposed in propose_edits(draft.history, make_step_policies(steps), draft.scale):
+    for proposed in propose_edits(draft.history, make_step_policies(steps), draft.token_weights):
         edit = proposed if shape is None else shape(proposed)
         # Settling may give something back, so it is done again only when enough was saved on top of that.
         if edit is not None and draft.add(edit) and weight - draft.tokens >= settled.tokens - budget:
-            settled, weight = settle(draft, thinking, force=force), draft.tokens
+            settled, weight = close_draft(draft, thinking, force=force), draft.tokens
             if settled.tokens <= budget:
                 return settled
-    return settle(draft, thinking, force=force)
+    return close_draft(draft, thinking, force=force)
 
 
-def build_budget_error(settled: Draft, budget: int) -> BudgetError:
+def build_budget_error(settled: PlanDraft, budget: int) -> BudgetError:
     """Why a budget cannot be met: how small it gets, and what holds it there."""
     held: dict[str, int] = {}
     for place, pin in settled.pins.items():
-        fate = settled.fates.get(place)
-        held[pin] = held.get(pin, 0) + (settled.weights[place.message][place.part] if fate is None else fate.weight)
+        fate = settled.decisions.get(place)
+        held[pin] = held.get(pin, 0) + (
+            settled.part_weights[place.message][place.part] if fate is None else fate.weight
+        )
     held = {PIN_DESCRIPTIONS[pin]: weight for pin, weight in held.items() if weight}
-    held["tool definitions"] = settled.scale.tools(settled.history.tools) if settled.history.tools else 0
+    held["tool definitions"] = settled.token_weights.tools(settled.history.tools) if settled.history.tools else 0
     held["what else must stay"] = settled.tokens - sum(held.values())
     parts = sorted(((weight, what) for what, weight in held.items() if weight > 0), reverse=True)
     told = ", ".join(f"{what} {weight:,}" for weight, what in parts)

@@ -14,13 +14,24 @@ from thresher.budget.escalation import build_budget_error, escalate_to_budget, p
 from thresher.budget.presets import PolicyStep
 from thresher.budget.settings import Settings, load_settings
 from thresher.dialects import emit, parse
-from thresher.edits import Draft, Fold, Plan, ThinkingRule, apply, believed, finish, repair, settle, targets_of
+from thresher.edits import (
+    Plan,
+    PlanDraft,
+    Summarize,
+    ThinkingRule,
+    apply,
+    close_draft,
+    find_verified_placeholders,
+    finish_plan,
+    list_targets,
+    repair,
+)
 from thresher.errors import OptionError
 from thresher.model import History, Place, Session
 from thresher.policies import Policy, make_policy
 from thresher.policies.table import policy_name
-from thresher.store import Store, StoreError, default_store, exact_id, fold_id
-from thresher.tokens import Scale, model_in, model_named, scale_for
+from thresher.store import ContentStore, StoreError, compute_summary_id, default_content_store, exact_id
+from thresher.tokens import TokenWeights, find_model, find_model_name, token_weights_for
 from thresher.transcripts import sniff
 
 DEFAULT_WINDOW_SHARE = 0.7
@@ -46,8 +57,8 @@ def plan(  # noqa: PLR0913 - the front door has many keys
     dialect: str | None = None,
     thinking: ThinkingRule | None = None,
     counter: str = "auto",
-    scale: Scale | None = None,
-    store: Store | None = None,
+    scale: TokenWeights | None = None,
+    store: ContentStore | None = None,
     **options: Any,
 ) -> Plan:
     """What would be done to a history, and why; `apply` does it.
@@ -82,8 +93,8 @@ def _plan_repaired(  # noqa: PLR0913 - as many as `plan` has
     dialect: str | None = None,
     thinking: ThinkingRule | None = None,
     counter: str = "auto",
-    scale: Scale | None = None,
-    store: Store | None = None,
+    scale: TokenWeights | None = None,
+    store: ContentStore | None = None,
     **options: Any,
 ) -> tuple[Plan, History]:
     """The plan, and the history that it is for: mended, where that was needed."""
@@ -98,10 +109,12 @@ def _plan_repaired(  # noqa: PLR0913 - as many as `plan` has
         **options,
     )
     mended = repair(history, dialect)
-    draft = Draft(mended.history, setup.scale, believed=look_up_placeholders(mended.history, store or default_store()))
+    draft = PlanDraft(
+        mended.history, setup.scale, believed=look_up_placeholders(mended.history, store or default_content_store())
+    )
     draft.add_all(propose_edits(mended.history, setup.policies, setup.scale, setup.budget))
     settled, forced = _escalate_to_budget(draft, setup)
-    made = finish(settled, setup.thinking)
+    made = finish_plan(settled, setup.thinking)
     unused = setup.settings.unused_option_notes(setup.policies, setup.budget)
     made = structs.replace(
         made,
@@ -123,7 +136,7 @@ class PlanSetup(Struct, frozen=True):
     policy_label: str
     budget: int | None
     model: str
-    scale: Scale
+    scale: TokenWeights
     thinking: ThinkingRule
 
 
@@ -135,34 +148,34 @@ def resolve_plan_setup(
     model: str | None = None,
     thinking: ThinkingRule | None = None,
     counter: str = "auto",
-    scale: Scale | None = None,
+    scale: TokenWeights | None = None,
     **options: Any,
 ) -> PlanSetup:
     """Work out what `plan` was asked for."""
     chosen = load_settings(budget=budget, model=model, policy=policy if isinstance(policy, str) else None, **options)
-    name = chosen.model or model_in(history)
-    known = model_named(name) if name else None
+    name = chosen.model or find_model_name(history)
+    known = find_model(name) if name else None
     if thinking is not None and thinking not in get_args(ThinkingRule):
         raise OptionError(f"`thinking` is one of {', '.join(get_args(ThinkingRule))}; not {thinking!r}")
     rule: ThinkingRule = thinking or ("strip_after_edit" if known and known.preserved_thinking else "free")
     policies, label = _resolve_policies(policy, chosen)
     limit = _resolve_budget(chosen, label, name)
-    weighed = scale or scale_for(history, model=name, counter=counter)
+    weighed = scale or token_weights_for(history, model=name, counter=counter)
     return PlanSetup(chosen, tuple(policies), label, limit, name, weighed, rule)
 
 
-def look_up_placeholders(history: History, store: Store) -> frozenset[Place]:
+def look_up_placeholders(history: History, store: ContentStore) -> frozenset[Place]:
     """The true stand-ins; if the store cannot be read, none is known to be one."""
     try:
-        return believed(history, store.has)
+        return find_verified_placeholders(history, store.has)
     except StoreError:
         return frozenset()
 
 
-def _escalate_to_budget(draft: Draft, setup: PlanSetup) -> tuple[Draft, tuple[str, ...]]:
+def _escalate_to_budget(draft: PlanDraft, setup: PlanSetup) -> tuple[PlanDraft, tuple[str, ...]]:
     """The draft with all that a budget still takes, and what to say of it."""
     budget, thinking, ladder = setup.budget, setup.thinking, setup.settings.escalation_steps()
-    settled = settle(draft, thinking)
+    settled = close_draft(draft, thinking)
     if budget is None or settled.tokens <= budget:
         return settled, ()
     settled = escalate_to_budget(draft, ladder, budget, thinking)
@@ -197,7 +210,7 @@ def _make_policies(steps: Sequence[PolicyStep]) -> list[Policy]:
 def _resolve_budget(chosen: Settings, label: str, model: str) -> int | None:
     if chosen.budget is not None:
         return chosen.budget
-    known = model_named(model) if model else None
+    known = find_model(model) if model else None
     if chosen.model and known is None:
         raise OptionError(f"no model is known as `{model}`: give a budget, or add it to the models (THRESHER_MODELS)")
     return default_budget(model) if chosen.model or label == "auto" else None
@@ -205,7 +218,7 @@ def _resolve_budget(chosen: Settings, label: str, model: str) -> int | None:
 
 def default_budget(model: str) -> int:
     """The part of a model's window that a history may fill; of a usual window where the model is not known."""
-    known = model_named(model) if model else None
+    known = find_model(model) if model else None
     return int((known.window if known is not None else DEFAULT_CONTEXT_WINDOW) * DEFAULT_WINDOW_SHARE)
 
 
@@ -216,20 +229,20 @@ def _collect_policy_notes(policies: Sequence[Policy], history: History) -> Itera
         yield from notes(history) if notes is not None else ()
 
 
-def _quality(settled: Draft) -> float:
+def _quality(settled: PlanDraft) -> float:
     from thresher.policies.importance import measure_kept_importance  # noqa: PLC0415 - only where it is asked for
 
     messages = enumerate(settled.history.messages)
     every = (Place(i, j) for i, message in messages for j in range(len(message.parts)))
-    return measure_kept_importance(settled.history, {place for place in every if place not in settled.fates})
+    return measure_kept_importance(settled.history, {place for place in every if place not in settled.decisions})
 
 
-def fit_with_plan(history: History | Session, *, store: Store | None = None, **options: Any) -> FitResult:
+def fit_with_plan(history: History | Session, *, store: ContentStore | None = None, **options: Any) -> FitResult:
     """A history that fits, with its plan; what was left out is in the store."""
     told = history.history if isinstance(history, Session) else history
     made, mended = _plan_repaired(told, store=store, **options)
     try:
-        store_removed_parts(mended, made, store or default_store())
+        store_removed_parts(mended, made, store or default_content_store())
     except StoreError as error:
         return _result_without_edits(mended, made, error)
     return FitResult(apply(mended, structs.replace(made, repairs=())), made)
@@ -245,16 +258,16 @@ def _result_without_edits(history: History, made: Plan, error: StoreError) -> Fi
     return FitResult(history, kept)
 
 
-def store_removed_parts(history: History, made: Plan, store: Store) -> None:
+def store_removed_parts(history: History, made: Plan, store: ContentStore) -> None:
     """Write down all that a plan leaves out."""
     if not made.edits:
         return
     folds: dict[str, list[str]] = {}
     for edit in made.edits:
-        if isinstance(edit, Fold):
+        if isinstance(edit, Summarize):
             members = [exact_id(history.part(history.places[target])) for target in edit.targets]
-            folds[fold_id(members)] = members
-    store.put((history.part(history.places[target]) for edit in made.edits for target in targets_of(edit)), folds)
+            folds[compute_summary_id(members)] = members
+    store.put((history.part(history.places[target]) for edit in made.edits for target in list_targets(edit)), folds)
 
 
 M = TypeVar("M")
@@ -279,9 +292,9 @@ def fit(messages: M, *, format: str | None = None, dialect: str | None = None, *
     return messages if same else emit(after, name or "")
 
 
-def restore(part_id: str, *, store: Store | None = None) -> str:
+def restore(part_id: str, *, store: ContentStore | None = None) -> str:
     """What a stand-in stands for, byte for byte."""
-    return (store or default_store()).text(part_id)
+    return (store or default_content_store()).text(part_id)
 
 
 __all__ = [

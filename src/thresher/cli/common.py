@@ -12,7 +12,7 @@ import click
 
 from thresher.errors import ConvertError, OptionError, ReadError, UnknownFormatError
 from thresher.model import Session
-from thresher.model.jsontext import dump
+from thresher.model.jsontext import dump_json
 from thresher.render.text import plural
 from thresher.transcripts import discover, files_below, format_names, read_all
 
@@ -58,7 +58,7 @@ def print_json(value: Any) -> None:
     """One JSON value on standard output, pretty for a person, whole for a program."""
     import json
 
-    text = json.dumps(value, indent=2, ensure_ascii=False) if sys.stdout.isatty() else dump(value)
+    text = json.dumps(value, indent=2, ensure_ascii=False) if sys.stdout.isatty() else dump_json(value)
     click.echo(text.encode("utf-8", "replace"))
 
 

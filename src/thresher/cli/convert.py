@@ -7,7 +7,7 @@ from msgspec import structs
 
 from thresher.cli.common import find_session, json_option, print_json, source_options, warn, write_output_file
 from thresher.dialects import emit_with_losses
-from thresher.model.jsontext import dump
+from thresher.model.jsontext import dump_json
 from thresher.transcripts import format_names
 
 
@@ -44,7 +44,7 @@ def convert_command(
     result = emit_with_losses(history, target, body=body)
     value = {"format": target, "value": result.value, "losses": [str(loss) for loss in result.losses]}
     if output is not None:
-        write_output_file(output, dump(result.value), found.file)
+        write_output_file(output, dump_json(result.value), found.file)
     elif not as_json:
         print_json(result.value)
     if as_json:

@@ -16,7 +16,7 @@ from thresher.cli.common import (
     program_name,
     read_sessions,
 )
-from thresher.store import home
+from thresher.store import get_data_folder
 
 if TYPE_CHECKING:
     from thresher.memory.results import SearchResults
@@ -47,7 +47,7 @@ def demo_command(folder: Path | None, as_json: bool) -> None:
     from thresher.render.session_row import make_session_row
     from thresher.samples import write_samples
 
-    folder = folder or home() / "demo"
+    folder = folder or get_data_folder() / "demo"
     files = write_samples(folder)
     places = sorted({folder / file.relative_to(folder).parts[0] for file in files})
     sessions, _ = read_sessions(find_session_files(places, (), no_discover=True))

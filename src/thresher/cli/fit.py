@@ -20,7 +20,7 @@ from thresher.cli.common import (
 from thresher.dialects import emit_with_losses
 from thresher.edits import Plan
 from thresher.model import History, Session
-from thresher.model.jsontext import dump
+from thresher.model.jsontext import dump_json
 from thresher.transcripts import TranscriptFormat, find_format, format_names
 
 TEXT_TARGET = "text"
@@ -75,7 +75,7 @@ def fit_command(
         result = _fit_quietly(history, options)
         made, value = result.plan, _convert_result(result, target)
     if output is not None:
-        write_output_file(output, value if isinstance(value, str) else dump(value), found.file)
+        write_output_file(output, value if isinstance(value, str) else dump_json(value), found.file)
     if as_json:
         print_json(made.to_dict() | {"file": found.file, "format": target, "value": None if output else value})
         return
@@ -84,7 +84,7 @@ def fit_command(
     else:
         if explain:
             warn(made.explain())
-        click.echo(value if isinstance(value, str) else dump(value).encode("utf-8", "replace"))
+        click.echo(value if isinstance(value, str) else dump_json(value).encode("utf-8", "replace"))
 
 
 def _fit_quietly(history: History, options: dict[str, Any]) -> FitResult:

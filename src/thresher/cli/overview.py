@@ -12,7 +12,7 @@ from thresher.cli.common import make_console, print_json
 from thresher.errors import ReadError
 from thresher.memory.ingest.change_detection import read_file_stat
 from thresher.render.text import format_byte_size, format_count
-from thresher.store import home
+from thresher.store import get_data_folder
 from thresher.transcripts import discover, list_session_versions
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def show_overview(*, as_json: bool) -> None:
         by_agent[found.format].append(found.path)
     agents = [_agent_value(name, paths) for name, paths in by_agent.items()]
     if as_json:
-        print_json({"agents": agents, "home": str(home()), "memory": to_builtins(_measure_memory())})
+        print_json({"agents": agents, "home": str(get_data_folder()), "memory": to_builtins(_measure_memory())})
         return
     out = make_console()
     if not agents:

@@ -130,13 +130,13 @@ def _run_sweep(
     """What was found, and the names of what a group would have had if it were installed."""
     from thresher.replay.strategies.registry import rates_for_price_list, select_strategies, takes_budget
     from thresher.replay.sweep import run_sweep
-    from thresher.store import home
+    from thresher.store import get_data_folder
 
     names, missing = select_strategies(policies)
     ways = [(name, budget) for name in names for budget in (budgets if takes_budget(name) else (None,))]
     rates = rates_for_price_list(prices)
     with progress_bar("replaying") as progress:
-        results = run_sweep(files, ways, rates, jobs=jobs, progress=progress, resume=home() / "replay")
+        results = run_sweep(files, ways, rates, jobs=jobs, progress=progress, resume=get_data_folder() / "replay")
     return results, missing
 
 

@@ -91,7 +91,7 @@ def tune_command(
     from thresher.budget import parse_token_count
     from thresher.replay.strategies.registry import rates_for_price_list
     from thresher.replay.tuning.search import tune
-    from thresher.store import home
+    from thresher.store import get_data_folder
 
     limit = None if budget is None else parse_token_count(budget)
     if limit == 0:
@@ -102,7 +102,7 @@ def tune_command(
         tuned = tune(
             files,
             rates_for_price_list(prices),
-            folder=home() / "tune",
+            folder=get_data_folder() / "tune",
             budget=limit,
             served=served / 100,
             trials=trials,

@@ -4,8 +4,8 @@ from typing import Any
 
 from thresher.dialects.losses import ConversionLosses
 from thresher.errors import FormatError
-from thresher.model import History, Message, Pocket
-from thresher.model.jsontext import dump, load
+from thresher.model import History, Message, VendorExtras
+from thresher.model.jsontext import dump_json, load_json
 
 
 def split_request_body(name: str, value: Any, key: str) -> tuple[list[Any], dict[str, Any] | None]:
@@ -22,12 +22,12 @@ def split_request_body(name: str, value: Any, key: str) -> tuple[list[Any], dict
 def make_request_history(name: str, messages: list[Message], rest: dict[str, Any] | None) -> History:
     """A history with the body's other fields in its pocket and its tools at hand."""
     if rest is None:
-        return History(tuple(messages), pocket=Pocket(name))
-    tools = "" if rest.get("tools") is None else dump(rest.pop("tools"))
+        return History(tuple(messages), pocket=VendorExtras(name))
+    tools = "" if rest.get("tools") is None else dump_json(rest.pop("tools"))
     return History(
         tuple(messages),
         tools=tools,
-        pocket=Pocket(name, dump(rest) if rest else "", shape="body"),
+        pocket=VendorExtras(name, dump_json(rest) if rest else "", shape="body"),
     )
 
 
@@ -37,9 +37,9 @@ def get_request_fields(history: History, name: str, losses: ConversionLosses) ->
     if pocket is None or not pocket.fields:
         return {}
     if pocket.format == name:
-        fields: dict[str, Any] = load(pocket.fields)
+        fields: dict[str, Any] = load_json(pocket.fields)
         return fields
-    losses.add(f"request fields {', '.join(load(pocket.fields))} of `{pocket.format}`", "not carried over")
+    losses.add(f"request fields {', '.join(load_json(pocket.fields))} of `{pocket.format}`", "not carried over")
     return {}
 
 

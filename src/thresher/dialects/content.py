@@ -5,8 +5,8 @@ from typing import Any
 
 from thresher.dialects.losses import ConversionLosses
 from thresher.model import History, Message, Role
-from thresher.model.jsontext import dump, load
-from thresher.model.marks import author_of
+from thresher.model.harness_text import detect_author
+from thresher.model.jsontext import dump_json, load_json
 from thresher.model.message import Author
 from thresher.model.parts import Image, Part, Summary, Text, ToolCall, ToolResult
 
@@ -24,7 +24,7 @@ def infer_message_author(role: Role, parts: tuple[Part, ...]) -> Author:
         return "tool"
     if role == "system":
         return "harness"
-    said = [author_of(part.text) for part in parts if isinstance(part, Text)]
+    said = [detect_author(part.text) for part in parts if isinstance(part, Text)]
     if not said:
         return "harness" if any(isinstance(part, Summary) for part in parts) else "human"
     return "human" if "human" in said else said[0]
@@ -54,7 +54,7 @@ def find_result_tool_name(result: ToolResult, names: Mapping[str, str]) -> str:
 def parse_json_object(text: str) -> dict[str, Any] | None:
     """The JSON object that a text says, if it says one."""
     try:
-        value = load(text)
+        value = load_json(text)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
@@ -73,7 +73,7 @@ def encode_call_arguments(call: ToolCall) -> str:
     """A call's arguments for a format that wants the text of an object."""
     if parse_json_object(call.arguments) is not None:
         return call.arguments
-    return dump({"input": call.arguments}) if call.arguments.strip() else "{}"
+    return dump_json({"input": call.arguments}) if call.arguments.strip() else "{}"
 
 
 def format_error_result(result: ToolResult) -> str:

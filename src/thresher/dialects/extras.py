@@ -5,8 +5,8 @@ from typing import Any, TypeVar
 
 from msgspec import structs
 
-from thresher.model import Message, Pocket
-from thresher.model.jsontext import dump, load
+from thresher.model import Message, VendorExtras
+from thresher.model.jsontext import dump_json, load_json
 from thresher.model.parts import Part, Unknown
 
 PartT = TypeVar("PartT", bound=Part)
@@ -21,7 +21,7 @@ def keep_extra_fields(part: PartT, original: Mapping[str, Any], fresh: Mapping[s
     rest = _find_extra_fields(original, fresh)
     if not rest:
         return part if rest is not None else None
-    return structs.replace(part, pocket=Pocket(name, dump(rest), shape=get_layout_note(part, name)))
+    return structs.replace(part, pocket=VendorExtras(name, dump_json(rest), shape=get_layout_note(part, name)))
 
 
 def _find_extra_fields(original: Mapping[str, Any], fresh: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -49,7 +49,7 @@ def get_extra_fields(part: Part | Message, name: str) -> dict[str, Any]:
     pocket = part.pocket
     if pocket is None or pocket.format != name or not pocket.fields:
         return {}
-    fields: dict[str, Any] = load(pocket.fields)
+    fields: dict[str, Any] = load_json(pocket.fields)
     return fields
 
 
@@ -68,10 +68,10 @@ def get_layout_note(part: Part | Message, name: str) -> str:
     return part.pocket.shape if part.pocket and part.pocket.format == name else ""
 
 
-def make_layout_note(name: str, *words: str) -> Pocket | None:
+def make_layout_note(name: str, *words: str) -> VendorExtras | None:
     """A pocket with these words as its note; none where there is nothing to note."""
     shape = " ".join(word for word in words if word)
-    return Pocket(name, shape=shape) if shape else None
+    return VendorExtras(name, shape=shape) if shape else None
 
 
 def is_native(message: Message, name: str) -> bool:
@@ -82,7 +82,9 @@ def is_native(message: Message, name: str) -> bool:
 def make_opaque_message(name: str, value: Any) -> Message:
     """A message that is not as its format says: kept as it is, and written as it is."""
     kind = str(value.get("type") or value.get("role") or "") if isinstance(value, dict) else type(value).__name__
-    return Message("user", (Unknown(kind, dump(value)),), author="harness", pocket=Pocket(name, shape="whole"))
+    return Message(
+        "user", (Unknown(kind, dump_json(value)),), author="harness", pocket=VendorExtras(name, shape="whole")
+    )
 
 
 def is_opaque_message(message: Message, name: str) -> bool:
@@ -99,4 +101,4 @@ def is_nonconforming_message(message: Message, name: str) -> bool:
 def load_opaque_value(message: Message) -> Any:
     """What a message that `is_opaque_message` was."""
     part = message.parts[0]
-    return load(part.data) if isinstance(part, Unknown) else None
+    return load_json(part.data) if isinstance(part, Unknown) else None

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from thresher.dialects.losses import ConversionLosses
 from thresher.model import History
-from thresher.model.jsontext import load
+from thresher.model.jsontext import load_json
 
 _GEMINI_TYPES = frozenset({"OBJECT", "STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "NULL"})
 
@@ -24,7 +24,7 @@ def parse_tool_specs(history: History, losses: ConversionLosses) -> list[ToolSpe
     """The tool definitions, from whichever dialect they came in."""
     if not history.tools:
         return []
-    return list(_iter_tool_specs(load(history.tools), losses))
+    return list(_iter_tool_specs(load_json(history.tools), losses))
 
 
 def _iter_tool_specs(tools: Any, losses: ConversionLosses) -> Iterator[ToolSpec]:

@@ -3,46 +3,73 @@
 In: histories and proposed edits. Out: plans, smaller histories, violations, repairs. Nothing here reads or writes.
 """
 
+from typing import TYPE_CHECKING
+
+from thresher.deprecation import ForwardedNames
 from thresher.edits.apply import apply
-from thresher.edits.cutting import cut, cut_arguments, head_and_tail, to_limit
-from thresher.edits.draft import Draft
-from thresher.edits.edit import Cut, Drop, Edit, Fold, Gap, Pin, Stub, targets_of
+from thresher.edits.closure import ThinkingRule, close_draft
+from thresher.edits.draft import PlanDraft
+from thresher.edits.edit import Drop, Edit, Elision, Pin, Replace, Summarize, Truncate, list_targets
 from thresher.edits.legality import Violation, check, is_legal
-from thresher.edits.pins import open_loop, pins
-from thresher.edits.plan import Plan, Refusal, close, finish
-from thresher.edits.repair import Repair, Repaired, repair
-from thresher.edits.settle import ThinkingRule, settle
-from thresher.edits.standin import believed, is_pointer
+from thresher.edits.pins import find_open_loop, find_pins
+from thresher.edits.placeholder import find_verified_placeholders, get_placeholder_id
+from thresher.edits.plan import Plan, Refusal, build_plan, finish_plan
+from thresher.edits.repair.repair import Repair, RepairResult, repair
+from thresher.edits.truncate import apply_elisions, elide_long_arguments, elide_to_limit, keep_head_and_tail
 
 __all__ = [
-    "Cut",
-    "Draft",
     "Drop",
     "Edit",
-    "Fold",
-    "Gap",
+    "Elision",
     "Pin",
     "Plan",
+    "PlanDraft",
     "Refusal",
     "Repair",
-    "Repaired",
-    "Stub",
+    "RepairResult",
+    "Replace",
+    "Summarize",
     "ThinkingRule",
+    "Truncate",
     "Violation",
     "apply",
-    "believed",
+    "apply_elisions",
+    "build_plan",
     "check",
-    "close",
-    "cut",
-    "cut_arguments",
-    "finish",
-    "head_and_tail",
+    "close_draft",
+    "elide_long_arguments",
+    "elide_to_limit",
+    "find_open_loop",
+    "find_pins",
+    "find_verified_placeholders",
+    "finish_plan",
+    "get_placeholder_id",
     "is_legal",
-    "is_pointer",
-    "open_loop",
-    "pins",
+    "keep_head_and_tail",
+    "list_targets",
     "repair",
-    "settle",
-    "targets_of",
-    "to_limit",
 ]
+
+if not TYPE_CHECKING:  # a type checker shall not take every name for one that is here
+    __getattr__ = ForwardedNames(
+        __name__,
+        {
+            "Cut": "thresher.edits:Truncate",
+            "Draft": "thresher.edits:PlanDraft",
+            "Fold": "thresher.edits:Summarize",
+            "Gap": "thresher.edits:Elision",
+            "Repaired": "thresher.edits:RepairResult",
+            "Stub": "thresher.edits:Replace",
+            "believed": "thresher.edits:find_verified_placeholders",
+            "close": "thresher.edits:build_plan",
+            "cut": "thresher.edits:apply_elisions",
+            "cut_arguments": "thresher.edits:elide_long_arguments",
+            "finish": "thresher.edits:finish_plan",
+            "head_and_tail": "thresher.edits:keep_head_and_tail",
+            "is_pointer": "thresher.edits:get_placeholder_id",
+            "open_loop": "thresher.edits:find_open_loop",
+            "settle": "thresher.edits:close_draft",
+            "targets_of": "thresher.edits:list_targets",
+            "to_limit": "thresher.edits:elide_to_limit",
+        },
+    )

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from msgspec import structs
 
-from thresher.edits.change import changed, joins
-from thresher.edits.edit import Drop, Edit, Fold
+from thresher.edits.edit import Drop, Edit, Summarize
 from thresher.edits.plan import Plan
-from thresher.edits.repair import repair
+from thresher.edits.repair.repair import repair
+from thresher.edits.rewrite import must_merge, rewrite_part
 from thresher.errors import PlanError
 from thresher.model import History, Message, Occurrence, Place
 
@@ -16,16 +16,16 @@ def apply(history: History, plan: Plan) -> History:
     """The history as the plan has it; messages that nothing touches are the same objects."""
     if plan.repairs:
         history = repair(history, plan.dialect).history
-    chosen = dict(_chosen(history, plan))
+    chosen = dict(_locate_edits(history, plan))
     touched = {place.message for place in chosen}
     messages: list[Message] = []
     bridged = False
     for index, message in enumerate(history.messages):
-        after = _edited(message, index, chosen) if index in touched else message
+        after = _edit_message(message, index, chosen) if index in touched else message
         if after is None:
             bridged = True
             continue
-        if bridged and messages and joins(messages[-1], after):
+        if bridged and messages and must_merge(messages[-1], after):
             messages[-1] = structs.replace(messages[-1], parts=(*messages[-1].parts, *after.parts), records=())
         else:
             messages.append(after)
@@ -33,11 +33,11 @@ def apply(history: History, plan: Plan) -> History:
     return structs.replace(history, messages=tuple(messages)) if chosen else history
 
 
-def _chosen(history: History, plan: Plan) -> Iterator[tuple[Place, Edit]]:
+def _locate_edits(history: History, plan: Plan) -> Iterator[tuple[Place, Edit]]:
     """Where each edit works; of a fold, the first place holds its summary and the others are drops."""
     for edit in plan.edits:
         yield _place(history, edit.target), edit
-        if isinstance(edit, Fold):
+        if isinstance(edit, Summarize):
             for target in edit.targets[1:]:
                 yield _place(history, target), Drop(target, edit.policy, edit.why)
 
@@ -52,9 +52,9 @@ def _place(history: History, target: Occurrence) -> Place:
     return place
 
 
-def _edited(message: Message, index: int, chosen: dict[Place, Edit]) -> Message | None:
+def _edit_message(message: Message, index: int, chosen: dict[Place, Edit]) -> Message | None:
     """What is left of a message, if anything is."""
     fates = ((part, chosen.get(Place(index, j))) for j, part in enumerate(message.parts))
-    kept = [part if edit is None else changed(part, edit) for part, edit in fates]
+    kept = [part if edit is None else rewrite_part(part, edit) for part, edit in fates]
     parts = tuple([part for part in kept if part is not None])
     return structs.replace(message, parts=parts, records=()) if parts else None

@@ -15,7 +15,7 @@ Pin = Literal["", "system", "injection", "current", "active"]
 """Why a part may not change: it is system text, injected context, the human's latest words, or of an open chain."""
 
 
-class Gap(NamedTuple):
+class Elision(NamedTuple):
     """A span of a text, and the words that come in its place."""
 
     start: int
@@ -35,7 +35,7 @@ class Drop(Struct, frozen=True, gc=False, tag="drop", tag_field="kind"):
     saved: int = 0
 
 
-class Stub(Struct, frozen=True, gc=False, tag="stub", tag_field="kind"):
+class Replace(Struct, frozen=True, gc=False, tag="stub", tag_field="kind"):
     """A pointer stands in for a part: what it was, how large, how it ended, and the id to ask for."""
 
     target: Occurrence
@@ -50,19 +50,19 @@ class Stub(Struct, frozen=True, gc=False, tag="stub", tag_field="kind"):
     saved: int = 0
 
 
-class Cut(Struct, frozen=True, gc=False, tag="cut", tag_field="kind"):
+class Truncate(Struct, frozen=True, gc=False, tag="cut", tag_field="kind"):
     """Pieces of a part's text go; the rest stays as it is."""
 
     target: Occurrence
     policy: str
     why: str
-    gaps: tuple[Gap, ...]
+    gaps: tuple[Elision, ...]
     over: Pin = ""
     before: int = 0
     saved: int = 0
 
 
-class Fold(Struct, frozen=True, gc=False, tag="fold", tag_field="kind"):
+class Summarize(Struct, frozen=True, gc=False, tag="fold", tag_field="kind"):
     """Many parts become one summary, where the first of them stood."""
 
     targets: tuple[Occurrence, ...]
@@ -81,9 +81,9 @@ class Fold(Struct, frozen=True, gc=False, tag="fold", tag_field="kind"):
         return self.targets[0]
 
 
-Edit = Drop | Stub | Cut | Fold
+Edit = Drop | Replace | Truncate | Summarize
 
 
-def targets_of(edit: Edit) -> tuple[Occurrence, ...]:
+def list_targets(edit: Edit) -> tuple[Occurrence, ...]:
     """The parts that an edit speaks of."""
-    return edit.targets if isinstance(edit, Fold) else (edit.target,)
+    return edit.targets if isinstance(edit, Summarize) else (edit.target,)

@@ -3,59 +3,63 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from thresher.edits.edit import Edit, Fold
+from thresher.edits.edit import Edit, Summarize
 
 if TYPE_CHECKING:
     from thresher.edits.plan import Plan
 
-UNTOLD = ("another edit has it", "folded already", "stands in already")
+UNREPORTED_REFUSALS = ("another edit has it", "folded already", "stands in already")
 """Refusals that are no news: something else is done to the part."""
-SHOWN = 5
+MAX_LISTED_MESSAGES = 5
 """Messages that are named one by one."""
-DONE = {"Drop": "dropped", "Stub": "pointed to", "Cut": "cut", "Fold": "folded"}
+EDIT_LABELS = {"Drop": "dropped", "Replace": "pointed to", "Truncate": "cut", "Summarize": "folded"}
 
 
-def rows(edits: Iterable[Edit]) -> list[tuple[str, str, str, int, int, int]]:
+def summarize_edits(edits: Iterable[Edit]) -> list[tuple[str, str, str, int, int, int]]:
     """One row a policy, deed and reason: parts, tokens before and after; what saves most comes first."""
     sums: dict[tuple[str, str, str], list[int]] = {}
     for edit in edits:
-        total = sums.setdefault((edit.policy, DONE[type(edit).__name__], edit.why), [0, 0, 0])
-        total[0] += len(edit.targets) if isinstance(edit, Fold) else 1
+        total = sums.setdefault((edit.policy, EDIT_LABELS[type(edit).__name__], edit.why), [0, 0, 0])
+        total[0] += len(edit.targets) if isinstance(edit, Summarize) else 1
         total[1] += edit.before
         total[2] += edit.before - edit.saved
     found = [(*key, total[0], total[1], total[2]) for key, total in sums.items()]
     return sorted(found, key=lambda row: (row[5] - row[4], row[0], row[1], row[2]))
 
 
-def explain(plan: "Plan") -> str:
+def explain_plan(plan: "Plan") -> str:
     """For a terminal: a heading, a table, and what else is worth knowing."""
-    head = f"{plan.policy or 'plan'}: {plan.tokens_before:,} → {plan.tokens_after:,} tokens ({_share(plan)})"
+    head = f"{plan.policy or 'plan'}: {plan.tokens_before:,} → {plan.tokens_after:,} tokens ({_format_savings(plan)})"
     budget = "" if plan.budget is None else f", budget {plan.budget:,}"
-    table = rows(plan.edits)
-    return "\n".join([head + budget, *(["", *_table(table)] if table else []), *(f"  {note}" for note in notes(plan))])
+    table = summarize_edits(plan.edits)
+    return "\n".join(
+        [head + budget, *(["", *_table(table)] if table else []), *(f"  {note}" for note in list_plan_notes(plan))]
+    )
 
 
-def notes(plan: "Plan") -> list[str]:
+def list_plan_notes(plan: "Plan") -> list[str]:
     """What else is worth knowing: repairs, refusals, pins that were lifted, the quality of what is kept."""
     mended: dict[str, list[int]] = {}
     for repair in plan.repairs:
         mended.setdefault(repair.detail, []).append(repair.message + 1)
-    lines = [f"mended first: {detail} (message {_numbers(found)})" for detail, found in mended.items()]
+    lines = [f"mended first: {detail} (message {_format_message_numbers(found)})" for detail, found in mended.items()]
     refused: dict[str, int] = {}
     for one in plan.refused:
         refused[one.reason] = refused.get(one.reason, 0) + one.parts
-    lines += [f"not edited, {reason}: {parts:,}" for reason, parts in refused.items() if reason not in UNTOLD]
+    lines += [
+        f"not edited, {reason}: {parts:,}" for reason, parts in refused.items() if reason not in UNREPORTED_REFUSALS
+    ]
     lines += [f"pinned, and let go as the options say: {plan.unpinned:,}"] if plan.unpinned else []
     lines += [f"quality: {plan.quality:.0%} of what is important is kept as it was"] if plan.quality is not None else []
     return [*lines, *plan.notes]
 
 
-def _numbers(found: list[int]) -> str:
-    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-    return ", ".join(map(str, found[:SHOWN])) + more
+def _format_message_numbers(found: list[int]) -> str:
+    more = f" and {len(found) - MAX_LISTED_MESSAGES} more" if len(found) > MAX_LISTED_MESSAGES else ""
+    return ", ".join(map(str, found[:MAX_LISTED_MESSAGES])) + more
 
 
-def _share(plan: "Plan") -> str:
+def _format_savings(plan: "Plan") -> str:
     if not plan.tokens_before or not plan.saved:
         return "nothing to save"
     return f"−{plan.saved / plan.tokens_before:.0%}"

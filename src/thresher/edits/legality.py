@@ -5,13 +5,22 @@ Legal is what the API accepts, not what is good style: a rule here has a page of
 
 from msgspec import Struct
 
-from thresher.edits.legal_start import grown_tail, ids_in, new_part, remember_legal
-from thresher.edits.rules import BY_DIALECT, RULES
-from thresher.edits.rules_view import DIALECTS, Facts, Rule, View
+from thresher.edits.layout import DIALECTS, DialectLayout, HistoryIndex, LegalityRule
+from thresher.edits.legality_cache import extract_grown_tail, extract_unchecked_tail, iterate_unique_ids, remember_legal
+from thresher.edits.rules import LEGALITY_RULES, RULES_BY_DIALECT
 from thresher.errors import FormatError
 from thresher.model import History
 
-__all__ = ["DIALECTS", "RULES", "Growing", "Rule", "Violation", "check", "dialects_for", "is_legal"]
+__all__ = [
+    "DIALECTS",
+    "LEGALITY_RULES",
+    "LegalityRule",
+    "LegalityTracker",
+    "Violation",
+    "check",
+    "dialects_for",
+    "is_legal",
+]
 
 
 class Violation(Struct, frozen=True):
@@ -31,7 +40,7 @@ class Violation(Struct, frozen=True):
 def check(history: History, dialect: str | None = None) -> tuple[Violation, ...]:
     """Every rule that the history breaks in a dialect, or in any of the four; none where it is legal."""
     names = dialects_for(dialect)
-    new = new_part(history, dialect)
+    new = extract_unchecked_tail(history, dialect)
     if new is None or _check(new, names):
         found = _check(history, names)
         if found:
@@ -40,7 +49,7 @@ def check(history: History, dialect: str | None = None) -> tuple[Violation, ...]
     return ()
 
 
-class Growing:
+class LegalityTracker:
     """Whether a history that only grows stays legal: looks at what is new, and as far back as the rules do."""
 
     def __init__(self, dialect: str) -> None:
@@ -48,11 +57,11 @@ class Growing:
         self._ids: set[str] = set()
         self._length = 0
 
-    def takes(self, history: History) -> bool:
+    def accepts(self, history: History) -> bool:
         """Whether the history is legal; what it held at the last time it was is taken for granted."""
         new = history.messages[self._length :]
-        ids = list(ids_in(new))
-        tail = grown_tail(history.messages, self._length)
+        ids = list(iterate_unique_ids(new))
+        tail = extract_grown_tail(history.messages, self._length)
         fresh = len(set(ids)) == len(ids) and self._ids.isdisjoint(ids)
         if not (fresh and tail and not _check(tail, (self._dialect,))) and check(history, self._dialect):
             return False
@@ -62,7 +71,7 @@ class Growing:
 
 
 def _check(history: History, dialects: tuple[str, ...]) -> tuple[Violation, ...]:
-    facts = Facts(history)
+    facts = HistoryIndex(history)
     return tuple([one for name in dialects for one in _violations(facts, name)])
 
 
@@ -75,15 +84,15 @@ def dialects_for(dialect: str | None) -> tuple[str, ...]:
     """The dialects that a name stands for: itself, or all of them for None."""
     if dialect is None:
         return DIALECTS
-    if dialect not in BY_DIALECT:
+    if dialect not in RULES_BY_DIALECT:
         raise FormatError(f"no rules are known for `{dialect}`; the dialects are {', '.join(DIALECTS)}")
     return (dialect,)
 
 
-def _violations(facts: Facts, dialect: str) -> list[Violation]:
-    view = View(facts, dialect)
+def _violations(facts: HistoryIndex, dialect: str) -> list[Violation]:
+    view = DialectLayout(facts, dialect)
     return [
         Violation(rule.name, dialect, found.message, found.part, found.detail, rule.documented)
-        for rule in BY_DIALECT[dialect]
+        for rule in RULES_BY_DIALECT[dialect]
         for found in rule.check(view)
     ]

@@ -6,13 +6,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from thresher.edits.draft import Draft
+from thresher.edits.closure import ThinkingRule, close_draft, collect_edits
+from thresher.edits.draft import PlanDraft
 from thresher.edits.edit import Edit
-from thresher.edits.explain import explain
-from thresher.edits.repair import Repair
-from thresher.edits.settle import ThinkingRule, edits_of, settle
+from thresher.edits.explain import explain_plan
+from thresher.edits.repair.repair import Repair
 from thresher.model import History, Place
-from thresher.tokens import Scale
+from thresher.tokens import TokenWeights
 
 
 class Refusal(Struct, frozen=True):
@@ -51,7 +51,7 @@ class Plan(Struct, frozen=True):
 
     def explain(self) -> str:
         """What happens to what, why, and what that saves: for a terminal."""
-        return explain(self)
+        return explain_plan(self)
 
     def to_dict(self) -> dict[str, Any]:
         """The same for a program."""
@@ -74,37 +74,37 @@ class Plan(Struct, frozen=True):
 
 
 def _edit_row(edit: Edit) -> dict[str, Any]:
-    row = {"kind": type(edit).__name__.lower(), "target": "#".join(map(str, edit.target))}
+    row = {"kind": type(edit).__struct_config__.tag, "target": "#".join(map(str, edit.target))}
     return row | {"policy": edit.policy, "why": edit.why, "before": edit.before, "saved": edit.saved}
 
 
-def close(
+def build_plan(
     history: History,
     edits: Iterable[Edit],
-    scale: Scale,
+    scale: TokenWeights,
     *,
     thinking: ThinkingRule = "free",
     believed: frozenset[Place] = frozenset(),
 ) -> Plan:
     """Close proposed edits under the laws."""
-    draft = Draft(history, scale, believed=believed)
+    draft = PlanDraft(history, scale, believed=believed)
     draft.add_all(edits)
-    return finish(settle(draft, thinking), thinking)
+    return finish_plan(close_draft(draft, thinking), thinking)
 
 
-def finish(draft: Draft, thinking: ThinkingRule = "free") -> Plan:
+def finish_plan(draft: PlanDraft, thinking: ThinkingRule = "free") -> Plan:
     """The plan that a settled draft is."""
-    lifted = sum(bool(draft.pins.get(place)) and bool(fate.edit.over) for place, fate in draft.fates.items())
+    lifted = sum(bool(draft.pins.get(place)) and bool(fate.edit.over) for place, fate in draft.decisions.items())
     asked = ("ask the API to drop thinking that no longer fits: block_binding.prefix_mismatch_behavior = drop_block",)
     return Plan(
-        tuple(edits_of(draft)),
-        draft.before,
+        tuple(collect_edits(draft)),
+        draft.tokens_before,
         draft.tokens,
-        counter=draft.scale.name,
+        counter=draft.token_weights.name,
         thinking=thinking,
-        refused=_refusals(draft.refused),
+        refused=_refusals(draft.refusals),
         unpinned=lifted,
-        notes=asked if thinking == "drop_block" and draft.fates else (),
+        notes=asked if thinking == "drop_block" and draft.decisions else (),
     )
 
 

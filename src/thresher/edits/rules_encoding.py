@@ -10,16 +10,16 @@ from typing import Any
 
 from msgspec import structs
 
-from thresher.edits.rules_view import ANTHROPIC, GEMINI, RESPONSES, Finding, View
-from thresher.model import Message, Pocket
-from thresher.model.jsontext import dump, load
-from thresher.model.memo import per_message
+from thresher.edits.layout import ANTHROPIC, GEMINI, RESPONSES, DialectLayout, RuleFinding
+from thresher.model import Message, VendorExtras
+from thresher.model.jsontext import dump_json, load_json
+from thresher.model.message_cache import cached_per_message
 from thresher.model.parts import Image, Part, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
 
 REPLACEMENT = "\ufffd"
 
 
-def is_broken(text: str) -> bool:
+def has_lone_surrogate(text: str) -> bool:
     """Whether UTF-8 cannot hold a text."""
     if text.isascii():
         return False
@@ -30,191 +30,207 @@ def is_broken(text: str) -> bool:
     return False
 
 
-def mend(text: str) -> str:
+def replace_lone_surrogates(text: str) -> str:
     """A text with U+FFFD for each lone surrogate; two halves that stand together are made one."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace") if is_broken(text) else text
+    return (
+        text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace") if has_lone_surrogate(text) else text
+    )
 
 
-def is_broken_json(text: str) -> bool:
+def has_lone_surrogate_in_json(text: str) -> bool:
     """Whether JSON text says something that UTF-8 cannot hold."""
     if "\\ud" not in text and "\\uD" not in text:
-        return is_broken(text)
+        return has_lone_surrogate(text)
     try:
-        return _holds(load(text), lambda value: isinstance(value, str) and is_broken(value))
+        return _contains_value(load_json(text), lambda value: isinstance(value, str) and has_lone_surrogate(value))
     except (ValueError, RecursionError):
-        return is_broken(text)
+        return has_lone_surrogate(text)
 
 
-def mend_json(text: str) -> str:
+def replace_lone_surrogates_in_json(text: str) -> str:
     """JSON text that says the same without lone surrogates."""
-    if not is_broken_json(text):
+    if not has_lone_surrogate_in_json(text):
         return text
     try:
-        return dump(_mended(load(text)))
+        return dump_json(_repair_json_value(load_json(text)))
     except (ValueError, RecursionError):
-        return mend(text)
+        return replace_lone_surrogates(text)
 
 
-def _holds(value: Any, wanted: Any) -> bool:
+def _contains_value(value: Any, wanted: Any) -> bool:
     if isinstance(value, dict):
-        return any(wanted(key) or _holds(inner, wanted) for key, inner in value.items())
+        return any(wanted(key) or _contains_value(inner, wanted) for key, inner in value.items())
     if isinstance(value, list):
-        return any(_holds(inner, wanted) for inner in value)
+        return any(_contains_value(inner, wanted) for inner in value)
     return bool(wanted(value))
 
 
-def _mended(value: Any) -> Any:
+def _repair_json_value(value: Any) -> Any:
     if isinstance(value, dict):
-        return {mend(key): _mended(inner) for key, inner in value.items()}
+        return {replace_lone_surrogates(key): _repair_json_value(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_mended(inner) for inner in value]
-    return mend(value) if isinstance(value, str) else value
+        return [_repair_json_value(inner) for inner in value]
+    return replace_lone_surrogates(value) if isinstance(value, str) else value
 
 
-def lone_surrogate(view: View) -> Iterator[Finding]:
+def check_lone_surrogate(view: DialectLayout) -> Iterator[RuleFinding]:
     """Text that cannot be sent as UTF-8."""
-    if view.facts.suspects is None:
-        view.facts.suspects = list(_suspects(view.messages))
-    for index, number in view.facts.suspects:
-        message, native = view.messages[index], view.native(index)
+    if view.history_index.encoding_suspects is None:
+        view.history_index.encoding_suspects = list(_suspects(view.messages))
+    for index, number in view.history_index.encoding_suspects:
+        message, native = view.messages[index], view.is_native(index)
         if number is not None:
-            if _part_broken(message.parts[number], view.dialect, native):
-                yield Finding(index, number, "the part holds half a surrogate pair")
-        elif native and message.pocket and is_broken_json(message.pocket.fields):
-            yield Finding(index, None, "a field of the message holds half a surrogate pair")
+            if _part_has_surrogate(message.parts[number], view.dialect, native):
+                yield RuleFinding(index, number, "the part holds half a surrogate pair")
+        elif native and message.pocket and has_lone_surrogate_in_json(message.pocket.fields):
+            yield RuleFinding(index, None, "a field of the message holds half a surrogate pair")
 
 
 def _suspects(messages: Sequence[Message]) -> Iterator[tuple[int, int | None]]:
     """Where a lone surrogate stands, in whichever dialect it would be sent."""
     for index, message in enumerate(messages):
-        for number in _broken(message):
+        for number in _suspect_parts(message):
             yield index, number
 
 
-@per_message
-def _broken(message: Message) -> tuple[int | None, ...]:
+@cached_per_message
+def _suspect_parts(message: Message) -> tuple[int | None, ...]:
     found: list[int | None] = []
-    if message.pocket is not None and _may_break(message.pocket.fields):
+    if message.pocket is not None and _may_have_surrogate(message.pocket.fields):
         found.append(None)
     for number, part in enumerate(message.parts):
         pocket = part.pocket
-        if (pocket is not None and _may_break(pocket.fields)) or _is_suspect(part):
+        if (pocket is not None and _may_have_surrogate(pocket.fields)) or _is_suspect(part):
             found.append(number)
     return tuple(found)
 
 
-def _may_break(text: str) -> bool:
-    return "\\ud" in text or "\\uD" in text or is_broken(text)
+def _may_have_surrogate(text: str) -> bool:
+    return "\\ud" in text or "\\uD" in text or has_lone_surrogate(text)
 
 
 def _is_suspect(part: Part) -> bool:
     if isinstance(part, Text | Summary):
-        return is_broken(part.text)
+        return has_lone_surrogate(part.text)
     if isinstance(part, ToolCall):
-        return _may_break(part.arguments) or is_broken(part.name) or is_broken(part.id)
+        return _may_have_surrogate(part.arguments) or has_lone_surrogate(part.name) or has_lone_surrogate(part.id)
     if isinstance(part, ToolResult):
-        inner = any(_is_suspect(one) or (one.pocket and _may_break(one.pocket.fields)) for one in part.content)
-        decoded = part.pocket is not None and "object" in part.pocket.shape and _may_break(part.text)
-        return inner or decoded or is_broken(part.call_id) or is_broken(part.name)
+        inner = any(_is_suspect(one) or (one.pocket and _may_have_surrogate(one.pocket.fields)) for one in part.content)
+        decoded = part.pocket is not None and "object" in part.pocket.shape and _may_have_surrogate(part.text)
+        return inner or decoded or has_lone_surrogate(part.call_id) or has_lone_surrogate(part.name)
     if isinstance(part, Image):
-        return is_broken(part.url) or is_broken(part.media_type) or is_broken(part.data)
+        return has_lone_surrogate(part.url) or has_lone_surrogate(part.media_type) or has_lone_surrogate(part.data)
     if isinstance(part, Thinking):
-        return is_broken(part.text) or is_broken(part.signature)
-    return _may_break(part.data)
+        return has_lone_surrogate(part.text) or has_lone_surrogate(part.signature)
+    return _may_have_surrogate(part.data)
 
 
-def _part_broken(part: Part, dialect: str, native: bool) -> bool:
+def _part_has_surrogate(part: Part, dialect: str, native: bool) -> bool:
     pocket = part.pocket
-    if pocket is not None and pocket.format == dialect and is_broken_json(pocket.fields):
+    if pocket is not None and pocket.format == dialect and has_lone_surrogate_in_json(pocket.fields):
         return True
     if isinstance(part, Text | Summary):
-        return is_broken(part.text)
+        return has_lone_surrogate(part.text)
     if isinstance(part, ToolCall):
-        return is_broken(part.name) or is_broken(part.id) or _arguments_broken(part, dialect)
+        return has_lone_surrogate(part.name) or has_lone_surrogate(part.id) or _arguments_have_surrogate(part, dialect)
     if isinstance(part, ToolResult):
-        return _result_broken(part, dialect, native)
+        return _result_has_surrogate(part, dialect, native)
     if isinstance(part, Image):
-        return is_broken(part.url) or is_broken(part.media_type) or is_broken(part.data)
+        return has_lone_surrogate(part.url) or has_lone_surrogate(part.media_type) or has_lone_surrogate(part.data)
     if not native:
         return False
     if isinstance(part, Thinking):
-        return is_broken(part.text) or is_broken(part.signature)
-    return is_broken_json(part.data)
+        return has_lone_surrogate(part.text) or has_lone_surrogate(part.signature)
+    return has_lone_surrogate_in_json(part.data)
 
 
-def _arguments_broken(call: ToolCall, dialect: str) -> bool:
+def _arguments_have_surrogate(call: ToolCall, dialect: str) -> bool:
     pocket = call.pocket
     noted = (
         pocket is not None and pocket.format == dialect and bool({"object", "local_shell"} & {*pocket.shape.split()})
     )
     decoded = dialect in (ANTHROPIC, GEMINI) or noted
-    return is_broken_json(call.arguments) if decoded else is_broken(call.arguments)
+    return has_lone_surrogate_in_json(call.arguments) if decoded else has_lone_surrogate(call.arguments)
 
 
-def _result_broken(result: ToolResult, dialect: str, native: bool) -> bool:
-    if is_broken(result.call_id) or is_broken(result.name):
+def _result_has_surrogate(result: ToolResult, dialect: str, native: bool) -> bool:
+    if has_lone_surrogate(result.call_id) or has_lone_surrogate(result.name):
         return True
     pocket = result.pocket
     decoded = dialect in (GEMINI, RESPONSES) and pocket is not None and "object" in pocket.shape
-    if decoded and is_broken_json(result.text):
+    if decoded and has_lone_surrogate_in_json(result.text):
         return True
-    return any(_part_broken(inner, dialect, native) for inner in result.content)
+    return any(_part_has_surrogate(inner, dialect, native) for inner in result.content)
 
 
-def mended_message(message: Message) -> Message:
+def repair_message_encoding(message: Message) -> Message:
     """The message with a pocket that can be sent."""
-    return structs.replace(message, pocket=_mended_pocket(message.pocket))
+    return structs.replace(message, pocket=_repair_extras(message.pocket))
 
 
-def _mended_pocket(pocket: Pocket | None) -> Pocket | None:
-    if pocket is None or not is_broken_json(pocket.fields):
+def _repair_extras(pocket: VendorExtras | None) -> VendorExtras | None:
+    if pocket is None or not has_lone_surrogate_in_json(pocket.fields):
         return pocket
-    return structs.replace(pocket, fields=mend_json(pocket.fields))
+    return structs.replace(pocket, fields=replace_lone_surrogates_in_json(pocket.fields))
 
 
-def mended_part(part: Part) -> Part:
+def repair_part_encoding(part: Part) -> Part:
     """The part without lone surrogates."""
-    pocket = _mended_pocket(part.pocket)
+    pocket = _repair_extras(part.pocket)
     match part:
         case Text():
-            return Text(mend(part.text), pocket)
+            return Text(replace_lone_surrogates(part.text), pocket)
         case Summary():
-            return Summary(mend(part.text), pocket)
+            return Summary(replace_lone_surrogates(part.text), pocket)
         case Thinking():
-            return Thinking(mend(part.text), mend(part.signature), pocket)
+            return Thinking(replace_lone_surrogates(part.text), replace_lone_surrogates(part.signature), pocket)
         case ToolCall():
-            return ToolCall(mend(part.id), mend(part.name), mend_json(mend(part.arguments)), pocket)
+            return ToolCall(
+                replace_lone_surrogates(part.id),
+                replace_lone_surrogates(part.name),
+                replace_lone_surrogates_in_json(replace_lone_surrogates(part.arguments)),
+                pocket,
+            )
         case ToolResult():
-            return _mended_result(part, pocket)
+            return _repair_result(part, pocket)
         case Image():
-            return Image(mend(part.media_type), mend(part.data), mend(part.url), pocket)
+            return Image(
+                replace_lone_surrogates(part.media_type),
+                replace_lone_surrogates(part.data),
+                replace_lone_surrogates(part.url),
+                pocket,
+            )
         case Unknown():
-            return Unknown(mend(part.kind), mend_json(part.data), pocket)
+            return Unknown(replace_lone_surrogates(part.kind), replace_lone_surrogates_in_json(part.data), pocket)
 
 
-def _mended_result(result: ToolResult, pocket: Pocket | None) -> ToolResult:
-    content = tuple([one for inner in result.content if isinstance(one := mended_part(inner), ResultPart)])
-    mended = ToolResult(mend(result.call_id), content, result.is_error, mend(result.name), pocket)
-    if pocket is None or "object" not in pocket.shape or not is_broken_json(mended.text):
+def _repair_result(result: ToolResult, pocket: VendorExtras | None) -> ToolResult:
+    content = tuple([one for inner in result.content if isinstance(one := repair_part_encoding(inner), ResultPart)])
+    mended = ToolResult(
+        replace_lone_surrogates(result.call_id), content, result.is_error, replace_lone_surrogates(result.name), pocket
+    )
+    if pocket is None or "object" not in pocket.shape or not has_lone_surrogate_in_json(mended.text):
         return mended
     # Its text is decoded when it is sent, so it is mended as JSON.
-    return structs.replace(mended, content=(Text(mend_json(mended.text)),))
+    return structs.replace(mended, content=(Text(replace_lone_surrogates_in_json(mended.text)),))
 
 
-def not_json(view: View) -> Iterator[Finding]:
+def check_arguments_json(view: DialectLayout) -> Iterator[RuleFinding]:
     """Arguments with a number that JSON does not have, for an API that takes them as an object."""
     for _, piece in view.calls:
         part = piece.part
-        if isinstance(part, ToolCall) and holds_no_number(part.arguments):
-            yield Finding(piece.place.message, piece.place.part, f"the arguments of `{part.name}` are no JSON")
+        if isinstance(part, ToolCall) and has_non_finite_number(part.arguments):
+            yield RuleFinding(piece.place.message, piece.place.part, f"the arguments of `{part.name}` are no JSON")
 
 
-def holds_no_number(arguments: str) -> bool:
+def has_non_finite_number(arguments: str) -> bool:
     """Whether arguments hold NaN or an infinity."""
     if "NaN" not in arguments and "Infinity" not in arguments:
         return False
     try:
-        value = load(arguments)
+        value = load_json(arguments)
     except (ValueError, RecursionError):
         return False
-    return isinstance(value, dict) and _holds(value, lambda one: isinstance(one, float) and not math.isfinite(one))
+    return isinstance(value, dict) and _contains_value(
+        value, lambda one: isinstance(one, float) and not math.isfinite(one)
+    )

@@ -30,7 +30,7 @@ from thresher.memory.search.query import Query
 from thresher.memory.search.query_compiler import CompiledQuery
 from thresher.model import Message, Session
 from thresher.store.errors import StoreError
-from thresher.store.home import home
+from thresher.store.home import get_data_folder
 
 MEMORY_FOLDER = "memory"
 LOCK = "sync.lock"
@@ -49,7 +49,7 @@ class LocalSessionStore:
     """Past sessions in a folder; by default the one in Thresher's home."""
 
     def __init__(self, folder: str | Path | None = None) -> None:
-        self.folder = home() / MEMORY_FOLDER if folder is None else Path(folder)
+        self.folder = get_data_folder() / MEMORY_FOLDER if folder is None else Path(folder)
         self.archive = SqliteArchive(self.folder)
         self._index: TantivyIndex | None = None
         self._expected_size = 0

@@ -3,13 +3,15 @@
 In: nothing. Out: the values every other package speaks in. Imports nothing of the project but `errors`.
 """
 
+from typing import TYPE_CHECKING
+
+from thresher.deprecation import ForwardedNames
 from thresher.model.history import History
-from thresher.model.identity import Occurrence, content_id, occurrences
-from thresher.model.message import Author, Message, Role, Source, Usage
+from thresher.model.identity import Occurrence, content_id, iterate_occurrences
+from thresher.model.message import Author, Message, Role, SourceLocation, Usage
 from thresher.model.parts import (
     Image,
     Part,
-    Pocket,
     ResultPart,
     Summary,
     Text,
@@ -17,15 +19,15 @@ from thresher.model.parts import (
     ToolCall,
     ToolResult,
     Unknown,
+    VendorExtras,
     part_text,
 )
-from thresher.model.session import Branch, Problem, Session
-from thresher.model.turns import Chain, Exchange, Place, Spawn, Turn
+from thresher.model.session import AbandonedBranch, Problem, Session
+from thresher.model.turns import Exchange, Place, SubagentCall, ToolChain, Turn
 
 __all__ = [
+    "AbandonedBranch",
     "Author",
-    "Branch",
-    "Chain",
     "Exchange",
     "History",
     "Image",
@@ -33,22 +35,36 @@ __all__ = [
     "Occurrence",
     "Part",
     "Place",
-    "Pocket",
     "Problem",
     "ResultPart",
     "Role",
     "Session",
-    "Source",
-    "Spawn",
+    "SourceLocation",
+    "SubagentCall",
     "Summary",
     "Text",
     "Thinking",
     "ToolCall",
+    "ToolChain",
     "ToolResult",
     "Turn",
     "Unknown",
     "Usage",
+    "VendorExtras",
     "content_id",
-    "occurrences",
+    "iterate_occurrences",
     "part_text",
 ]
+
+if not TYPE_CHECKING:  # a type checker shall not take every name for one that is here
+    __getattr__ = ForwardedNames(
+        __name__,
+        {
+            "Branch": "thresher.model:AbandonedBranch",
+            "Chain": "thresher.model:ToolChain",
+            "Pocket": "thresher.model:VendorExtras",
+            "Source": "thresher.model:SourceLocation",
+            "Spawn": "thresher.model:SubagentCall",
+            "occurrences": "thresher.model:iterate_occurrences",
+        },
+    )

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from thresher.model.identity import Occurrence, occurrences
+from thresher.model.identity import Occurrence, iterate_occurrences
 from thresher.model.message import Message
-from thresher.model.parts import Part, Pocket
-from thresher.model.turns import Chain, Exchange, Place, Shape, Spawn, Turn, shape_of
+from thresher.model.parts import Part, VendorExtras
+from thresher.model.turns import Exchange, HistoryStructure, Place, SubagentCall, ToolChain, Turn, derive_structure
 
 if TYPE_CHECKING:
-    from thresher.model.tools import Link
+    from thresher.model.tool_calls import ToolUse
 
 
 class History(Struct, frozen=True, dict=True):
@@ -23,7 +23,7 @@ class History(Struct, frozen=True, dict=True):
     messages: tuple[Message, ...] = ()
     tools: str = ""
     """Tool definitions, as the JSON text they came in."""
-    pocket: Pocket | None = None
+    pocket: VendorExtras | None = None
     """The rest of the request body, where the history came in one."""
 
     def __len__(self) -> int:
@@ -36,14 +36,14 @@ class History(Struct, frozen=True, dict=True):
         return self.messages[index]
 
     @cached_property
-    def shape(self) -> Shape:
+    def shape(self) -> HistoryStructure:
         """Turns, exchanges, chains and the rest, from one pass."""
-        return shape_of(self.messages)
+        return derive_structure(self.messages)
 
     @cached_property
     def occurrences(self) -> tuple[Occurrence, ...]:
         """Which part is which: one occurrence a part, in order."""
-        return tuple(occurrences(self.messages))
+        return tuple(iterate_occurrences(self.messages))
 
     @cached_property
     def places(self) -> dict[Occurrence, Place]:
@@ -78,19 +78,19 @@ class History(Struct, frozen=True, dict=True):
         return self.shape.exchanges
 
     @property
-    def chains(self) -> tuple[Chain, ...]:
+    def chains(self) -> tuple[ToolChain, ...]:
         """Every call with its result, in the order of the calls."""
         return self.shape.chains
 
     @cached_property
-    def links(self) -> "tuple[Link, ...]":
+    def links(self) -> "tuple[ToolUse, ...]":
         """Every chain with its call, its result, and what the tool does."""
-        from thresher.model.tools import links  # noqa: PLC0415 - its patterns take time to compile
+        from thresher.model.tool_calls import build_tool_uses  # noqa: PLC0415 - its patterns take time to compile
 
-        return tuple(links(self.messages, self.shape.chains))
+        return tuple(build_tool_uses(self.messages, self.shape.chains))
 
     @cached_property
-    def chain_at(self) -> dict[Place, Chain]:
+    def chain_at(self) -> dict[Place, ToolChain]:
         """The chain that a call or a result belongs to, by its place."""
         ends = ((place, chain) for chain in self.shape.chains for place in (chain.call, chain.result))
         return {place: chain for place, chain in ends if place is not None}
@@ -98,14 +98,14 @@ class History(Struct, frozen=True, dict=True):
     @property
     def orphans(self) -> tuple[Place, ...]:
         """Results that answer no call."""
-        return self.shape.orphans
+        return self.shape.orphan_results
 
     @property
-    def spawns(self) -> tuple[Spawn, ...]:
+    def spawns(self) -> tuple[SubagentCall, ...]:
         """Every sub-agent started here."""
-        return self.shape.spawns
+        return self.shape.subagent_calls
 
     @property
     def current(self) -> Message | None:
         """The human's latest words."""
-        return None if self.shape.current is None else self.messages[self.shape.current]
+        return None if self.shape.current_prompt is None else self.messages[self.shape.current_prompt]

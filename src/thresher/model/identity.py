@@ -10,15 +10,15 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, assert_never
 
-from thresher.model.jsontext import canonical, load
-from thresher.model.memo import per_message
+from thresher.model.jsontext import canonical_json, load_json
 from thresher.model.message import Message
+from thresher.model.message_cache import cached_per_message
 from thresher.model.parts import Image, Part, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
 
 if TYPE_CHECKING:
     from hashlib import blake2b
 
-FORM = "t1"
+ID_VERSION = "t1"
 """The version of the canonical form; a change of form changes the tag."""
 
 
@@ -32,11 +32,11 @@ class Occurrence(NamedTuple):
 def content_id(part: Part) -> str:
     """The id of what a part says."""
     digest = _blake2b()(digest_size=16)
-    for piece in _form(part):
+    for piece in _canonical_strings(part):
         data = piece.encode("utf-8", "surrogatepass")
         digest.update(b"%d:" % len(data))
         digest.update(data)
-    return f"{FORM}:{digest.hexdigest()}"
+    return f"{ID_VERSION}:{digest.hexdigest()}"
 
 
 @cache
@@ -46,13 +46,13 @@ def _blake2b() -> "type[blake2b]":
     return blake2b
 
 
-@per_message
+@cached_per_message
 def content_ids(message: Message) -> tuple[str, ...]:
     """The content ids of a message's parts."""
     return tuple([content_id(part) for part in message.parts])
 
 
-def occurrences(messages: Iterable[Message]) -> Iterator[Occurrence]:
+def iterate_occurrences(messages: Iterable[Message]) -> Iterator[Occurrence]:
     """One occurrence for each part of each message, in order."""
     seen: dict[str, int] = {}
     for message in messages:
@@ -62,7 +62,7 @@ def occurrences(messages: Iterable[Message]) -> Iterator[Occurrence]:
             yield Occurrence(content, ordinal)
 
 
-def _form(part: Part) -> Iterator[str]:
+def _canonical_strings(part: Part) -> Iterator[str]:
     match part:
         case Text():
             yield from ("text", part.text)
@@ -73,7 +73,7 @@ def _form(part: Part) -> Iterator[str]:
         case ToolResult():
             yield from ("result", "error" if part.is_error else "ok")
             for inner in part.content:
-                yield from _form(inner)
+                yield from _canonical_strings(inner)
         case Image():
             yield from ("image", part.media_type, part.data, part.url)
         case Summary():
@@ -86,6 +86,6 @@ def _form(part: Part) -> Iterator[str]:
 
 def _canonical_arguments(text: str) -> str:
     try:
-        return canonical(load(text))
+        return canonical_json(load_json(text))
     except (ValueError, RecursionError):
         return text

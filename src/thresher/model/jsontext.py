@@ -13,7 +13,7 @@ _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
 
-def load(text: str | bytes) -> Any:
+def load_json(text: str | bytes) -> Any:
     """Decode JSON text; raises `ValueError` where it is none."""
     try:
         return _decode(text)
@@ -21,16 +21,16 @@ def load(text: str | bytes) -> Any:
         return json.loads(text, strict=False)
 
 
-def load_fields(text: str) -> dict[str, Any]:
+def load_json_object(text: str) -> dict[str, Any]:
     """The fields of the JSON object that a text says; none where it says no object."""
     try:
-        value = load(text)
+        value = load_json(text)
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 
 
-def dump(value: Any) -> str:
+def dump_json(value: Any) -> str:
     """Encode as compact JSON text, keys in the order they came."""
     try:
         return _encode(value).decode()
@@ -38,7 +38,7 @@ def dump(value: Any) -> str:
         return json.dumps(value, ensure_ascii=True, separators=(",", ":"))
 
 
-def canonical(value: Any) -> str:
+def canonical_json(value: Any) -> str:
     """Encode with sorted keys: the same value gives the same text, whoever wrote it."""
     try:
         return msgspec.json.encode(value, order="sorted").decode()

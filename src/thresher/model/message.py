@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from thresher.model.parts import Part, Pocket, Summary, Text, ToolCall, ToolResult
+from thresher.model.parts import Part, Summary, Text, ToolCall, ToolResult, VendorExtras
 
 Role = Literal["system", "user", "assistant", "tool"]
 """Who speaks, as a model sees it. `tool` only answers calls."""
@@ -34,7 +34,7 @@ class Usage(Struct, frozen=True, gc=False):
         return self.input + self.cache_read + self.cache_write
 
 
-class Source(Struct, frozen=True, gc=False):
+class SourceLocation(Struct, frozen=True, gc=False):
     """Where a message stands."""
 
     file: str
@@ -51,12 +51,12 @@ class Message(Struct, frozen=True, weakref=True):
     time: datetime | None = None
     model: str = ""
     usage: Usage | None = None
-    source: Source | None = None
+    source: SourceLocation | None = None
     carried: bool = False
     """Shown to the model, but not said here: repeated from before a compaction, or an example from another run."""
     records: tuple[bytes, ...] = ()
     """The lines of the transcript that it was made of, as they stood."""
-    pocket: Pocket | None = None
+    pocket: VendorExtras | None = None
 
     @property
     def text(self) -> str:

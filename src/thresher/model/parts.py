@@ -9,7 +9,7 @@ from typing import assert_never
 from msgspec import Struct
 
 
-class Pocket(Struct, frozen=True, gc=False):
+class VendorExtras(Struct, frozen=True, gc=False):
     """What a format wrote beside what the model understands; only that format's own writer looks inside."""
 
     format: str
@@ -26,7 +26,7 @@ class Text(Struct, frozen=True, gc=False, tag="text"):
     """Words."""
 
     text: str
-    pocket: Pocket | None = None
+    pocket: VendorExtras | None = None
 
 
 class Thinking(Struct, frozen=True, gc=False, tag="thinking"):
@@ -35,7 +35,7 @@ class Thinking(Struct, frozen=True, gc=False, tag="thinking"):
     text: str
     signature: str = ""
     """The vendor's proof of it, opaque; redacted thinking has only this."""
-    pocket: Pocket | None = None
+    pocket: VendorExtras | None = None
 
 
 class ToolCall(Struct, frozen=True, gc=False, tag="tool_call"):
@@ -45,7 +45,7 @@ class ToolCall(Struct, frozen=True, gc=False, tag="tool_call"):
     name: str
     arguments: str
     """The exact text it came with: JSON for most tools, free text for some."""
-    pocket: Pocket | None = None
+    pocket: VendorExtras | None = None
 
 
 class Image(Struct, frozen=True, gc=False, tag="image"):
@@ -55,14 +55,14 @@ class Image(Struct, frozen=True, gc=False, tag="image"):
     data: str = ""
     """Base64, or empty where only a `url` is known."""
     url: str = ""
-    pocket: Pocket | None = None
+    pocket: VendorExtras | None = None
 
 
 class Summary(Struct, frozen=True, gc=False, tag="summary"):
     """Text that stands for messages which are no longer there."""
 
     text: str
-    pocket: Pocket | None = None
+    pocket: VendorExtras | None = None
 
 
 class Unknown(Struct, frozen=True, gc=False, tag="unknown"):
@@ -71,7 +71,7 @@ class Unknown(Struct, frozen=True, gc=False, tag="unknown"):
     kind: str
     data: str
     """The JSON text of the whole piece."""
-    pocket: Pocket | None = None
+    pocket: VendorExtras | None = None
 
 
 ResultPart = Text | Image | Unknown
@@ -85,7 +85,7 @@ class ToolResult(Struct, frozen=True, gc=False, tag="tool_result"):
     is_error: bool = False
     name: str = ""
     """The tool's name, where the format repeats it with the result."""
-    pocket: Pocket | None = None
+    pocket: VendorExtras | None = None
 
     @property
     def text(self) -> str:

@@ -28,11 +28,11 @@ class Problem(Struct, frozen=True, gc=False):
         return f"{place}{self.what}; {self.done}"
 
 
-class Branch(Struct, frozen=True):
+class AbandonedBranch(Struct, frozen=True):
     """A way the conversation went and was taken back from."""
 
     history: History
-    after: str = ""
+    after_message_id: str = ""
     """The id of the message it left from; empty at the very start."""
 
 
@@ -43,7 +43,7 @@ class Session(Struct, frozen=True):
     id: str
     file: str
     segments: tuple[History, ...] = ()
-    branches: tuple[Branch, ...] = ()
+    branches: tuple[AbandonedBranch, ...] = ()
     children: tuple["Session", ...] = ()
     problems: tuple[Problem, ...] = ()
     spilled: dict[str, str] = {}

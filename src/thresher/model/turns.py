@@ -33,7 +33,7 @@ class Exchange(NamedTuple):
     stop: int
 
 
-class Chain(NamedTuple):
+class ToolChain(NamedTuple):
     """A tool call and its result."""
 
     call: Place
@@ -43,44 +43,44 @@ class Chain(NamedTuple):
     """The model has not spoken since: it still waits for this result, or has not answered it."""
 
 
-class Spawn(NamedTuple):
+class SubagentCall(NamedTuple):
     """A sub-agent: the call that started it and the span of messages up to its answer."""
 
-    chain: Chain
+    chain: ToolChain
     description: str
     start: int
     stop: int
 
 
-class Shape(NamedTuple):
+class HistoryStructure(NamedTuple):
     """All that is derived from a history."""
 
     turns: tuple[Turn, ...]
     exchanges: tuple[Exchange, ...]
-    chains: tuple[Chain, ...]
-    orphans: tuple[Place, ...]
+    chains: tuple[ToolChain, ...]
+    orphan_results: tuple[Place, ...]
     """Results that answer no call."""
-    spawns: tuple[Spawn, ...]
-    current: int | None
+    subagent_calls: tuple[SubagentCall, ...]
+    current_prompt: int | None
     """The message that holds the human's latest words."""
-    system: tuple[int, ...]
-    injections: tuple[int, ...]
+    system_messages: tuple[int, ...]
+    injected_messages: tuple[int, ...]
     """Messages that the harness or a memory tool put into the conversation."""
 
 
-def shape_of(messages: Sequence[Message]) -> Shape:
+def derive_structure(messages: Sequence[Message]) -> HistoryStructure:
     """Derive everything at once."""
-    chains, orphans = _pair(messages)
+    chains, orphans = _pair_calls(messages)
     human = [index for index, message in enumerate(messages) if is_prompt(message)]
-    return Shape(
+    return HistoryStructure(
         turns=tuple(_turns(messages)),
         exchanges=tuple(_exchanges(human, len(messages))),
         chains=chains,
-        orphans=orphans,
-        spawns=tuple(_spawns(messages, chains)),
-        current=human[-1] if human else None,
-        system=tuple(i for i, message in enumerate(messages) if message.role == "system"),
-        injections=tuple(i for i, message in enumerate(messages) if _is_injection(message)),
+        orphan_results=orphans,
+        subagent_calls=tuple(_find_subagent_calls(messages, chains)),
+        current_prompt=human[-1] if human else None,
+        system_messages=tuple(i for i, message in enumerate(messages) if message.role == "system"),
+        injected_messages=tuple(i for i, message in enumerate(messages) if _is_injection(message)),
     )
 
 
@@ -118,7 +118,7 @@ def _exchanges(human: Sequence[int], length: int) -> list[Exchange]:
     return [Exchange(a, b) for a, b in zip(starts, [*starts[1:], length], strict=True)]
 
 
-def _pair(messages: Sequence[Message]) -> tuple[tuple[Chain, ...], tuple[Place, ...]]:
+def _pair_calls(messages: Sequence[Message]) -> tuple[tuple[ToolChain, ...], tuple[Place, ...]]:
     open_calls: dict[str, deque[int]] = defaultdict(deque)
     calls: list[Place] = []
     answers: dict[int, Place] = {}
@@ -138,16 +138,17 @@ def _pair(messages: Sequence[Message]) -> tuple[tuple[Chain, ...], tuple[Place, 
                 else:
                     orphans.append(Place(i, j))
     chains = (
-        Chain(call, answers.get(n), active=answers.get(n, call).message >= last_spoken) for n, call in enumerate(calls)
+        ToolChain(call, answers.get(n), active=answers.get(n, call).message >= last_spoken)
+        for n, call in enumerate(calls)
     )
     return tuple(chains), tuple(orphans)
 
 
-def _spawns(messages: Sequence[Message], chains: Sequence[Chain]) -> list[Spawn]:
-    from thresher.model.tools import links  # noqa: PLC0415 - its patterns take time to compile, and reading needs none
+def _find_subagent_calls(messages: Sequence[Message], chains: Sequence[ToolChain]) -> list[SubagentCall]:
+    from thresher.model.tool_calls import build_tool_uses  # noqa: PLC0415 - its patterns take time to compile, and reading needs none
 
     return [
-        Spawn(chain, use.intent, chain.call.message, (chain.result or chain.call).message + 1)
-        for chain, _, _, use in links(messages, chains)
+        SubagentCall(chain, use.intent, chain.call.message, (chain.result or chain.call).message + 1)
+        for chain, _, _, use in build_tool_uses(messages, chains)
         if use.category == "subagent"
     ]

@@ -8,13 +8,13 @@ from typing import Any, get_args
 from thresher.edits import Edit
 from thresher.errors import OptionError
 from thresher.model import History
-from thresher.model.tool_table import Category
-from thresher.model.tools import Link
+from thresher.model.tool_calls import ToolUse
+from thresher.model.tool_catalog import ToolCategory
 
 Policy = Callable[[History], Iterable[Edit]]
 """What to change: proposes edits, builds nothing. A function, or a frozen dataclass whose fields are its options."""
 
-TOOL_CATEGORIES: tuple[str, ...] = get_args(Category)
+TOOL_CATEGORIES: tuple[str, ...] = get_args(ToolCategory)
 
 
 def check_count(policy: str, **options: Any) -> None:
@@ -41,7 +41,7 @@ def check_choice(policy: str, name: str, value: Any, known: Iterable[str]) -> No
         raise OptionError(f"policy `{policy}`: `{name}` is one of {', '.join(known)}; not {value!r}")
 
 
-def is_tool_selected(link: Link, names: tuple[str, ...], categories: tuple[str, ...]) -> bool:
+def is_tool_selected(link: ToolUse, names: tuple[str, ...], categories: tuple[str, ...]) -> bool:
     """Whether a call's tool is meant: by name or glob, whatever the case, or by category."""
     return link.use.category in categories or (bool(names) and matches_any_glob(link.call.name, names))
 
@@ -53,6 +53,6 @@ def matches_any_glob(name: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatchcase(lowered, pattern.lower()) for pattern in patterns)
 
 
-def is_failed_call(link: Link) -> bool:
+def is_failed_call(link: ToolUse) -> bool:
     """Whether a call came to nothing: an error, or no result at all."""
     return link.result is None or link.result.is_error

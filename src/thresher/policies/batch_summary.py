@@ -13,17 +13,17 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Literal, NamedTuple
 
-from thresher.edits import Edit, Fold, Stub
+from thresher.edits import Edit, Replace, Summarize
 from thresher.errors import OptionError
 from thresher.model import History, Message, Occurrence, Part, Place, Text, Thinking, ToolCall
-from thresher.model.memo import per_message
+from thresher.model.message_cache import cached_per_message
 from thresher.policies.base import check_count, check_words, matches_any_glob
 from thresher.policies.identifiers import IdentifierSelector, find_identifiers
 from thresher.policies.xml_tools import XmlChain, find_xml_chains
 from thresher.summarize import extractive_summarizer
 from thresher.summarize.one_liners import format_turn_range
 from thresher.summarize.text import count_with_noun
-from thresher.tokens import Scale, default_scale
+from thresher.tokens import TokenWeights, default_token_weights
 
 NEVER_SUMMARIZED_TOOLS = (
     "task_completion", "ask_question", "converse", "askuserquestion", "ask_user*", "ask_followup_question",
@@ -80,7 +80,7 @@ class SummarizeBatches:
     """Names of things and files that a summary tells beside it."""
     xml: bool = True
     """Fold calls that are written as XML in text, too."""
-    scale: Scale = field(default_factory=default_scale, repr=False, compare=False)
+    scale: TokenWeights = field(default_factory=default_token_weights, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         counts = {"age": self.age, "minimum": self.minimum, "distance": self.distance}
@@ -168,20 +168,20 @@ class SummarizeBatches:
         weights = (self.scale.parts(history[one.message])[one.part] for one in members) if self.smaller_than else ()
         return "small" if self.smaller_than and sum(weights) < self.smaller_than else ""
 
-    def _summarize_run(self, history: History, run: list[_OldCall], names: IdentifierSelector) -> Fold:
+    def _summarize_run(self, history: History, run: list[_OldCall], names: IdentifierSelector) -> Summarize:
         places = [place for one in run for place in one.members]
         spans = format_turn_range([history.turn(one.call.message) for one in run])
         label = f"{count_with_noun(len(run), 'call')} folded, {spans}"
         if run[0].notation == "text":
             text = _format_list([one.description for one in run], self.limit)
-            return Fold(
+            return Summarize(
                 _occurrences(history, places), "batches", "old tool calls, told in text", text, label, "injection"
             )
         places = sorted(places + _find_adjacent_parts(history, places, (Thinking, Text) if self.words else (Thinking,)))
         text = summarize_places(history, places, self.limit)
         if told := names.select(_collect_identifiers(history, places), self.names):
             text = f"{text}\nnames: {told}"
-        return Fold(_occurrences(history, places), "batches", "old tool calls", text, label)
+        return Summarize(_occurrences(history, places), "batches", "old tool calls", text, label)
 
 
 def _collect_identifiers(history: History, places: Sequence[Place]) -> Iterator[str]:
@@ -204,12 +204,12 @@ def summarize_places(history: History, places: Sequence[Place], limit: int) -> s
     return known[key]
 
 
-@per_message
+@cached_per_message
 def _message_text(message: Message) -> str:
     return message.text
 
 
-@per_message
+@cached_per_message
 def _summary_cache(_: Message) -> "dict[tuple[tuple[Occurrence, ...], tuple[int, ...], int, int, int], str]":
     """Summaries that begin with a part of this message."""
     return {}
@@ -254,11 +254,11 @@ def _find_adjacent_parts(history: History, places: Sequence[Place], kinds: tuple
     return found
 
 
-def _replace_answers(history: History, run: Sequence[_OldCall]) -> Iterator[Stub]:
+def _replace_answers(history: History, run: Sequence[_OldCall]) -> Iterator[Replace]:
     """Pointers for what tools answered, where the words around the calls are worth keeping; the opening line stays."""
     for one in run:
         for place in one.results[1:] or one.results:
             target = history.occurrence(place)
-            yield Stub(
+            yield Replace(
                 target, "batches", "old answers of tools, told in text", f"result of {one.description}", "injection"
             )

@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from thresher.edits import Edit, Stub
-from thresher.edits.standin import ids_in
+from thresher.edits import Edit, Replace
+from thresher.edits.placeholder import find_placeholder_ids
 from thresher.model import History, Place
-from thresher.model.tools import Link
+from thresher.model.tool_calls import ToolUse
 from thresher.policies.base import check_count
 from thresher.policies.file_accesses import collect_file_accesses
 from thresher.policies.identifiers import IdentifierSelector, find_identifiers
 from thresher.policies.mask import is_short_placeholder
-from thresher.tokens import Scale, default_scale
+from thresher.tokens import TokenWeights, default_token_weights
 
 POLICY_NAME = "fading"
 DECAY_PER_PROMPT = 0.5
@@ -52,7 +52,7 @@ class DecayResults:
     """The wear that is too much: calls since then, for a file that was read in this exchange and not edited."""
     names: int = 80
     """Names that a pointer tells at most; half as many for a call."""
-    scale: Scale = field(default_factory=default_scale, repr=False, compare=False)
+    scale: TokenWeights = field(default_factory=default_token_weights, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_count(POLICY_NAME, age=self.age, names=self.names)
@@ -66,7 +66,7 @@ class DecayResults:
             found = find_identifiers(history[place.message])[place.part]
             notes[place] = names.select(found, most) if names is not None and most else ""
         for place, wear, _ in sorted(worn, key=lambda part: -part.decay):
-            yield Stub(history.occurrence(place), POLICY_NAME, f"worn off ({wear:.0f} calls)", note=notes[place])
+            yield Replace(history.occurrence(place), POLICY_NAME, f"worn off ({wear:.0f} calls)", note=notes[place])
 
     def _measure_parts(self, history: History) -> Iterator[_DecayingPart]:
         """All that may fade."""
@@ -77,7 +77,7 @@ class DecayResults:
             call, result = link.chain.call, link.chain.result
             if result is not None and not is_short_placeholder(link.result):
                 yield _DecayingPart(result, rate.result_decay(link, result), self.names)
-            if self.scale.parts(history[call.message])[call.part] > SHORT_CALL_TOKENS and not ids_in(
+            if self.scale.parts(history[call.message])[call.part] > SHORT_CALL_TOKENS and not find_placeholder_ids(
                 link.call.arguments
             ):
                 yield _DecayingPart(call, rate.base_decay(call) * CALL_FACTOR, self.names // 2)
@@ -100,7 +100,7 @@ class _DecayRate:
         prompts = len(self._prompts) - bisect_right(self._prompts, place.message)
         return (self._calls - self._history.turn(place.message)) * (1 + DECAY_PER_PROMPT * min(MAX_PROMPTS, prompts))
 
-    def result_decay(self, link: Link, place: Place) -> float:
+    def result_decay(self, link: ToolUse, place: Place) -> float:
         """How far a result has worn."""
         one = self._history.occurrence(place)
         wear = self.base_decay(place) * (REPEATED_FACTOR if self._last_ordinals[one.content] > one.ordinal else 1)

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from posixpath import basename
 
-from thresher.edits import Edit, Fold
-from thresher.edits.standin import one_line
+from thresher.edits import Edit, Summarize
+from thresher.edits.placeholder import to_label_line
 from thresher.model import History, Message, Occurrence
-from thresher.model.memo import per_message
-from thresher.model.tools import Link
+from thresher.model.message_cache import cached_per_message
+from thresher.model.tool_calls import ToolUse
 from thresher.policies.base import check_count
 from thresher.policies.file_accesses import CHANGE_OPERATIONS, find_changed_paths, normalize_path
 from thresher.summarize import format_edit_list
@@ -46,7 +46,7 @@ class SummarizeOldEdits:
         ]
         if self.keep_all_edits and len(links) <= self.compress_after:
             return
-        old: dict[str, list[Link]] = defaultdict(list)
+        old: dict[str, list[ToolUse]] = defaultdict(list)
         for link in links[: max(len(links) - self.keep_newest, 0)]:
             if link.use.path:
                 old[normalize_path(link.use.path)].append(link)
@@ -55,7 +55,7 @@ class SummarizeOldEdits:
                 yield _summarize_file(history, path, changes)
 
 
-def _summarize_file(history: History, path: str, links: list[Link]) -> Fold:
+def _summarize_file(history: History, path: str, links: list[ToolUse]) -> Summarize:
     places = [place for link in links for place in link.chain[:2] if place is not None]
     targets = tuple([history.occurrence(place) for place in places])
     first, last = (history.turn(link.chain.call.message) for link in (links[0], links[-1]))
@@ -67,23 +67,23 @@ def _summarize_file(history: History, path: str, links: list[Link]) -> Fold:
             _format_history(history, path, links),
         )
     label, text = known[first, last, targets]
-    return Fold(targets, "diffs", "old edits of one file", text, label=label)
+    return Summarize(targets, "diffs", "old edits of one file", text, label=label)
 
 
-@per_message
+@cached_per_message
 def _text_cache(_: Message) -> dict[tuple[int, int, tuple[Occurrence, ...]], tuple[str, str]]:
     """The labels and texts that were made for folds which begin in a message."""
     return {}
 
 
-def _format_label(history: History, path: str, links: list[Link]) -> str:
+def _format_label(history: History, path: str, links: list[ToolUse]) -> str:
     deeds = [parse_chain_action(history, link.chain) for link in links]
     made = sum(deed is None or not deed.outcome.failed for deed in deeds)
-    return f"Edits to {one_line(basename(path))}: {made} change{'s' * (made != 1)}"
+    return f"Edits to {to_label_line(basename(path))}: {made} change{'s' * (made != 1)}"
 
 
-def _format_history(history: History, path: str, links: list[Link]) -> str:
+def _format_history(history: History, path: str, links: list[ToolUse]) -> str:
     ledger = format_edit_list(history, [link.chain for link in links], limit=MAX_HISTORY_CHARS)
     others = sorted({other for link in links for other in find_changed_paths(link.call, link.use)} - {path, ""})
-    also = one_line(f"also changed with them: {', '.join(others)}", MAX_HISTORY_CHARS // 2) if others else ""
+    also = to_label_line(f"also changed with them: {', '.join(others)}", MAX_HISTORY_CHARS // 2) if others else ""
     return "\n".join(text for text in (ledger, also) if text)

@@ -5,13 +5,13 @@ import re
 from functools import lru_cache
 
 from thresher.model import History, Place
-from thresher.model.tools import Link
+from thresher.model.tool_calls import ToolUse
 from thresher.policies.base import is_failed_call
 
 _WORD = re.compile(r"[\w@~.\-/\\]+")
 
 
-def chain_places(link: Link) -> tuple[Place, ...]:
+def chain_places(link: ToolUse) -> tuple[Place, ...]:
     """Places of a tool chain: its call and its result."""
     call, result, _ = link.chain
     return (call,) if result is None else (call, result)

@@ -20,12 +20,12 @@ from itertools import groupby
 from statistics import fmean
 from typing import NamedTuple
 
-from thresher.edits import Drop, Edit, Fold, pins
-from thresher.edits.standin import MARK, is_pointer
+from thresher.edits import Drop, Edit, Summarize, find_pins
+from thresher.edits.placeholder import PLACEHOLDER_PREFIX, get_placeholder_id
 from thresher.errors import OptionError
 from thresher.model import Exchange, History, Image, Part, Place, Summary, Text, Thinking, ToolCall, Unknown
-from thresher.model.marks import human_text
-from thresher.model.tools import Link
+from thresher.model.harness_text import extract_human_text
+from thresher.model.tool_calls import ToolUse
 from thresher.policies.base import check_count, is_failed_call
 from thresher.policies.batch_summary import find_prompts, summarize_places
 from thresher.policies.exchange_dependencies import chain_places, find_file_dependencies
@@ -34,7 +34,7 @@ from thresher.summarize.one_liners import format_turn_range
 from thresher.summarize.outcomes import parse_tool_outcome
 from thresher.summarize.quotes import quote_opening
 from thresher.summarize.text import clip, count_with_noun, to_printable_line
-from thresher.tokens import Scale, default_scale
+from thresher.tokens import TokenWeights, default_token_weights
 
 RELAXED_PRESSURE, STRICT_PRESSURE, EMERGENCY_PRESSURE = 0.5, 0.8, 0.95
 """How full the window is where more stays, where only one exchange does, and where nothing but the current one does."""
@@ -85,7 +85,7 @@ class SummarizeExchanges:
     """Exchanges under one bridge; 0: as many as stand together."""
     budget: int | None = None
     """Tokens that the window holds."""
-    scale: Scale = field(default_factory=default_scale, repr=False, compare=False)
+    scale: TokenWeights = field(default_factory=default_token_weights, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         counts = {"keep": self.keep, "budget": self.budget, "at_most": self.at_most}
@@ -110,7 +110,7 @@ class SummarizeExchanges:
         safe = _open_tasks(history)
         if pressure <= EMERGENCY_PRESSURE:
             safe |= find_file_dependencies(history, {i for n in kept for i in range(*spans[n].exchange)})
-        safe |= pins(history).keys()
+        safe |= find_pins(history).keys()
         for is_kept, run in groupby(range(len(spans)), key=lambda n: n in kept):
             left = [] if is_kept else [spans[n] for n in run]
             size = self.at_most or len(left) or 1
@@ -162,7 +162,7 @@ class SummarizeExchanges:
         told = [text for text in (_describe_exchange(history, span, some) for span, some in going if some) if text]
         count = count_with_noun(sum(bool(some) for _, some in going), "exchange")
         label = f"{count} left out, {_format_turns(history, places)}"
-        yield Fold(targets, "exchanges", "older exchanges, bridged", "\n".join(told), label)
+        yield Summarize(targets, "exchanges", "older exchanges, bridged", "\n".join(told), label)
 
     def _summarize_turns(self, history: History, span: _ExchangeInfo, pressure: float) -> Iterator[Edit]:
         """Fold the older turns of an endless exchange, but for the calls that matter most."""
@@ -193,12 +193,12 @@ class SummarizeExchanges:
                 yield from self._summarize_calls(history, list(run), safe)
 
     @staticmethod
-    def _is_old(link: Link, messages: range, safe: set[Place]) -> bool:
+    def _is_old(link: ToolUse, messages: range, safe: set[Place]) -> bool:
         call, result, active = link.chain
         answered = result is not None and result.message < messages.stop
         return call.message in messages and answered and not active and call not in safe
 
-    def _summarize_calls(self, history: History, run: Sequence[Link], safe: set[Place]) -> Iterator[Edit]:
+    def _summarize_calls(self, history: History, run: Sequence[ToolUse], safe: set[Place]) -> Iterator[Edit]:
         places = {place for link in run for place in chain_places(link)}
         for index in {link.chain.call.message for link in run}:
             places.update(_find_adjacent_text(history, index, places, safe))
@@ -209,7 +209,7 @@ class SummarizeExchanges:
             yield from (Drop(target, "exchanges", why) for target in targets)
             return
         label = f"{count_with_noun(len(run), 'call')} of older turns folded, {_format_turns(history, ordered)}"
-        yield Fold(targets, "exchanges", why, summarize_places(history, ordered, MAX_TURNS_SUMMARY_CHARS), label)
+        yield Summarize(targets, "exchanges", why, summarize_places(history, ordered, MAX_TURNS_SUMMARY_CHARS), label)
 
 
 def _inspect_exchanges(history: History) -> list[_ExchangeInfo]:
@@ -226,9 +226,9 @@ def _inspect_exchanges(history: History) -> list[_ExchangeInfo]:
 
 
 def _is_bridge(part: Part) -> bool:
-    if not isinstance(part, Summary | Text) or not part.text.startswith(MARK):
+    if not isinstance(part, Summary | Text) or not part.text.startswith(PLACEHOLDER_PREFIX):
         return False
-    return bool(is_pointer(part)) and " left out, " in part.text.partition("\n")[0]
+    return bool(get_placeholder_id(part)) and " left out, " in part.text.partition("\n")[0]
 
 
 def _choose_important(history: History, spans: Sequence[_ExchangeInfo], candidates: Sequence[int]) -> list[int]:
@@ -244,7 +244,7 @@ def _choose_important(history: History, spans: Sequence[_ExchangeInfo], candidat
     return sorted(candidates, key=score, reverse=True)[:MAX_IMPORTANT_EXCHANGES]
 
 
-def _score_chain(scores: dict[Place, float], link: Link) -> float:
+def _score_chain(scores: dict[Place, float], link: ToolUse) -> float:
     call, result, _ = link.chain
     return max(scores[call], scores[result]) if result is not None else scores[call]
 
@@ -265,7 +265,7 @@ def _find_removable(history: History, messages: range, safe: set[Place]) -> Iter
         thinks = any(Place(i, j) in safe for j, part in enumerate(parts) if isinstance(part, ToolCall))
         for j, part in enumerate(parts):
             place = Place(i, j)
-            stays = isinstance(part, Summary | Unknown) or (isinstance(part, Text) and is_pointer(part))
+            stays = isinstance(part, Summary | Unknown) or (isinstance(part, Text) and get_placeholder_id(part))
             if not stays and place not in safe and not (thinks and isinstance(part, Thinking)):
                 yield place
 
@@ -276,7 +276,7 @@ def _find_adjacent_text(history: History, index: int, going: set[Place], safe: s
     if any(isinstance(part, ToolCall) and Place(index, j) not in going for j, part in enumerate(parts)):
         return
     for j, part in enumerate(parts):
-        if isinstance(part, Text | Thinking) and not is_pointer(part) and Place(index, j) not in safe:
+        if isinstance(part, Text | Thinking) and not get_placeholder_id(part) and Place(index, j) not in safe:
             yield Place(index, j)
 
 
@@ -300,7 +300,7 @@ def _open_tasks(history: History) -> set[Place]:
     return safe
 
 
-def _is_plan(link: Link) -> bool:
+def _is_plan(link: ToolUse) -> bool:
     name = link.call.name.lower()
     return (
         link.use.category == "plan"
@@ -328,7 +328,7 @@ def _describe_exchange(history: History, span: _ExchangeInfo, going: Sequence[Pl
     return f"{asked} → {done}" if asked and done else asked or done
 
 
-def _exchange_links(history: History, exchange: Exchange) -> Sequence[Link]:
+def _exchange_links(history: History, exchange: Exchange) -> Sequence[ToolUse]:
     """The chains whose calls are in an exchange."""
     first, last = (bisect_left(history.links, end, key=lambda link: link.chain.call.message) for end in exchange)
     return history.links[first:last]
@@ -342,14 +342,14 @@ def _quote_prompt(history: History, prompt: int) -> str:
     return f'asked: "{words}"{seen}' if words or images else ""
 
 
-def _describe_ending(link: Link) -> str:
+def _describe_ending(link: ToolUse) -> str:
     is_command = bool(link.use.command)
     return "failed" if is_failed_call(link) or parse_tool_outcome(link.result, is_command=is_command).failed else "ok"
 
 
 @lru_cache(maxsize=1024)
 def _clip_request(text: str) -> str:
-    return clip(to_printable_line(human_text(text)), MAX_REQUEST_CHARS)
+    return clip(to_printable_line(extract_human_text(text)), MAX_REQUEST_CHARS)
 
 
 @lru_cache(maxsize=1024)
@@ -367,7 +367,7 @@ def _agent_texts(history: History, going: Sequence[Place]) -> Iterator[str]:
                 yield text
 
 
-def _describe_edited_files(links: Sequence[Link]) -> str:
+def _describe_edited_files(links: Sequence[ToolUse]) -> str:
     paths = [
         to_printable_line(link.use.path)
         for link in links

@@ -12,15 +12,15 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from thresher.edits.standin import ids_in
+from thresher.edits.placeholder import find_placeholder_ids
 from thresher.model import History, Message, Place, ToolCall, ToolResult, part_text
-from thresher.model.jsontext import canonical, load_fields
-from thresher.model.memo import per_message
-from thresher.model.tool_table import FILE, SAID
-from thresher.model.tools import Operation, ToolUse, tool_use
+from thresher.model.jsontext import canonical_json, load_json_object
+from thresher.model.message_cache import cached_per_message
+from thresher.model.tool_calls import FileOperation, ToolCallDetails, describe_tool_call
+from thresher.model.tool_catalog import FILE_KEYS, INTENT_KEYS
 from thresher.policies.base import is_failed_call
 
-CHANGE_OPERATIONS: tuple[Operation, ...] = ("write", "edit", "delete", "move")
+CHANGE_OPERATIONS: tuple[FileOperation, ...] = ("write", "edit", "delete", "move")
 
 
 class LineExtent(NamedTuple):
@@ -48,7 +48,7 @@ class FileRead(NamedTuple):
     @property
     def is_complete(self) -> bool:
         """Whether its text is all there: nothing stands in for it, or for a piece of it."""
-        return not ids_in(part_text(self.result))
+        return not find_placeholder_ids(part_text(self.result))
 
     def shown_lines(self) -> tuple[int, int]:
         """The first and the last line it really shows, counted from its text."""
@@ -60,7 +60,7 @@ class FileEdit(NamedTuple):
     """A change of one file that succeeded."""
 
     path: str
-    operation: Operation
+    operation: FileOperation
     order: int
     turn: int
 
@@ -105,16 +105,16 @@ class _CallAccess(NamedTuple):
     read_path: str
     """The file that is read."""
     extent: LineExtent
-    changed_paths: dict[str, Operation]
+    changed_paths: dict[str, FileOperation]
 
 
-@per_message
+@cached_per_message
 def _parse_message_accesses(message: Message) -> tuple[_CallAccess | None, ...]:
     return tuple([_parse_call_access(part) if isinstance(part, ToolCall) else None for part in message.parts])
 
 
 def _parse_call_access(call: ToolCall) -> _CallAccess | None:
-    use = tool_use(call)
+    use = describe_tool_call(call)
     if use.operation == "read" and use.path:
         return _CallAccess(normalize_path(use.path), parse_read_extent(call, use), {})
     if use.operation in CHANGE_OPERATIONS:
@@ -161,19 +161,19 @@ def _resolve_relative_paths(paths: Iterable[str]) -> dict[str, str]:
 
 
 _PATCH_HEADER = re.compile(r"^\*\*\* (?:(Update|Add|Delete) File|Move to): ([^\r\n]+)", re.MULTILINE)
-_PATCH_OPERATION: dict[str, Operation] = {"Update": "edit", "Add": "write", "Delete": "delete"}
+_PATCH_OPERATION: dict[str, FileOperation] = {"Update": "edit", "Add": "write", "Delete": "delete"}
 _DESTINATION_KEYS = ("destination", "destination_path", "dest", "target", "new_path", "to")
 
 
-def find_changed_paths(call: ToolCall, use: ToolUse) -> dict[str, Operation]:
+def find_changed_paths(call: ToolCall, use: ToolCallDetails) -> dict[str, FileOperation]:
     """The files that a call changes, and how: all that a patch names, and both ends of a move."""
     if "*** " in call.arguments:
         found = _PATCH_HEADER.findall("\n".join(_argument_texts(call)))
         if found:
             return {normalize_path(path): _PATCH_OPERATION.get(verb, "move") for verb, path in found}
-    changed: dict[str, Operation] = {normalize_path(use.path): use.operation} if use.path else {}
+    changed: dict[str, FileOperation] = {normalize_path(use.path): use.operation} if use.path else {}
     if use.operation == "move":
-        fields = load_fields(call.arguments)
+        fields = load_json_object(call.arguments)
         changed |= {
             normalize_path(fields[key]): "move" for key in _DESTINATION_KEYS if isinstance(fields.get(key), str)
         }
@@ -181,7 +181,7 @@ def find_changed_paths(call: ToolCall, use: ToolUse) -> dict[str, Operation]:
 
 
 def _argument_texts(call: ToolCall) -> Iterator[str]:
-    fields = load_fields(call.arguments)
+    fields = load_json_object(call.arguments)
     if not fields:
         yield call.arguments
     for value in fields.values():
@@ -194,23 +194,23 @@ _FIRST_LINE_KEYS = ("offset", "start_line", "startLine", "line_start", "start", 
 _LAST_LINE_KEYS = ("end_line", "endLine", "line_end", "end", "to_line", "end_line_one_indexed_inclusive")
 _LINE_COUNT_KEYS = ("limit", "num_lines", "max_lines", "line_count")
 _LINE_RANGE_KEYS = ("view_range", "line_range", "lines", "range")
-_IGNORED_KEYS = frozenset((*SAID, "should_read_entire_file", "encoding"))
+_IGNORED_KEYS = frozenset((*INTENT_KEYS, "should_read_entire_file", "encoding"))
 """Arguments that change nothing about which lines are shown."""
 
 
-def parse_read_extent(call: ToolCall, use: ToolUse) -> LineExtent:
+def parse_read_extent(call: ToolCall, use: ToolCallDetails) -> LineExtent:
     """What a read shows of its file, as far as its arguments tell."""
     if use.command:
         return _parse_command_extent(use.command)
-    fields = {key: value for key, value in load_fields(call.arguments).items() if value not in (None, "", False)}
+    fields = {key: value for key, value in load_json_object(call.arguments).items() if value not in (None, "", False)}
     if fields.get("command") in ("view", "read"):  # an editor that also reads: its verb says no more
         del fields["command"]
-    path = next((key for key in FILE if key in fields), "")
+    path = next((key for key in FILE_KEYS if key in fields), "")
     if isinstance(fields.get(path), str):
         del fields[path]
     first, last = _take_line_range(fields)
     rest = {key: value for key, value in fields.items() if key not in _IGNORED_KEYS}
-    return LineExtent(max(first, 1), last, canonical(rest) if rest else "")
+    return LineExtent(max(first, 1), last, canonical_json(rest) if rest else "")
 
 
 def _take_line_range(fields: dict[str, Any]) -> tuple[int, int | None]:

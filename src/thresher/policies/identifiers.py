@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from thresher.model import History, Message, Part, Text, ToolCall, part_text
-from thresher.model.jsontext import dump, load_fields
-from thresher.model.memo import per_message
+from thresher.model.jsontext import dump_json, load_json_object
+from thresher.model.message_cache import cached_per_message
 
 _IDENTIFIER = re.compile(
     r"(?<![\w.])(?:[\w.@+-]+/)+[\w.@+-]*\w\.[A-Za-z]\w{0,9}(?![\w/])"
@@ -25,7 +25,7 @@ MAX_PATHS = 8
 """A listing of files is soon had again."""
 
 
-@per_message
+@cached_per_message
 def find_identifiers(message: Message) -> tuple[tuple[str, ...], ...]:
     """The names in each part of a message, each once, in the order of their first use."""
     return tuple([_match_identifiers(_searchable_text(part)) for part in message.parts])
@@ -35,8 +35,12 @@ def _searchable_text(part: Part) -> str:
     """What a part says; of a call what it was given, without the names of its arguments."""
     if not isinstance(part, ToolCall):
         return part_text(part)
-    given = load_fields(part.arguments)
-    return "\n".join(one if isinstance(one, str) else dump(one) for one in given.values()) if given else part.arguments
+    given = load_json_object(part.arguments)
+    return (
+        "\n".join(one if isinstance(one, str) else dump_json(one) for one in given.values())
+        if given
+        else part.arguments
+    )
 
 
 def _match_identifiers(text: str) -> tuple[str, ...]:

@@ -25,8 +25,8 @@ from thresher.model import (
     ToolResult,
     part_text,
 )
-from thresher.model.memo import per_history, per_message
-from thresher.model.tools import Link, ToolUse
+from thresher.model.message_cache import cached_per_history, cached_per_message
+from thresher.model.tool_calls import ToolCallDetails, ToolUse
 from thresher.summarize.outcomes import parse_tool_outcome
 
 KIND_WEIGHT, REQUEST_WEIGHT, RECENCY_WEIGHT, REFERENCES_WEIGHT, ERRORS_WEIGHT = 0.30, 0.25, 0.20, 0.15, 0.10
@@ -63,7 +63,7 @@ class _PartTerms(NamedTuple):
     names: frozenset[str]
 
 
-@per_history
+@cached_per_history
 def score_importance(history: History) -> dict[Place, float]:
     """How much each part matters, from 0 to 1."""
     wanted = _request_weights(history)
@@ -123,7 +123,7 @@ def _both_ends(text: str) -> str:
     return text if len(text) <= 2 * MAX_END_CHARS else f"{text[:MAX_END_CHARS]}\n{text[-MAX_END_CHARS:]}"
 
 
-@per_message
+@cached_per_message
 def _message_terms(message: Message) -> tuple[_PartTerms, ...]:
     return tuple([_part_terms(part) for part in message.parts])
 
@@ -142,7 +142,7 @@ def _part_terms(part: Part) -> _PartTerms:
 
 def _request_weights(history: History) -> dict[str, float]:
     """The words of the current request, each with its weight: the rarer in the history, the more."""
-    current = history.shape.current
+    current = history.shape.current_prompt
     if current is None:
         return {}
     wanted = frozenset().union(*(seen.words for seen in _message_terms(history[current])))
@@ -197,7 +197,7 @@ def _score_errors(history: History) -> dict[Place, float]:
     return worth
 
 
-@per_message
+@cached_per_message
 def _has_failed_exit(message: Message) -> tuple[bool, ...]:
     """Which results tell of a command that failed."""
     return tuple(
@@ -205,7 +205,7 @@ def _has_failed_exit(message: Message) -> tuple[bool, ...]:
     )
 
 
-def _retry_key(link: Link) -> tuple[str, str]:
+def _retry_key(link: ToolUse) -> tuple[str, str]:
     """Equal for two calls of which the later could make good the earlier."""
     use = link.use
     command = " ".join(use.command.split(None, 2)[:2])
@@ -226,7 +226,7 @@ def _score_kinds(history: History) -> dict[Place, float]:
     }
 
 
-def _score_tool_use(use: ToolUse) -> float:
+def _score_tool_use(use: ToolCallDetails) -> float:
     if use.operation in _OPERATION_SCORES and use.category in ("file_read", "execution", "project"):
         return _OPERATION_SCORES[use.operation]
     return _CATEGORY_SCORES.get(use.category, 0.35)

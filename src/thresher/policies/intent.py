@@ -9,8 +9,8 @@ from copy import deepcopy
 from typing import Any, TypeVar, cast
 
 from thresher.errors import FormatError
-from thresher.model.jsontext import dump, load
-from thresher.model.tool_table import tool_named
+from thresher.model.jsontext import dump_json, load_json
+from thresher.model.tool_catalog import find_tool_kind
 
 INTENT_FIELD = "intent"
 INTENT_DESCRIPTION = "Why this change is made, in a few words."
@@ -28,11 +28,11 @@ def with_intent(definitions: Definitions, /, *, tools: Iterable[str] = ()) -> De
     if not isinstance(definitions, str):
         return cast(Definitions, _add_intent(deepcopy(definitions), names))
     try:
-        value = load(definitions)
+        value = load_json(definitions)
     except (ValueError, RecursionError) as error:
         raise FormatError(f"tool definitions are a list, or its JSON text; this text is no JSON: {error}") from None
     changed = _add_intent(value, names)
-    return definitions if changed == value else dump(changed)
+    return definitions if changed == value else dump_json(changed)
 
 
 def without_intent(arguments: Arguments) -> Arguments:
@@ -40,12 +40,12 @@ def without_intent(arguments: Arguments) -> Arguments:
     if isinstance(arguments, dict):
         return {key: value for key, value in arguments.items() if key != INTENT_FIELD}
     try:
-        fields = load(arguments)
+        fields = load_json(arguments)
     except (ValueError, RecursionError):
         return arguments
     if not isinstance(fields, dict) or INTENT_FIELD not in fields:
         return arguments
-    return dump(without_intent(fields))
+    return dump_json(without_intent(fields))
 
 
 def _add_intent(value: Any, names: frozenset[str]) -> Any:
@@ -75,7 +75,7 @@ def _is_strict(tool: dict[str, Any]) -> bool:
 
 def _add_intent_to_tool(tool: dict[str, Any], names: frozenset[str], *, strict: bool) -> dict[str, Any]:
     name = tool.get("name")
-    if not isinstance(name, str) or not (name.lower() in names or tool_named(name).category == "file_edit"):
+    if not isinstance(name, str) or not (name.lower() in names or find_tool_kind(name).category == "file_edit"):
         return tool
     return tool | {
         key: _add_intent_to_schema(tool[key], strict=strict) for key in _SCHEMA_KEYS if isinstance(tool.get(key), dict)

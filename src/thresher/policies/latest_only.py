@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from thresher.edits import Drop, Edit, Stub
-from thresher.edits.standin import is_pointer
+from thresher.edits import Drop, Edit, Replace
+from thresher.edits.placeholder import get_placeholder_id
 from thresher.model import History
-from thresher.model.tools import Link
+from thresher.model.tool_calls import ToolUse
 from thresher.policies.base import (
     TOOL_CATEGORIES,
     check_choice,
@@ -75,7 +75,7 @@ class KeepLatestOnly:
         """Point from the older answers, or let them go, the oldest first."""
         newest: dict[str, list[int]] = defaultdict(list)
         meant: dict[str, bool] = {}
-        found: list[tuple[Link, int]] = []
+        found: list[tuple[ToolUse, int]] = []
         for link in reversed(history.links):
             name = link.call.name
             if name not in meant:
@@ -90,14 +90,14 @@ class KeepLatestOnly:
         for link, turn in reversed(found):
             if self.do == "drop":
                 yield Drop(history.occurrence(link.chain.call), "recent", OUTDATED_REASON)
-            elif link.chain.result is not None and link.result is not None and not is_pointer(link.result):
+            elif link.chain.result is not None and link.result is not None and not get_placeholder_id(link.result):
                 note = f"newer one at turn {turn}" if turn else ""
-                yield Stub(history.occurrence(link.chain.result), "recent", OUTDATED_REASON, note=note)
+                yield Replace(history.occurrence(link.chain.result), "recent", OUTDATED_REASON, note=note)
 
     def _selected_tools(self) -> tuple[str, ...]:
         return self.tools if self.tools or self.categories else LIGHT_TOOLS
 
-    def _is_of_category(self, link: Link) -> bool:
+    def _is_of_category(self, link: ToolUse) -> bool:
         if not self.tools and not self.categories:
             return link.use.operation == "list"
         partial = link.use.category == "plan" and link.call.name.lower() not in WHOLE_PLAN_TOOLS

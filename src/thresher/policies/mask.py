@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from thresher.edits import Edit, Stub
-from thresher.edits.change import stand_in
-from thresher.edits.standin import is_pointer, label_of, pointer
+from thresher.edits import Edit, Replace
+from thresher.edits.placeholder import describe_part, format_placeholder, get_placeholder_id
+from thresher.edits.rewrite import replace_with_placeholder
 from thresher.model import History, Part, part_text
-from thresher.model.tools import Link
+from thresher.model.tool_calls import ToolUse
 from thresher.policies.base import TOOL_CATEGORIES, check_count, check_words, is_tool_selected
 from thresher.store import short_id
-from thresher.tokens import Scale, default_scale
+from thresher.tokens import TokenWeights, default_token_weights
 
 MAX_PLACEHOLDER_CHARS = 2_000
 """A text that opens like a pointer and is longer than any is none."""
@@ -30,7 +30,7 @@ class MaskOldResults:
     """Tools whose results stay, by name or glob."""
     by_importance: bool = False
     """The least important go first, not the oldest."""
-    scale: Scale = field(default_factory=default_scale, repr=False, compare=False)
+    scale: TokenWeights = field(default_factory=default_token_weights, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_count("mask", keep=self.keep, at_least=self.at_least)
@@ -46,14 +46,14 @@ class MaskOldResults:
         for link in self._ordered(history, old):
             if link.chain.result is not None:
                 target = history.occurrence(link.chain.result)
-                yield Stub(target, "mask", f"older than the newest {self.keep} results")
+                yield Replace(target, "mask", f"older than the newest {self.keep} results")
 
-    def _is_candidate(self, link: Link) -> bool:
+    def _is_candidate(self, link: ToolUse) -> bool:
         if link.result is None or link.use.category == "question" or is_tool_selected(link, self.except_names, ()):
             return False
         return not self.categories or link.use.category in self.categories
 
-    def _ordered(self, history: History, old: list[Link]) -> list[Link]:
+    def _ordered(self, history: History, old: list[ToolUse]) -> list[ToolUse]:
         if not self.by_importance:
             return old
         from thresher.policies.importance import score_importance  # noqa: PLC0415 - only where it is asked for
@@ -61,16 +61,22 @@ class MaskOldResults:
         scores = score_importance(history)
         return sorted(old, key=lambda link: scores[link.chain.result or link.chain.call])
 
-    def _count_tokens_saved(self, history: History, link: Link) -> int:
+    def _count_tokens_saved(self, history: History, link: ToolUse) -> int:
         """What a pointer in its place saves, if anything."""
         place, result = link.chain.result, link.result
         if place is None or result is None or link.chain.active:
             return 0
-        label = label_of(history[place.message], result, link.call)
-        text = pointer(short_id(history.occurrence(place).content), label, result, history.turn(place.message))
-        return max(0, self.scale.parts(history[place.message])[place.part] - self.scale.part(stand_in(result, text)))
+        label = describe_part(history[place.message], result, link.call)
+        text = format_placeholder(
+            short_id(history.occurrence(place).content), label, result, history.turn(place.message)
+        )
+        return max(
+            0,
+            self.scale.parts(history[place.message])[place.part]
+            - self.scale.part(replace_with_placeholder(result, text)),
+        )
 
 
 def is_short_placeholder(part: Part | None) -> bool:
     """Whether a part is, by its looks, a pointer already: what replaces it would be no shorter."""
-    return part is not None and bool(is_pointer(part)) and len(part_text(part)) <= MAX_PLACEHOLDER_CHARS
+    return part is not None and bool(get_placeholder_id(part)) and len(part_text(part)) <= MAX_PLACEHOLDER_CHARS

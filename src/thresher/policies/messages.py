@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Any, get_args
 
-from thresher.edits import Cut, Drop, Edit, Gap, Pin, Stub, cut, to_limit
+from thresher.edits import Drop, Edit, Elision, Pin, Replace, Truncate, apply_elisions, elide_to_limit
 from thresher.errors import OptionError
 from thresher.model import History, Message, Part, Place, Summary, Text, ToolResult
 from thresher.model.message import Role
@@ -86,13 +86,13 @@ class FilterMessages:
         matched = _find_matches(self.patterns, text) if self.patterns else ()
         gaps, why = matched, "pattern"
         if self.longer_than is not None and len(text) - _total_length(matched) > self.longer_than:
-            gaps = _map_to_original(matched, to_limit(cut(text, matched), self.longer_than))
+            gaps = _map_to_original(matched, elide_to_limit(apply_elisions(text, matched), self.longer_than))
             why = f"longer than {self.longer_than:,}"
         over = _liftable_pin(message) if matched else ""
-        if isinstance(part, ToolResult) and gaps and not cut(text, gaps).strip():
-            yield Stub(history.occurrence(place), POLICY_NAME, why, over=over)
+        if isinstance(part, ToolResult) and gaps and not apply_elisions(text, gaps).strip():
+            yield Replace(history.occurrence(place), POLICY_NAME, why, over=over)
         elif gaps:
-            yield Cut(history.occurrence(place), POLICY_NAME, why, gaps, over=over)
+            yield Truncate(history.occurrence(place), POLICY_NAME, why, gaps, over=over)
 
 
 def _is_blank(part: Part) -> bool:
@@ -106,11 +106,11 @@ def _liftable_pin(message: Message) -> Pin:
     return "injection" if message.role == "user" and message.author in ("harness", "recall") else ""
 
 
-def _total_length(gaps: tuple[Gap, ...]) -> int:
+def _total_length(gaps: tuple[Elision, ...]) -> int:
     return sum(gap.stop - gap.start for gap in gaps)
 
 
-def _find_matches(patterns: tuple[str, ...], text: str) -> tuple[Gap, ...]:
+def _find_matches(patterns: tuple[str, ...], text: str) -> tuple[Elision, ...]:
     return (
         _find_matches_cached(patterns, text)
         if len(text) <= MAX_CACHED_CHARS
@@ -118,11 +118,11 @@ def _find_matches(patterns: tuple[str, ...], text: str) -> tuple[Gap, ...]:
     )
 
 
-def _find_matches_repeatedly(patterns: tuple[str, ...], text: str) -> tuple[Gap, ...]:
+def _find_matches_repeatedly(patterns: tuple[str, ...], text: str) -> tuple[Elision, ...]:
     """Everything that matches, also in what is left when matches are gone; nothing where that has no end."""
-    gaps: tuple[Gap, ...] = ()
+    gaps: tuple[Elision, ...] = ()
     for _ in range(MAX_ROUNDS):
-        found = _find_matches_once(patterns, cut(text, gaps) if gaps else text)
+        found = _find_matches_once(patterns, apply_elisions(text, gaps) if gaps else text)
         if not found:
             return gaps
         gaps = _map_to_original(gaps, found)
@@ -132,8 +132,8 @@ def _find_matches_repeatedly(patterns: tuple[str, ...], text: str) -> tuple[Gap,
 _find_matches_cached = lru_cache(maxsize=2048)(_find_matches_repeatedly)
 
 
-def _find_matches_once(patterns: tuple[str, ...], text: str) -> tuple[Gap, ...]:
-    spans: list[Gap] = []
+def _find_matches_once(patterns: tuple[str, ...], text: str) -> tuple[Elision, ...]:
+    spans: list[Elision] = []
     for pattern in patterns:
         try:
             found = [
@@ -144,18 +144,18 @@ def _find_matches_once(patterns: tuple[str, ...], text: str) -> tuple[Gap, ...]:
                 f"policy `{POLICY_NAME}`: the pattern {pattern!r} searched {len(text):,} characters for more than "
                 f"{PATTERN_TIMEOUT_SECONDS:g} seconds; make it simpler: no repetition inside a repetition"
             ) from error
-        spans += [Gap(start, stop) for start, stop in found if start < stop]
+        spans += [Elision(start, stop) for start, stop in found if start < stop]
     return _merge_ranges(spans)
 
 
-def _map_to_original(gaps: tuple[Gap, ...], later: tuple[Gap, ...]) -> tuple[Gap, ...]:
+def _map_to_original(gaps: tuple[Elision, ...], later: tuple[Elision, ...]) -> tuple[Elision, ...]:
     """Gaps of a text that has gaps already, told as gaps of the whole text."""
     if not gaps:
         return later
     removed = [0, *accumulate(gap.stop - gap.start for gap in gaps)]
     seams = [gap.start - before for gap, before in zip(gaps, removed, strict=False)]
     moved = [
-        Gap(
+        Elision(
             gap.start + removed[bisect_right(seams, gap.start)],
             gap.stop + removed[bisect_right(seams, gap.stop - 1)],
             gap.note,
@@ -165,12 +165,12 @@ def _map_to_original(gaps: tuple[Gap, ...], later: tuple[Gap, ...]) -> tuple[Gap
     return _merge_ranges([*gaps, *moved])
 
 
-def _merge_ranges(gaps: list[Gap]) -> tuple[Gap, ...]:
-    merged: list[Gap] = []
+def _merge_ranges(gaps: list[Elision]) -> tuple[Elision, ...]:
+    merged: list[Elision] = []
     for gap in sorted(gaps):
         if merged and gap.start <= merged[-1].stop:
             last = merged[-1]
-            merged[-1] = Gap(last.start, max(last.stop, gap.stop), last.note or gap.note)
+            merged[-1] = Elision(last.start, max(last.stop, gap.stop), last.note or gap.note)
         else:
             merged.append(gap)
     return tuple(merged)

@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from thresher.edits import Cut, Edit, Gap, cut, head_and_tail
-from thresher.edits.standin import ID
+from thresher.edits import Edit, Elision, Truncate, apply_elisions, keep_head_and_tail
+from thresher.edits.placeholder import ID_SLOT
 from thresher.model import History, Message, part_text
-from thresher.model.memo import per_message
-from thresher.model.tools import Link
+from thresher.model.message_cache import cached_per_message
+from thresher.model.tool_calls import ToolUse
 from thresher.policies.base import check_count
 
 MIN_CUT_CHARS = 200
@@ -58,9 +58,9 @@ class TruncateOutput:
                 known[self, place.part] = self._find_cuts(text, is_file=link.use.operation == "read")
             gaps, why = known[self, place.part]
             if gaps:
-                yield Cut(history.occurrence(place), "output", why, gaps)
+                yield Truncate(history.occurrence(place), "output", why, gaps)
 
-    def _find_cuts(self, text: str, *, is_file: bool) -> tuple[tuple[Gap, ...], str]:
+    def _find_cuts(self, text: str, *, is_file: bool) -> tuple[tuple[Elision, ...], str]:
         gaps = find_output_noise(text) if self.squeeze and not is_file else ()
         length = len(text) - sum(stop - start - len(note) for start, stop, note in gaps)
         limit, ends = self.bash_truncate, self.head + self.tail
@@ -75,40 +75,40 @@ class TruncateOutput:
             if both:
                 return both, "long output"
         if length + MIN_CUT_CHARS <= len(text):
-            return (*gaps, Gap(len(text), len(text), note)), "repetitive output"
+            return (*gaps, Elision(len(text), len(text), note)), "repetitive output"
         return (), ""
 
 
-def _is_command_output(link: Link) -> bool:
+def _is_command_output(link: ToolUse) -> bool:
     """Whether a command wrote it; of the tools for the project only git has a command."""
     return link.use.category == "execution" or (link.use.category == "project" and bool(link.use.command))
 
 
-@per_message
-def _cut_cache(_: Message) -> "dict[tuple[TruncateOutput, int], tuple[tuple[Gap, ...], str]]":
+@cached_per_message
+def _cut_cache(_: Message) -> "dict[tuple[TruncateOutput, int], tuple[tuple[Elision, ...], str]]":
     """What was found out about a message's parts."""
     return {}
 
 
 def _format_note(text: str, done: str) -> str:
-    return f"\n[thresher {ID} · {done}: {len(text):,} chars, {text.count(chr(10)) + 1:,} lines in all]\n"
+    return f"\n[thresher {ID_SLOT} · {done}: {len(text):,} chars, {text.count(chr(10)) + 1:,} lines in all]\n"
 
 
-def _keep_head_and_tail(text: str, gaps: tuple[Gap, ...], head: int, tail: int) -> tuple[Gap, ...]:
+def _keep_head_and_tail(text: str, gaps: tuple[Elision, ...], head: int, tail: int) -> tuple[Elision, ...]:
     """Head and tail as they are after squeezing, as gaps of the text itself; nothing if little would go."""
-    found = head_and_tail(cut(text, gaps), head, tail)
+    found = keep_head_and_tail(apply_elisions(text, gaps), head, tail)
     if not found:
         return ()
     start = _to_original_position(gaps, found[0].start, after=False)
     stop = _to_original_position(gaps, found[0].stop, after=True)
     return (
         *(gap for gap in gaps if gap.stop <= start),
-        Gap(start, stop, _format_note(text, "cut")),
+        Elision(start, stop, _format_note(text, "cut")),
         *(gap for gap in gaps if gap.start >= stop),
     )
 
 
-def _to_original_position(gaps: tuple[Gap, ...], position: int, *, after: bool) -> int:
+def _to_original_position(gaps: tuple[Elision, ...], position: int, *, after: bool) -> int:
     """Where a position of the squeezed text was in the text; inside a note, the near end of its gap."""
     shift = 0
     for gap in gaps:
@@ -145,35 +145,35 @@ class _SimilarLines:
     """Where the first of them ends."""
     last_end: int = 0
     count: int = 0
-    first_line_gaps: Sequence[Gap] = ()
+    first_line_gaps: Sequence[Elision] = ()
     """The gaps inside the first line."""
-    other_line_gaps: list[Gap] = field(default_factory=list)
+    other_line_gaps: list[Elision] = field(default_factory=list)
     """The gaps inside the others."""
 
-    def gaps(self) -> Iterator[Gap]:
+    def gaps(self) -> Iterator[Elision]:
         yield from self.first_line_gaps
         note = f" [… {self.count - 1:,} similar lines …]"
         if self.count >= MIN_RUN_LINES and self.last_end - self.first_end > len(note):
-            yield Gap(self.first_end, self.last_end, note)
+            yield Elision(self.first_end, self.last_end, note)
         else:
             yield from self.other_line_gaps
 
 
-def find_output_noise(text: str) -> tuple[Gap, ...]:
+def find_output_noise(text: str) -> tuple[Elision, ...]:
     """The gaps that take out of an output what a terminal would not show, and what repeats itself."""
-    gaps: list[Gap] = []
+    gaps: list[Elision] = []
     run = _SimilarLines()
     start = 0
     for line in text.split("\n"):
         end = start + len(line) - line.endswith("\r")
-        inner: Sequence[Gap] = ()
+        inner: Sequence[Elision] = ()
         shown = line
         if "\r" not in line[:-1]:
             if "\x1b" in line:
                 inner, shown = list(_find_escapes(text, start, end)), _ESCAPE.sub("", line)
         else:
             inner = _find_hidden(text, start, end)
-            shown = cut(line, tuple([Gap(gap.start - start, gap.stop - start) for gap in inner]))
+            shown = apply_elisions(line, tuple([Elision(gap.start - start, gap.stop - start) for gap in inner]))
         key = _similarity_key(shown)
         if key == run.key:
             run.count += 1
@@ -192,9 +192,9 @@ def _similarity_key(line: str) -> str:
     return _NUMBER.sub("0", flat) if _WORD.search(flat) and not _LOCATION.search(flat) else flat
 
 
-def _find_hidden(text: str, start: int, end: int) -> list[Gap]:
+def _find_hidden(text: str, start: int, end: int) -> list[Elision]:
     """What a terminal would not show of a line: escape codes, and states that were written over."""
-    gaps: list[Gap] = []
+    gaps: list[Elision] = []
     state = start
     known: str | None = None
     for segment, stop in _segments(text, start, end):
@@ -204,9 +204,9 @@ def _find_hidden(text: str, start: int, end: int) -> list[Gap]:
         if kind != known:
             gaps += _find_escapes(text, state, segment)
         elif gaps and gaps[-1].stop == state:
-            gaps[-1] = Gap(gaps[-1].start, segment)
+            gaps[-1] = Elision(gaps[-1].start, segment)
         else:
-            gaps.append(Gap(state, segment))
+            gaps.append(Elision(state, segment))
         state = segment
         known = kind
     return [*gaps, *_find_escapes(text, state, end)]
@@ -227,5 +227,5 @@ def _first_word(segment: str) -> str | None:
     return word[0] if word else "" if shown.strip() else None
 
 
-def _find_escapes(text: str, start: int, end: int) -> Iterator[Gap]:
-    return (Gap(found.start(), found.end()) for found in _ESCAPE.finditer(text, start, end))
+def _find_escapes(text: str, start: int, end: int) -> Iterator[Elision]:
+    return (Elision(found.start(), found.end()) for found in _ESCAPE.finditer(text, start, end))

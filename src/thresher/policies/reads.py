@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from thresher.edits import Edit, Stub
-from thresher.edits.standin import LONGEST_PATH, one_line
+from thresher.edits import Edit, Replace
+from thresher.edits.placeholder import MAX_PATH_LENGTH, to_label_line
 from thresher.model import History
 from thresher.policies.base import check_count
 from thresher.policies.file_accesses import FileAccesses, FileRead, LineExtent, collect_file_accesses
@@ -37,7 +37,7 @@ class DeduplicateReads:
         groups: dict[tuple[str, LineExtent], list[FileRead]] = defaultdict(list)
         for read in files.reads:
             groups[read.path, read.extent].append(read)
-        found: list[tuple[int, Stub]] = []
+        found: list[tuple[int, Replace]] = []
         for reads in groups.values():
             if len(reads) > 2:
                 found += self._propose_placeholders(history, files, reads)
@@ -47,7 +47,7 @@ class DeduplicateReads:
 
     def _propose_placeholders(
         self, history: History, files: FileAccesses, reads: list[FileRead]
-    ) -> Iterator[tuple[int, Stub]]:
+    ) -> Iterator[tuple[int, Replace]]:
         kept = choose_kept_reads(len(reads), self.max_file_reads, self.samples)
         texts = [history.occurrence(read.result_place).content for read in reads]
         holders = [at for at in sorted(kept) if reads[at].is_complete]
@@ -64,7 +64,7 @@ class DeduplicateReads:
                 why, said = STALE_REASON, f"older state{name}; {_describe_change(files, read, reads[newer])}"
             else:
                 continue
-            yield read.order, Stub(history.occurrence(read.result_place), "reads", why, note=said)
+            yield read.order, Replace(history.occurrence(read.result_place), "reads", why, note=said)
 
 
 def choose_kept_reads(count: int, max_file_reads: int = 5, samples: int = 3) -> frozenset[int]:
@@ -81,7 +81,7 @@ def choose_kept_reads(count: int, max_file_reads: int = 5, samples: int = 3) -> 
 
 def _describe_path(history: History, read: FileRead) -> str:
     """The full path, where the call itself does not say it."""
-    return "" if history.links[read.order].use.path == read.path else f" of {one_line(read.path, LONGEST_PATH)}"
+    return "" if history.links[read.order].use.path == read.path else f" of {to_label_line(read.path, MAX_PATH_LENGTH)}"
 
 
 def _describe_change(files: FileAccesses, read: FileRead, newer: FileRead) -> str:

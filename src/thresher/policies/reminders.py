@@ -21,10 +21,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from thresher.edits import Cut, Drop, Edit, Gap, cut
+from thresher.edits import Drop, Edit, Elision, Truncate, apply_elisions
 from thresher.model import History, Message, Place, Text, ToolResult
-from thresher.model.marks import author_of, harness_spans
-from thresher.model.memo import per_message
+from thresher.model.harness_text import detect_author, find_harness_offsets
+from thresher.model.message_cache import cached_per_message
 
 POLICY_NAME = "reminders"
 HarnessTextKind = Literal["noise", "typed", "work", "summary", "context", "recall"]
@@ -91,7 +91,7 @@ class StripReminders:
                 if isinstance(part, ToolResult):
                     gaps = _find_trailing_reminders(message).get(j, ())
                     if gaps:
-                        yield Cut(history.occurrence(Place(i, j)), POLICY_NAME, "reminder in a result", gaps)
+                        yield Truncate(history.occurrence(Place(i, j)), POLICY_NAME, "reminder in a result", gaps)
                 elif isinstance(part, Text) and message.role == "user":
                     yield from self._edit_text(history, Place(i, j), message, part.text)
 
@@ -103,8 +103,8 @@ class StripReminders:
         if injected and len(going) == len(spans) and (unmarked or (spans and not _remove_spans(text, spans).strip())):
             yield Drop(history.occurrence(place), POLICY_NAME, "harness message", over="injection")
         elif going and self._is_stable(text, going):
-            gaps = tuple([Gap(span.start, span.stop) for span in going])
-            yield Cut(history.occurrence(place), POLICY_NAME, "reminder", gaps, over="injection")
+            gaps = tuple([Elision(span.start, span.stop) for span in going])
+            yield Truncate(history.occurrence(place), POLICY_NAME, "reminder", gaps, over="injection")
 
     def _is_removed(self, kind: HarnessTextKind) -> bool:
         if kind == "context":
@@ -117,23 +117,23 @@ class StripReminders:
 
 
 def _remove_spans(text: str, spans: list[_HarnessSpan] | tuple[_HarnessSpan, ...]) -> str:
-    return cut(text, tuple([Gap(span.start, span.stop) for span in spans]))
+    return apply_elisions(text, tuple([Elision(span.start, span.stop) for span in spans]))
 
 
-@per_message
+@cached_per_message
 def _classify_message(message: Message) -> tuple[tuple[_HarnessSpan, ...], ...]:
     return tuple([_classify_text(part.text) if isinstance(part, Text) else () for part in message.parts])
 
 
 def _classify_text(text: str) -> tuple[_HarnessSpan, ...]:
-    spans = [_HarnessSpan(start, stop, _classify_span(text[start:stop])) for start, stop in harness_spans(text)]
+    spans = [_HarnessSpan(start, stop, _classify_span(text[start:stop])) for start, stop in find_harness_offsets(text)]
     if not any(span.kind == "typed" for span in spans):
         return tuple(spans)
     return tuple([span._replace(kind="typed") if _COMMAND_NAME.match(text, span.start) else span for span in spans])
 
 
 def _classify_span(said: str) -> HarnessTextKind:
-    if author_of(said) == "recall":
+    if detect_author(said) == "recall":
         return "recall"
     phrase = _OPENING_PHRASE.match(said)
     if phrase and phrase.lastindex:
@@ -144,12 +144,12 @@ def _classify_span(said: str) -> HarnessTextKind:
     return "context" if _INSTRUCTIONS_HEADING in said else ELEMENT_KINDS.get(element["name"].lower(), "noise")
 
 
-@per_message
-def _find_trailing_reminders(message: Message) -> dict[int, tuple[Gap, ...]]:
+@cached_per_message
+def _find_trailing_reminders(message: Message) -> dict[int, tuple[Elision, ...]]:
     """Where a result ends in reminders."""
     texts = ((j, part.text) for j, part in enumerate(message.parts) if isinstance(part, ToolResult))
     found = {j: (_find_result_end(text), len(text)) for j, text in texts if _OPEN_TAG in text}
-    return {j: (Gap(end, length),) for j, (end, length) in found.items() if end < length}
+    return {j: (Elision(end, length),) for j, (end, length) in found.items() if end < length}
 
 
 def _find_result_end(text: str) -> int:

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from thresher.edits import Drop, Edit, pins
-from thresher.edits.standin import is_pointer, label_of, pointer
+from thresher.edits import Drop, Edit, find_pins
+from thresher.edits.placeholder import describe_part, format_placeholder, get_placeholder_id
 from thresher.errors import OptionError
 from thresher.model import History, Message, Place, Summary, Text
 from thresher.model.turns import is_prompt
 from thresher.policies.base import check_count
 from thresher.store import short_id
-from thresher.tokens import Scale, default_scale
+from thresher.tokens import TokenWeights, default_token_weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ class SlidingWindow:
 
     budget: int | None = None
     """Tokens that what stays may weigh, pinned parts and tool definitions counted; None: the budget of the plan."""
-    scale: Scale = field(default_factory=default_scale, repr=False, compare=False)
+    scale: TokenWeights = field(default_factory=default_token_weights, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.budget is not None:
@@ -37,7 +37,7 @@ class SlidingWindow:
         left = self.scale.history(history)
         if left <= self.budget:
             return
-        pinned = pins(history).keys() | _find_opening_placeholder(history)
+        pinned = find_pins(history).keys() | _find_opening_placeholder(history)
         reserve = self._opening_reserve(history)
         opens = False
         first = next((i for i, message in enumerate(history.messages) if is_prompt(message)), None)
@@ -70,7 +70,7 @@ class SlidingWindow:
         for j, part in enumerate(history[first].parts):
             if isinstance(part, Text):
                 short = short_id(history.occurrence(Place(first, j)).content)
-                line = Text(pointer(short, label_of(history[first], part, None), part, 0))
+                line = Text(format_placeholder(short, describe_part(history[first], part, None), part, 0))
                 return min(self.scale.part(line), self.scale.part(part)) + self.scale.message(Message("user"))
         return 0
 
@@ -106,4 +106,4 @@ def _find_opening_placeholder(history: History) -> set[Place]:
     if first is None or history[first].role != "user":
         return set()
     parts = history[first].parts
-    return {Place(first, j) for j, part in enumerate(parts) if isinstance(part, Text) and is_pointer(part)}
+    return {Place(first, j) for j, part in enumerate(parts) if isinstance(part, Text) and get_placeholder_id(part)}

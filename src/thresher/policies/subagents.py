@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from thresher.edits import Cut, Drop, Edit, Gap, Stub
+from thresher.edits import Drop, Edit, Elision, Replace, Truncate
 from thresher.model import History, Place, Text
-from thresher.model.marks import harness_spans
-from thresher.model.memo import per_message
+from thresher.model.harness_text import find_harness_offsets
 from thresher.model.message import Message
-from thresher.model.tools import Link
+from thresher.model.message_cache import cached_per_message
+from thresher.model.tool_calls import ToolUse
 from thresher.policies.tools import is_failed_or_interrupted
 
 POLICY_NAME = "subagents"
@@ -80,7 +80,7 @@ class DropSubagents:
         if self.responses and gone:
             yield from _remove_notices(history, gone - kept)
 
-    def _is_kept(self, link: Link, ids: frozenset[str], reported: set[str]) -> bool:
+    def _is_kept(self, link: ToolUse, ids: frozenset[str], reported: set[str]) -> bool:
         if link.chain.active or (self.keep_failed and _is_fruitless(link)):
             return True
         said = link.result.text if link.result else ""
@@ -99,30 +99,30 @@ class DropSubagents:
                 if asked & gone and not asked & kept:
                     yield from self._edit_chain(history, link, "call about a sub-agent")
 
-    def _edit_chain(self, history: History, link: Link, why: str) -> Iterator[Edit]:
+    def _edit_chain(self, history: History, link: ToolUse, why: str) -> Iterator[Edit]:
         chain = link.chain
         if self.calls and self.responses:
             yield Drop(history.occurrence(chain.call), POLICY_NAME, why)
         elif self.calls:
-            yield Stub(history.occurrence(chain.call), POLICY_NAME, why)
+            yield Replace(history.occurrence(chain.call), POLICY_NAME, why)
         elif chain.result is not None:
-            yield Stub(history.occurrence(chain.result), POLICY_NAME, why)
+            yield Replace(history.occurrence(chain.result), POLICY_NAME, why)
 
 
-def _agent_ids(link: Link) -> frozenset[str]:
+def _agent_ids(link: ToolUse) -> frozenset[str]:
     """What a sub-agent is known by: its call, and the id that its harness gave it."""
     said = link.result.text if link.result else ""
     ends = (said,) if len(said) <= 2 * MAX_END_CHARS else (said[:MAX_END_CHARS], said[-MAX_END_CHARS:])
     return frozenset([link.call.id, *(found["id"] for end in ends for found in _AGENT_ID.finditer(end))])
 
 
-def _is_fruitless(link: Link) -> bool:
+def _is_fruitless(link: ToolUse) -> bool:
     return is_failed_or_interrupted(link) or (
         link.result is not None and bool(_NOTHING_SPENT.search(link.result.text[-MAX_END_CHARS:]))
     )
 
 
-def _mentioned_ids(link: Link) -> frozenset[str]:
+def _mentioned_ids(link: ToolUse) -> frozenset[str]:
     """The ids that a call may be about."""
     name = link.call.name.lower()
     text = (
@@ -153,11 +153,13 @@ def _remove_notices(history: History, gone: set[str]) -> Iterator[Edit]:
         for j, notices in _message_notices(message).items():
             gaps = tuple([gap for gap, ids in notices if ids & gone])
             if gaps:
-                yield Cut(history.occurrence(Place(i, j)), POLICY_NAME, "notice of a sub-agent", gaps, over="injection")
+                yield Truncate(
+                    history.occurrence(Place(i, j)), POLICY_NAME, "notice of a sub-agent", gaps, over="injection"
+                )
 
 
-@per_message
-def _message_notices(message: Message) -> dict[int, list[tuple[Gap, frozenset[str]]]]:
+@cached_per_message
+def _message_notices(message: Message) -> dict[int, list[tuple[Elision, frozenset[str]]]]:
     """The notices in each text of a message, with the agents that they name."""
     if message.role != "user":
         return {}
@@ -165,10 +167,10 @@ def _message_notices(message: Message) -> dict[int, list[tuple[Gap, frozenset[st
     return {j: notices for j, notices in found.items() if notices}
 
 
-def _find_notices(text: str) -> Iterator[tuple[Gap, frozenset[str]]]:
+def _find_notices(text: str) -> Iterator[tuple[Elision, frozenset[str]]]:
     if "notification" not in text:
         return
-    for start, stop in harness_spans(text):
+    for start, stop in find_harness_offsets(text):
         if _NOTICE.match(text, start):
             ids = _NOTICE_AGENT_ID.finditer(text, start, min(stop, start + MAX_END_CHARS))
-            yield Gap(start, stop), frozenset(found["id"] for found in ids)
+            yield Elision(start, stop), frozenset(found["id"] for found in ids)

@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from thresher.edits import Drop, Edit, Stub
-from thresher.edits.standin import is_pointer
+from thresher.edits import Drop, Edit, Replace
+from thresher.edits.placeholder import get_placeholder_id
 from thresher.model import History, Place
-from thresher.model.tools import Link
+from thresher.model.tool_calls import ToolUse
 from thresher.policies.base import is_failed_call
 from thresher.policies.file_accesses import FileAccesses, FileRead, LineExtent, collect_file_accesses, normalize_path
 
@@ -44,15 +44,15 @@ class RemoveSuperseded:
         seen: set[Place] = set()
         for place, note in _find_repeated_calls(history) if self.identical else ():
             seen.add(place)
-            yield Stub(history.occurrence(place), POLICY_NAME, REPEATED_CALL_REASON, note=note)
+            yield Replace(history.occurrence(place), POLICY_NAME, REPEATED_CALL_REASON, note=note)
         for place, note in _find_stale_reads(history, edited=self.edited) if self.stale else ():
             if place not in seen:
-                yield Stub(history.occurrence(place), POLICY_NAME, STALE_READ_REASON, note=note)
+                yield Replace(history.occurrence(place), POLICY_NAME, STALE_READ_REASON, note=note)
 
 
-def _find_resolved_failures(history: History) -> list[Link]:
+def _find_resolved_failures(history: History) -> list[ToolUse]:
     good: set[tuple[str, str]] = set()
-    found: list[Link] = []
+    found: list[ToolUse] = []
     for link in reversed(history.links):
         key = (link.call.name.lower(), _call_target(link))
         if not is_failed_call(link):
@@ -62,7 +62,7 @@ def _find_resolved_failures(history: History) -> list[Link]:
     return found[::-1]
 
 
-def _call_target(link: Link) -> str:
+def _call_target(link: ToolUse) -> str:
     """What a call works on: a command as it reads, a file, or else all its arguments."""
     if link.use.command and link.use.category != "file_edit":
         return " ".join(link.use.command.split())
@@ -77,7 +77,7 @@ def _find_repeated_calls(history: History) -> list[tuple[Place, str]]:
             continue
         said = (history.occurrence(chain.call).content, history.occurrence(chain.result).content)
         later = newest.setdefault(said, chain.call)
-        if later != chain.call and not is_pointer(result):
+        if later != chain.call and not get_placeholder_id(result):
             found.append((chain.result, f"same as turn {history.turn(later.message)}"))
     return found[::-1]
 

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from thresher.edits import Cut, Drop, Edit, Gap, cut
+from thresher.edits import Drop, Edit, Elision, Truncate, apply_elisions
 from thresher.model import History, Message, Place, Text
 from thresher.model import Thinking as Thought
-from thresher.model.memo import per_message
+from thresher.model.message_cache import cached_per_message
 from thresher.policies.base import check_count
 
 POLICY_NAME = "thinking"
@@ -44,7 +44,7 @@ class DropThinking:
                 if isinstance(part, Thought):
                     yield Drop(history.occurrence(Place(i, j)), POLICY_NAME, "thinking")
                 elif j in tagged:
-                    yield Cut(history.occurrence(Place(i, j)), POLICY_NAME, "thinking in tags", tagged[j])
+                    yield Truncate(history.occurrence(Place(i, j)), POLICY_NAME, "thinking in tags", tagged[j])
 
     def _find_first_kept(self, history: History) -> int:
         """The first message that is spared."""
@@ -54,8 +54,8 @@ class DropThinking:
         return spared[0].start if spared else len(history)
 
 
-@per_message
-def _find_tagged_thinking(message: Message) -> dict[int, tuple[Gap, ...]]:
+@cached_per_message
+def _find_tagged_thinking(message: Message) -> dict[int, tuple[Elision, ...]]:
     """The gaps for each text that thinks in tags."""
     if message.role != "assistant":
         return {}
@@ -63,14 +63,14 @@ def _find_tagged_thinking(message: Message) -> dict[int, tuple[Gap, ...]]:
     return {j: gaps for j, gaps in found.items() if gaps}
 
 
-def _find_removable(text: str) -> tuple[Gap, ...]:
+def _find_removable(text: str) -> tuple[Elision, ...]:
     gaps = _find_tag_spans(text) if "</" in text else ()
-    return gaps if gaps and not _find_tag_spans(cut(text, gaps)) else ()
+    return gaps if gaps and not _find_tag_spans(apply_elisions(text, gaps)) else ()
 
 
-def _find_tag_spans(text: str) -> tuple[Gap, ...]:
+def _find_tag_spans(text: str) -> tuple[Elision, ...]:
     """Thoughts in tags, each with the white space behind it; each closing tag is looked for once, so linear."""
-    gaps: list[Gap] = []
+    gaps: list[Elision] = []
     ends: dict[str, int] = {}
     position = 0
     while found := (_NEXT_TAG.match(text, position) if gaps else None) or _OPENING_TAG.search(text, position):
@@ -84,7 +84,7 @@ def _find_tag_spans(text: str) -> tuple[Gap, ...]:
             position = len(text) if stop < 0 else stop + len(closing)
         elif stop >= 0 and text.find(f"<{found['name']}>", position, stop) < 0:
             position = _skip_whitespace(text, stop + len(closing))
-            gaps.append(Gap(found.start(), position))
+            gaps.append(Elision(found.start(), position))
     return tuple(gaps)
 
 

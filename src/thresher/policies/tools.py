@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, get_args
 
-from thresher.edits import Cut, Drop, Edit, Fold, Gap, Stub, cut_arguments, to_limit
-from thresher.edits.cutting import LITTLE
-from thresher.edits.standin import one_line as flat
+from thresher.edits import Drop, Edit, Elision, Replace, Summarize, Truncate, elide_long_arguments, elide_to_limit
+from thresher.edits.placeholder import to_label_line as flat
+from thresher.edits.truncate import MIN_SAVING_DIVISOR
 from thresher.errors import OptionError
-from thresher.model import Chain, History, Message, Place, ToolCall, ToolResult
-from thresher.model.tools import Link
+from thresher.model import History, Message, Place, ToolCall, ToolChain, ToolResult
+from thresher.model.tool_calls import ToolUse
 from thresher.policies import base
 from thresher.policies.base import TOOL_CATEGORIES, check_choice, check_count, check_words
 from thresher.summarize import describe_chain
@@ -78,7 +78,7 @@ class EditToolCalls:
             if link.chain.call.message < end and self._is_selected(link):
                 yield from self._edit_call(history, link)
 
-    def _is_selected(self, link: Link) -> bool:
+    def _is_selected(self, link: ToolUse) -> bool:
         if self.failed is not None and self.failed != is_failed_or_interrupted(link):
             return False
         if base.is_tool_selected(link, self.except_names, ()):
@@ -93,7 +93,7 @@ class EditToolCalls:
     def _question_categories(self) -> tuple[str, ...]:
         return tuple([category for category in self.categories if category == "question"])
 
-    def _edit_call(self, history: History, link: Link) -> Iterator[Edit]:
+    def _edit_call(self, history: History, link: ToolUse) -> Iterator[Edit]:
         call = history.occurrence(link.chain.call)
         result = history.occurrence(link.chain.result) if link.chain.result else None
         why = "failed" if self.failed else link.use.category.replace("_", " ")
@@ -101,31 +101,33 @@ class EditToolCalls:
             case "drop":
                 yield Drop(call, POLICY_NAME, why)
             case "stub_calls":
-                yield Stub(call, POLICY_NAME, why)
+                yield Replace(call, POLICY_NAME, why)
             case "cut_calls":
-                gaps = cut_arguments(link.call.arguments, self.limit)
+                gaps = elide_long_arguments(link.call.arguments, self.limit)
                 if gaps:
-                    yield Cut(call, POLICY_NAME, f"arguments longer than {self.limit:,}", gaps)
+                    yield Truncate(call, POLICY_NAME, f"arguments longer than {self.limit:,}", gaps)
             case "line":
                 targets = (call,) if result is None else (call, result)
-                yield Fold(targets, POLICY_NAME, why, "", label=_describe_call(link.call, link.result))
+                yield Summarize(targets, POLICY_NAME, why, "", label=_describe_call(link.call, link.result))
             case "stub" if result is not None:
-                yield Stub(result, POLICY_NAME, why, note="interrupted" if _is_interrupted(link) else "")
+                yield Replace(result, POLICY_NAME, why, note="interrupted" if _is_interrupted(link) else "")
             case "cut" if link.result is not None and result is not None:
                 gaps = self._find_cuts(link.result.text)
                 if gaps:
-                    yield Cut(result, POLICY_NAME, f"longer than {self._max_chars:,}", gaps)
+                    yield Truncate(result, POLICY_NAME, f"longer than {self._max_chars:,}", gaps)
 
     @property
     def _max_chars(self) -> int:
         return self.head + self.tail or self.limit
 
-    def _find_cuts(self, text: str) -> tuple[Gap, ...]:
+    def _find_cuts(self, text: str) -> tuple[Elision, ...]:
         """A limit is a limit; of two ends so long, a little more is let pass."""
         ends = self.head + self.tail
         if not ends:
-            return to_limit(text, self.limit)
-        return to_limit(text, ends, tail=self.tail / ends) if len(text) > ends + ends // LITTLE else ()
+            return elide_to_limit(text, self.limit)
+        return (
+            elide_to_limit(text, ends, tail=self.tail / ends) if len(text) > ends + ends // MIN_SAVING_DIVISOR else ()
+        )
 
 
 @lru_cache(maxsize=1024)
@@ -133,22 +135,22 @@ def _describe_call(call: ToolCall, result: ToolResult | None) -> str:
     """What a chain did, in a line; that depends on nothing around it, so it is told once."""
     answers = () if result is None else (Message("tool", (result,), author="tool"),)
     alone = History((Message("assistant", (call,), author="model"), *answers))
-    chain = Chain(Place(0, 0), Place(1, 0) if result else None, active=False)
+    chain = ToolChain(Place(0, 0), Place(1, 0) if result else None, active=False)
     return flat(describe_chain(alone, chain), MAX_LINE_CHARS)
 
 
-def is_failed_or_interrupted(link: Link) -> bool:
+def is_failed_or_interrupted(link: ToolUse) -> bool:
     """Whether a call came to nothing: an error, an interruption, or no result at all."""
     return base.is_failed_call(link) or _is_interrupted(link)
 
 
-def _is_interrupted(link: Link) -> bool:
+def _is_interrupted(link: ToolUse) -> bool:
     """Whether the result says so itself; a pointer to such a result still does."""
     said = link.result.text[:200].lstrip() if link.result else ""
     return said.startswith(INTERRUPTED_PREFIX) or (said.startswith("[thresher ") and said.endswith("· interrupted]"))
 
 
-def _has_human_answer(link: Link) -> bool:
+def _has_human_answer(link: ToolUse) -> bool:
     """Whether a human's own words are in the result."""
     if link.use.category == "question":
         return True

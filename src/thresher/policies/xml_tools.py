@@ -10,13 +10,13 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from thresher.edits.standin import is_pointer
+from thresher.edits.placeholder import get_placeholder_id
 from thresher.model import History, Message, Place, Text, ToolCall
-from thresher.model.jsontext import dump
-from thresher.model.marks import harness_spans
-from thresher.model.memo import per_message
-from thresher.model.tool_table import TABLE
-from thresher.model.tools import ToolUse, tool_use
+from thresher.model.harness_text import find_harness_offsets
+from thresher.model.jsontext import dump_json
+from thresher.model.message_cache import cached_per_message
+from thresher.model.tool_calls import ToolCallDetails, describe_tool_call
+from thresher.model.tool_catalog import TOOLS_BY_NAME
 from thresher.summarize.text import clip, to_printable_line
 from thresher.transcripts.xml_calls import WRAPPER_TAG, find_xml_elements, parse_result_header
 
@@ -36,7 +36,7 @@ class XmlCall(NamedTuple):
     name: str
     subject: str
     """What it works on."""
-    use: ToolUse
+    use: ToolCallDetails
     is_standalone: bool
     """Little else is said in the text."""
 
@@ -48,7 +48,7 @@ class XmlChain(NamedTuple):
     results: tuple[Place, ...]
     name: str
     subject: str
-    use: ToolUse
+    use: ToolCallDetails
     is_standalone: bool
 
     @property
@@ -70,7 +70,7 @@ def find_xml_chains(history: History) -> Iterator[XmlChain]:
                 yield XmlChain(Place(i, j), tuple([Place(i + 1, k) for k in results]), *call)
 
 
-@per_message
+@cached_per_message
 def _find_calls(message: Message) -> tuple[XmlCall | None, ...]:
     return tuple(
         [_find_call(part.text) if isinstance(part, Text) and "</" in part.text else None for part in message.parts]
@@ -83,13 +83,13 @@ def _find_call(text: str) -> XmlCall | None:
     if found is None:
         return None
     around = len(text[: found.start].strip()) + len(text[found.stop :].strip())
-    use = tool_use(ToolCall("", found.name, dump(found.parameters)))
+    use = describe_tool_call(ToolCall("", found.name, dump_json(found.parameters)))
     about = use.path or use.command or use.intent or " ".join(map(str, found.parameters.values()))
     return XmlCall(found.name, about, use, around <= MAX_ANNOUNCEMENT_CHARS)
 
 
 def _is_tool(name: str) -> bool:
-    return name == WRAPPER_TAG or name.lower() in TABLE
+    return name == WRAPPER_TAG or name.lower() in TOOLS_BY_NAME
 
 
 def _find_result_parts(message: Message, name: str) -> list[int]:
@@ -106,7 +106,7 @@ def _find_result_parts(message: Message, name: str) -> list[int]:
         results.append(k)
     # Where a human answered too, all of it stays: their words are not ours to part from the tool's.
     human = any(_HUMAN_ANSWER.search(texts[k] or "") for k in results)
-    return [] if human or any(is_pointer(message.parts[k]) for k in results) else results
+    return [] if human or any(get_placeholder_id(message.parts[k]) for k in results) else results
 
 
 def _is_answer_to(text: str, name: str) -> bool:
@@ -115,5 +115,5 @@ def _is_answer_to(text: str, name: str) -> bool:
 
 
 def _is_from_harness(text: str) -> bool:
-    spans = harness_spans(text)
+    spans = find_harness_offsets(text)
     return bool(spans) and not text[: spans[0][0]].strip()

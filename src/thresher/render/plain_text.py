@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from thresher.model import History, Image, Message, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
-from thresher.model.tools import tool_use
+from thresher.model.tool_calls import describe_tool_call
 from thresher.render.text import strip_control_codes
 
 HEADINGS = {"system": "System", "user": "User", "assistant": "Assistant"}
@@ -41,7 +41,7 @@ def _message_lines(message: Message) -> Iterator[str]:
                 if part.text.strip():
                     yield f"(thinking) {strip_control_codes(part.text.strip())}"
             case ToolCall():
-                use = tool_use(part)
+                use = describe_tool_call(part)
                 yield (
                     f"▸ {part.name} {strip_control_codes(use.command or use.path or use.intent or part.arguments)}"
                 ).rstrip()

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from thresher.edits.explain import notes, rows
+from thresher.edits.explain import list_plan_notes, summarize_edits
 from thresher.edits.plan import Plan
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def plan_table(plan: Plan) -> Iterator["RenderableType"]:
     yield Text.assemble(
         ("█" * kept, "green"), ("░" * (BAR_WIDTH - kept), "dim"), f" {share:.0%} left   ({plan.counter})"
     )
-    found = rows(plan.edits)
+    found = summarize_edits(plan.edits)
     if found:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
         for name in ("policy", "", "why"):
@@ -39,7 +39,7 @@ def plan_table(plan: Plan) -> Iterator["RenderableType"]:
         yield ""
         yield table
         yield ""
-    for note in notes(plan):
+    for note in list_plan_notes(plan):
         yield Text(note, style="dim")
 
 

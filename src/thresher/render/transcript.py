@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from thresher.edits import Edit, Fold, Plan, targets_of
-from thresher.edits.explain import DONE
+from thresher.edits import Edit, Plan, Summarize, list_targets
+from thresher.edits.explain import EDIT_LABELS
 from thresher.model import (
     History,
     Image,
@@ -20,9 +20,9 @@ from thresher.model import (
     content_id,
     part_text,
 )
-from thresher.model.tools import tool_use
+from thresher.model.tool_calls import describe_tool_call
 from thresher.render.text import format_count, format_token_count, plural, shorten, strip_control_codes
-from thresher.tokens import count, estimate
+from thresher.tokens import count, estimate_part_tokens
 
 if TYPE_CHECKING:
     from rich.text import Text as RichText
@@ -67,16 +67,16 @@ def _index_edits(history: History, plan: Plan) -> dict[int, dict[int, Edit]]:
     """The edit of each part that has one, by message and part."""
     fates: dict[int, dict[int, Edit]] = {}
     for edit in plan.edits:
-        for target in targets_of(edit):
+        for target in list_targets(edit):
             message, part = history.places[target]
             fates.setdefault(message, {})[part] = edit
     return fates
 
 
 def _edit_line(edit: Edit) -> "RichText":
-    together = " together" if isinstance(edit, Fold) and len(edit.targets) > 1 else ""
+    together = " together" if isinstance(edit, Summarize) and len(edit.targets) > 1 else ""
     saved = f", saves {edit.saved:,} tokens{together}" if edit.saved else ""
-    return _styled_line(f"  ⤷ {DONE[type(edit).__name__]}: {edit.why} [{edit.policy}]{saved}", "bold yellow")
+    return _styled_line(f"  ⤷ {EDIT_LABELS[type(edit).__name__]}: {edit.why} [{edit.policy}]{saved}", "bold yellow")
 
 
 def _styled_line(text: str, style: str = "") -> "RichText":
@@ -130,7 +130,7 @@ def _message(
 
 def _format_usage(message: Message) -> str:
     if message.usage is None:
-        return f"{format_token_count(sum(map(estimate, message.parts)))} tokens"
+        return f"{format_token_count(sum(map(estimate_part_tokens, message.parts)))} tokens"
     usage = message.usage
     cached = f" ({format_token_count(usage.cache_read)} from cache)" if usage.cache_read else ""
     return f"{format_token_count(usage.context)} in{cached}, {format_token_count(usage.output)} out"
@@ -158,7 +158,7 @@ def _part(part: Part, calls: dict[str, ToolCall], *, full: bool) -> Iterator["Ri
 
 
 def _call_target(call: ToolCall) -> str:
-    use = tool_use(call)
+    use = describe_tool_call(call)
     return use.command or use.path or use.intent or call.arguments
 
 

@@ -17,7 +17,7 @@ from thresher.model import History, Message, Part, Text, ToolCall, ToolResult
 from thresher.model.identity import content_ids
 from thresher.replay.recording import Recording
 from thresher.replay.trace import block_text
-from thresher.store import Store, exact_id, short_id
+from thresher.store import ContentStore, exact_id, short_id
 
 REFETCH_TOOL = "restore"
 """The tool that brings a text back."""
@@ -55,7 +55,7 @@ class ConversationRow:
 class ReplayConversation:
     """A recording, as far as it has come; a way may read all of it, and keeps its own memory."""
 
-    def __init__(self, recording: Recording, store: Store) -> None:
+    def __init__(self, recording: Recording, store: ContentStore) -> None:
         """Nothing has come but what stands beside the rows."""
         self.recording = recording
         self.token_weights = recording.token_weights
@@ -177,6 +177,6 @@ class ReplayConversation:
     def _piece(self, name: str, part: Part, *, first: bool) -> RequestPiece:
         found = self._piece_cache.get((name, first))
         if found is None:
-            weight = self.token_weights.part(part) + self.token_weights.overhead * first
+            weight = self.token_weights.part(part) + self.token_weights.message_overhead * first
             found = self._piece_cache[name, first] = RequestPiece(block_text(part), weight)
         return found

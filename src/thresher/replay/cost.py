@@ -11,7 +11,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from thresher.errors import OptionError
-from thresher.tokens import Model
+from thresher.tokens import ModelInfo
 
 HOUR = 3600
 REFETCH_CALL_TOKENS = 60
@@ -31,7 +31,7 @@ class Rates(Struct, frozen=True, kw_only=True):
     """Tokens below which nothing is kept."""
 
 
-def rates_for_model(model: Model, *, hour: bool = False) -> Rates:
+def rates_for_model(model: ModelInfo, *, hour: bool = False) -> Rates:
     """The rates of a model; with `hour`, of its cache that lasts one."""
     price = model.price
     write = price.cache_write_1h if hour else price.cache_write

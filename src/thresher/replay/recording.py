@@ -16,8 +16,8 @@ from thresher.dialects import emit_with_losses, parse
 from thresher.edits import repair
 from thresher.model import History, Session
 from thresher.replay.trace import RecordedCall, Trace, trace_history, trace_session
-from thresher.tokens import Scale, scale_for
-from thresher.tokens.scale import model_in
+from thresher.tokens import TokenWeights, token_weights_for
+from thresher.tokens.weights import find_model_name
 from thresher.window.request import resolve_window_dialect
 
 DIALECT_BY_VENDOR = {"anthropic": "anthropic", "openai": "openai-responses", "gemini": "gemini"}
@@ -33,7 +33,7 @@ class Recording(Struct, frozen=True):
     """One message a row, behind those that the format holds beside its rows."""
     dialect: str
     model: str
-    token_weights: Scale
+    token_weights: TokenWeights
     body: dict[str, Any]
     """The last request, without its rows."""
     rows: tuple[Any, ...]
@@ -65,7 +65,7 @@ def build_session_recordings(session: Session) -> Iterator[Recording]:
 def build_recording(segment: History, name: str = "") -> Recording:
     """One segment."""
     whole = repair(segment).history
-    scale = scale_for(whole, counter=COUNTER)
+    scale = token_weights_for(whole, counter=COUNTER)
     wire = DIALECT_BY_VENDOR.get(scale.vendor, "openai-chat")
     body = dict(emit_with_losses(whole, wire, body=True).value)
     rows = body.pop(find_rows_field(wire))
@@ -79,7 +79,7 @@ def build_recording(segment: History, name: str = "") -> Recording:
     blocks = trace_history(history, name).blocks
     seen = tuple(structs.replace(one, visible=bisect_right(stops, one.place.message)) for one in blocks)
     trace = Trace(name, history, tuple(calls), seen)
-    return Recording(trace, wire, model_in(segment), scale, body, tuple(rows))
+    return Recording(trace, wire, find_model_name(segment), scale, body, tuple(rows))
 
 
 def _find_request_stops(

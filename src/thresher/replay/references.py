@@ -22,8 +22,8 @@ from typing import Literal, NamedTuple
 from msgspec import Struct
 
 from thresher.model import ToolCall
-from thresher.model.jsontext import load_fields
-from thresher.model.tools import tool_use
+from thresher.model.jsontext import load_json_object
+from thresher.model.tool_calls import describe_tool_call
 from thresher.replay.trace import Trace, TraceBlock, argument_values
 from thresher.summarize.file_changes import NEW_TEXT_KEYS, OLD_TEXT_KEYS, PAIR_LIST_KEYS, PATCH_KEYS, WHOLE_TEXT_KEYS
 
@@ -110,10 +110,10 @@ _PATCH_HEADER = re.compile(r"^(?:\*\*\* (?:Update|Add|Delete) File: |@@)", re.MU
 
 
 def _extract_call_texts(call: ToolCall) -> _CallTexts:
-    use = tool_use(call)
+    use = describe_tool_call(call)
     if use.category != "file_edit":
         return _CallTexts((), (use.command,))
-    fields = load_fields(call.arguments)
+    fields = load_json_object(call.arguments)
     patch = next(iter(_string_values(fields, PATCH_KEYS)), "") or use.command or ("" if fields else call.arguments)
     if _PATCH_HEADER.search(patch):
         lines = [line for line in patch.splitlines() if not line.startswith(("--- ", "+++ "))]

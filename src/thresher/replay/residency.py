@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from thresher.edits.standin import ids_in
+from thresher.edits.placeholder import find_placeholder_ids
 from thresher.model import Part, content_id, part_text
 from thresher.replay.references import Reference, ReferenceIndex, find_references
 from thresher.replay.trace import Trace, TraceBlock, argument_values, strip_line_numbers
-from thresher.store import Store, exact_id, short_id
+from thresher.store import ContentStore, exact_id, short_id
 
 
 class CallResidency(Struct, frozen=True):
@@ -61,7 +61,7 @@ class _RequestContents(NamedTuple):
 class ResidencyChecker:
     """Judges the requests of one trace, in any order; with the store that was written to, it knows what folds hold."""
 
-    def __init__(self, trace: Trace, *, store: Store | None = None) -> None:
+    def __init__(self, trace: Trace, *, store: ContentStore | None = None) -> None:
         """Find the needles of all calls."""
         self.trace = trace
         self.references = find_references(trace)
@@ -133,7 +133,9 @@ class ResidencyChecker:
         if blocks:
             return _KnownText(blocks, None, frozenset())
         values = argument_values(text) if text.lstrip().startswith("{") else ()
-        named = frozenset(block for id_ in ids_in(text) for block in self._resolve_placeholder(id_, frozenset()))
+        named = frozenset(
+            block for id_ in find_placeholder_ids(text) for block in self._resolve_placeholder(id_, frozenset())
+        )
         return _KnownText((), self._other_texts.add("\n".join((strip_line_numbers(text), *values))), named)
 
     def _resolve_placeholder(self, id_: str, within: frozenset[str]) -> Iterator[int]:

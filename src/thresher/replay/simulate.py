@@ -16,7 +16,7 @@ from thresher.replay.cost import REFETCH_CALL_TOKENS, CostMeter, Rates
 from thresher.replay.recording import Recording
 from thresher.replay.references import Reference
 from thresher.replay.residency import CallResidency, ResidencyChecker
-from thresher.store import MemoryStore, Store
+from thresher.store import ContentStore, InMemoryContentStore
 
 
 class Strategy(Struct, frozen=True):
@@ -75,10 +75,10 @@ def replay_recording(
     rates: Rates,
     *,
     referee: ResidencyChecker | None = None,
-    store: Store | None = None,
+    store: ContentStore | None = None,
 ) -> ReplayTotals:
     """What becomes of a recording; its referee may be shared by many ways, and so may the store that it knows."""
-    store = MemoryStore() if store is None else store
+    store = InMemoryContentStore() if store is None else store
     referee = ResidencyChecker(recording.trace, store=store) if referee is None else referee
     tally = ReplayTotals()
     for told in replay_requests(recording, way, rates, referee, store):
@@ -87,7 +87,7 @@ def replay_recording(
 
 
 def replay_requests(
-    recording: Recording, way: Strategy, rates: Rates, referee: ResidencyChecker, store: Store
+    recording: Recording, way: Strategy, rates: Rates, referee: ResidencyChecker, store: ContentStore
 ) -> Iterator[ReplayTotals]:
     """What became of each request, in the order of the calls."""
     feed, bill = ReplayConversation(recording, store), CostMeter(rates)

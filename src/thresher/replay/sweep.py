@@ -45,7 +45,7 @@ from thresher.replay.sweep_results import (
     UnitResult,
 )
 from thresher.replay.workers import initialize_sweep_worker
-from thresher.store import MemoryStore
+from thresher.store import InMemoryContentStore
 from thresher.transcripts import read_all
 
 MIN_RECORDED_CALLS = 15
@@ -181,7 +181,7 @@ def _replay_session(session: Session, found: Sequence[Recording], unit: SweepUni
     tallies = {_budget_key(budget): ReplayTotals() for budget in unit.budgets}
     floors: list[MinimumCost] = []
     for recording in found:
-        store = MemoryStore()
+        store = InMemoryContentStore()
         referee = ResidencyChecker(recording.trace, store=store)
         if unit.strategy == FULL_HISTORY:
             floors.append(compute_minimum_cost(recording, referee))

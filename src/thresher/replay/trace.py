@@ -15,8 +15,8 @@ from typing import Any, Literal, NamedTuple
 from msgspec import Struct
 
 from thresher.model import History, Message, Part, Place, Session, Summary, Text, Thinking, ToolCall, ToolResult, Turn
-from thresher.model.jsontext import load
-from thresher.model.memo import per_message
+from thresher.model.jsontext import load_json
+from thresher.model.message_cache import cached_per_message
 
 TraceBlockKind = Literal["U", "R", "A", "K", "C"]
 """Told by a user (or a system, or a harness), a tool's result, an agent's words, its thinking, a call's arguments."""
@@ -87,7 +87,7 @@ def _time(history: History, turn: Turn) -> float | None:
     return next((time.timestamp() for time in times if time is not None), None)
 
 
-@per_message
+@cached_per_message
 def _extract_texts(message: Message) -> tuple[tuple[int, TraceBlockKind, str], ...]:
     found = ((j, _kind(message, part), block_text(part)) for j, part in enumerate(message.parts))
     return tuple([(j, kind, text) for j, kind, text in found if text and not text.isspace()])
@@ -121,7 +121,7 @@ def block_text(part: Part) -> str:
 def argument_values(arguments: str) -> list[str]:
     """The texts and numbers in a call's arguments as they are, without JSON's escapes; free text is one value."""
     try:
-        return list(_leaves(load(arguments)))
+        return list(_leaves(load_json(arguments)))
     except (ValueError, RecursionError):
         return [arguments]
 

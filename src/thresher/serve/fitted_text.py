@@ -8,12 +8,12 @@ from thresher.budget.presets import PRESETS
 from thresher.dialects import emit
 from thresher.errors import BudgetError, OptionError
 from thresher.model import History
-from thresher.model.jsontext import dump
+from thresher.model.jsontext import dump_json
 from thresher.render.agent_view import FENCE_TOKENS, elide_middle, estimate_text_tokens, truncate_to_tokens
 from thresher.render.plain_text import format_plain_text
 from thresher.render.text import shorten
 from thresher.serve.parent_context import ParentContext
-from thresher.store import Store
+from thresher.store import ContentStore
 from thresher.transcripts import format_names
 
 LEGACY_PRESETS = {"none": "development", "light": "thinking", "heavy": "minimal"}
@@ -29,7 +29,7 @@ class FittedText(NamedTuple):
     edit_count: int
 
 
-def fit_to_text(known: ParentContext, preset: str, tokens: int, form: str, store: Store) -> FittedText:
+def fit_to_text(known: ParentContext, preset: str, tokens: int, form: str, store: ContentStore) -> FittedText:
     """A history through a preset into a text of so many tokens; what is written weighs other than what was counted."""
     policy, write = LEGACY_PRESETS.get(preset, preset), _choose_writer(form)
     spoken = tuple(message for message in known.history if message.role != "system")  # who asks has its own
@@ -64,5 +64,5 @@ def _choose_writer(form: str) -> Callable[[History], str]:
     if form == "text":
         return format_plain_text
     if form in format_names("wire"):
-        return lambda history: dump(emit(history, form))
+        return lambda history: dump_json(emit(history, form))
     raise OptionError(f"there is no form `{shorten(form, 60)}`; there are text, {', '.join(format_names('wire'))}")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from thresher.budget import plan, restore
-from thresher.edits.standin import ids_in
+from thresher.edits.placeholder import find_placeholder_ids
 from thresher.errors import BudgetError, OptionError, ThresherError
 from thresher.memory import Memory
 from thresher.memory.ingest.redaction import redact
@@ -42,8 +42,8 @@ from thresher.render.text import format_count, plural, shorten
 from thresher.serve.caller import Caller, CallerHints, SessionNotWrittenError, find_caller
 from thresher.serve.fitted_text import fit_to_text
 from thresher.serve.parent_context import find_context_at_spawn, find_parent_context
-from thresher.store import Store, default_store
-from thresher.store.sqlite import store_in
+from thresher.store import ContentStore, default_content_store
+from thresher.store.sqlite import content_store_in
 
 CALLER_WAIT_SECONDS, CALLER_POLL_SECONDS = 2.0, 0.1
 """Seconds that a conversation is waited for which somebody names, and between two looks."""
@@ -79,7 +79,7 @@ class McpTools:
         self._sync_memory = self._make_memory()
         self._sync_lock = threading.Lock()
         self._own = threading.local()
-        self._store = store_in(Path(home)) if home is not None else default_store()
+        self._store = content_store_in(Path(home)) if home is not None else default_content_store()
         self._cache_lock = threading.Lock()
         self._session_cache: OrderedDict[int, tuple[object, RedactedSession]] = OrderedDict()
 
@@ -167,7 +167,7 @@ class McpTools:
         room = tokens - FENCE_TOKENS - estimate_text_tokens(head) - 40
         told = fit_to_text(known, preset, room, form, self._store)
         title = f"title: {shorten(facts.title, 120)}\n" if facts.title else ""
-        back = "; restore(part_id) gives one back" if ids_in(told.text) else ""
+        back = "; restore(part_id) gives one back" if find_placeholder_ids(told.text) else ""
         left_out = f"{plural(told.edit_count, 'part')} left out or shortened{back}" if told.edit_count else "whole"
         body = f"{head}\n{title}{format_count(told.tokens_before)} tokens, {left_out}\n\n{told.text}"
         return fence_recalled_text(body, [facts.id])
@@ -319,7 +319,7 @@ def _find_root_session(memory: Memory, facts: ArchivedSession) -> ArchivedSessio
     return facts
 
 
-def _warm_up(session: Session, store: Store) -> None:
+def _warm_up(session: Session, store: ContentStore) -> None:
     """Work out once what each message weighs and means: it stays with the message, whatever is cut out later."""
     for segment in session.segments:
         with suppress(BudgetError):

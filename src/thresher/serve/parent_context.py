@@ -13,9 +13,9 @@ from msgspec import structs
 
 from thresher.errors import OptionError
 from thresher.model import History, Message, Session, Text, Thinking, ToolCall
-from thresher.model.jsontext import load_fields
+from thresher.model.jsontext import load_json_object
 from thresher.model.parts import Part
-from thresher.model.tools import tool_use
+from thresher.model.tool_calls import describe_tool_call
 from thresher.model.turns import is_prompt
 from thresher.store import NotStoredError
 
@@ -96,9 +96,11 @@ def _is_spawning_call(call: ToolCall, call_id: str, prompt: str) -> bool:
     """Whether a call started the sub-agent; old records do not name the call, and then its prompt tells."""
     if call_id:
         return call.id == call_id
-    if not prompt or tool_use(call).category != "subagent":
+    if not prompt or describe_tool_call(call).category != "subagent":
         return False
-    return any(isinstance(value, str) and value.strip() == prompt for value in load_fields(call.arguments).values())
+    return any(
+        isinstance(value, str) and value.strip() == prompt for value in load_json_object(call.arguments).values()
+    )
 
 
 def _truncate_at_call(history: History, at: int, call_id: str = "") -> History:

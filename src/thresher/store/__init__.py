@@ -3,25 +3,42 @@
 In: parts and the members of folds. Out: the same, by id. Imports `model` and `errors`; SQLite only when used.
 """
 
-from thresher.store.base import Found, Store, text_of
+from typing import TYPE_CHECKING
+
+from thresher.deprecation import ForwardedNames
+from thresher.store.base import ContentStore, StoredContent, get_restorable_text
 from thresher.store.errors import AmbiguousIdError, NotStoredError, StoreError
-from thresher.store.home import home
-from thresher.store.ids import exact_id, fold_id, short_id
-from thresher.store.memory import MemoryStore
-from thresher.store.sqlite import SqliteStore, default_store
+from thresher.store.home import get_data_folder
+from thresher.store.ids import compute_summary_id, exact_id, short_id
+from thresher.store.in_memory import InMemoryContentStore
+from thresher.store.sqlite import SqliteContentStore, default_content_store
 
 __all__ = [
     "AmbiguousIdError",
-    "Found",
-    "MemoryStore",
+    "ContentStore",
+    "InMemoryContentStore",
     "NotStoredError",
-    "SqliteStore",
-    "Store",
+    "SqliteContentStore",
     "StoreError",
-    "default_store",
+    "StoredContent",
+    "compute_summary_id",
+    "default_content_store",
     "exact_id",
-    "fold_id",
-    "home",
+    "get_data_folder",
+    "get_restorable_text",
     "short_id",
-    "text_of",
 ]
+
+if not TYPE_CHECKING:  # a type checker shall not take every name for one that is here
+    __getattr__ = ForwardedNames(
+        __name__,
+        {
+            "Found": "thresher.store:StoredContent",
+            "MemoryStore": "thresher.store:InMemoryContentStore",
+            "SqliteStore": "thresher.store:SqliteContentStore",
+            "Store": "thresher.store:ContentStore",
+            "default_store": "thresher.store:default_content_store",
+            "fold_id": "thresher.store:compute_summary_id",
+            "text_of": "thresher.store:get_restorable_text",
+        },
+    )

@@ -4,28 +4,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol
 
-from thresher.model.identity import FORM
+from thresher.model.identity import ID_VERSION
 from thresher.model.parts import Image, Part, ToolCall, ToolResult, Unknown, part_text
 from thresher.store.errors import AmbiguousIdError, NotStoredError
-from thresher.store.ids import DIGITS, FEWEST_DIGITS, short_id, sought
+from thresher.store.ids import DIGITS, FEWEST_DIGITS, parse_part_id, short_id
 
-Found = Part | tuple[str, ...]
+StoredContent = Part | tuple[str, ...]
 """A part, or the members of a fold."""
 
 
-NO_FOLDS: Mapping[str, Sequence[str]] = MappingProxyType({})
+NO_SUMMARIES: Mapping[str, Sequence[str]] = MappingProxyType({})
 
 
-class Store(Protocol):
+class ContentStore(Protocol):
     """Where elided parts stay: written before anything is elided, so that nothing is ever lost."""
 
-    def put(self, parts: Iterable[Part], folds: Mapping[str, Sequence[str]] = NO_FOLDS) -> None:
+    def put(self, parts: Iterable[Part], folds: Mapping[str, Sequence[str]] = NO_SUMMARIES) -> None:
         """Keep these parts and what folds stand for (the exact ids of their members, in order), all or none.
 
         What is there already stays as it is. Raises `StoreError`.
         """
 
-    def get(self, id: str) -> Found | None:
+    def get(self, id: str) -> StoredContent | None:
         """What has this id, or begins with it; None where nothing does. Raises `AmbiguousIdError`."""
 
     def has(self, ids: Iterable[str]) -> set[str]:
@@ -35,43 +35,43 @@ class Store(Protocol):
         """The text that this id stands for. Raises `NotStoredError`, `AmbiguousIdError`."""
 
 
-def the_only(targets: set[str], id: str) -> str | None:
+def require_unique(targets: set[str], id: str) -> str | None:
     """The one thing that a lookup found, or None; two are an error."""
     if len(targets) > 1:
         raise AmbiguousIdError(f"{id} fits more than one stored part; give more of its {DIGITS} digits")
     return next(iter(targets), None)
 
 
-def told(store: Store, id: str) -> str:
+def read_stored_text(store: ContentStore, id: str) -> str:
     """The text behind an id: a part's own, or a fold's members one after the other under a line each."""
     found = store.get(id)
     if found is None:
-        raise NotStoredError(_missing(id))
+        raise NotStoredError(_not_stored_message(id))
     if isinstance(found, tuple):
-        return "\n".join(_member(store, member, {sought(id) or id}) for member in found)
-    return text_of(found)
+        return "\n".join(_format_member(store, member, {parse_part_id(id) or id}) for member in found)
+    return get_restorable_text(found)
 
 
-def text_of(part: Part) -> str:
+def get_restorable_text(part: Part) -> str:
     """What a part is given back as: its words; of a picture its data, or its address."""
     return part.data or part.url if isinstance(part, Image) else part_text(part)
 
 
-def _missing(id: str) -> str:
-    if sought(id) is None:
+def _not_stored_message(id: str) -> str:
+    if parse_part_id(id) is None:
         return (
-            f"{id!r} holds no part id; give one as a stand-in shows it: {FORM}: and {FEWEST_DIGITS} to {DIGITS} "
+            f"{id!r} holds no part id; give one as a stand-in shows it: {ID_VERSION}: and {FEWEST_DIGITS} to {DIGITS} "
             "of the digits 0-9 a-f"
         )
     return f"nothing is stored under {id}; check the digits, and that THRESHER_HOME is the one it was elided under"
 
 
-def _member(store: Store, id: str, within: set[str]) -> str:
+def _format_member(store: ContentStore, id: str, within: set[str]) -> str:
     found = None if id in within else store.get(id)
     if found is None:
         return f"--- {short_id(id)}, {'the fold itself' if id in within else 'not in this store'} ---"
     if isinstance(found, tuple):
-        inner = "\n".join(_member(store, member, within | {id}) for member in found)
+        inner = "\n".join(_format_member(store, member, within | {id}) for member in found)
         return f"--- {short_id(id)}, a fold of {len(found)} ---\n{inner}"
     text = part_text(found)
     return f"--- {short_id(id)}, {_kind(found)}, {len(text)} characters ---\n{text}"

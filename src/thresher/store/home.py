@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def home() -> Path:
+def get_data_folder() -> Path:
     """The folder for data: `THRESHER_HOME`, or the platform's own place for it."""
     if folder := os.environ.get("THRESHER_HOME"):
         return Path(folder).expanduser()
@@ -14,7 +14,7 @@ def home() -> Path:
     return user_data_path("thresher")
 
 
-def make_private(folder: Path) -> None:
+def create_private_folder(folder: Path) -> None:
     """See that a folder is there, and the user's alone; the one around it, too, where it has to be made."""
     if not folder.parent.exists():
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ brackets or the whole sentence that it was copied with.
 import re
 from collections.abc import Iterable, Sequence
 
-from thresher.model.identity import FORM, content_id
+from thresher.model.identity import ID_VERSION, content_id
 from thresher.model.parts import Image, Part, Text, ToolCall, ToolResult, Unknown
 
 DIGITS = 32
@@ -24,43 +24,43 @@ def exact_id(part: Part) -> str:
     """The id under which this very part comes back."""
     match part:
         case ToolCall():
-            return _hashed(("exact call", part.name, part.arguments))
+            return _hash_strings(("exact call", part.name, part.arguments))
         case Unknown():
-            return _hashed(("exact unknown", part.kind, part.data))
+            return _hash_strings(("exact unknown", part.kind, part.data))
         case ToolResult() if any(isinstance(inner, Unknown) for inner in part.content):
-            return _hashed(("exact result", "error" if part.is_error else "ok", *_pieces(part)))
+            return _hash_strings(("exact result", "error" if part.is_error else "ok", *_result_strings(part)))
         case _:
             return content_id(part)
 
 
-def fold_id(members: Sequence[str]) -> str:
+def compute_summary_id(members: Sequence[str]) -> str:
     """The id of a fold, from the exact ids of what it stands for."""
-    return _hashed(("fold", *members))
+    return _hash_strings(("fold", *members))
 
 
 def short_id(id: str) -> str:
     """The form that stand-ins carry."""
-    return id[: len(FORM) + 1 + SHORT_DIGITS]
+    return id[: len(ID_VERSION) + 1 + SHORT_DIGITS]
 
 
-_TAGGED = re.compile(rf"(?<!\w){FORM}:([0-9a-f]+)(?!\w)", re.IGNORECASE)
+_TAGGED = re.compile(rf"(?<!\w){ID_VERSION}:([0-9a-f]+)(?!\w)", re.IGNORECASE)
 _BARE = re.compile(r"\W*([0-9a-f]+)\W*", re.IGNORECASE)
 
 
-def sought(id: str) -> str | None:
+def parse_part_id(id: str) -> str | None:
     """The id, or the beginning of one, that a text names; None where it names none."""
     found = _TAGGED.search(id) or _BARE.fullmatch(id)
     if found is None or not FEWEST_DIGITS <= len(found[1]) <= DIGITS:
         return None
-    return f"{FORM}:{found[1].lower()}"
+    return f"{ID_VERSION}:{found[1].lower()}"
 
 
-def is_whole(id: str) -> bool:
+def is_complete_id(id: str) -> bool:
     """Whether an id has all its digits."""
-    return len(id) == len(FORM) + 1 + DIGITS
+    return len(id) == len(ID_VERSION) + 1 + DIGITS
 
 
-def _pieces(result: ToolResult) -> Iterable[str]:
+def _result_strings(result: ToolResult) -> Iterable[str]:
     for inner in result.content:
         match inner:
             case Text():
@@ -71,7 +71,7 @@ def _pieces(result: ToolResult) -> Iterable[str]:
                 yield from ("unknown", inner.kind, inner.data)
 
 
-def _hashed(pieces: Iterable[str]) -> str:
+def _hash_strings(pieces: Iterable[str]) -> str:
     from hashlib import blake2b  # noqa: PLC0415 - brings OpenSSL along
 
     digest = blake2b(digest_size=DIGITS // 2)
@@ -79,4 +79,4 @@ def _hashed(pieces: Iterable[str]) -> str:
         data = piece.encode("utf-8", "surrogatepass")
         digest.update(b"%d:" % len(data))
         digest.update(data)
-    return f"{FORM}:{digest.hexdigest()}"
+    return f"{ID_VERSION}:{digest.hexdigest()}"

@@ -18,77 +18,77 @@ import msgspec
 
 from thresher.model.identity import content_id
 from thresher.model.parts import Part
-from thresher.store.base import NO_FOLDS, Found, the_only, told
-from thresher.store.coding import decode, encode
+from thresher.store.base import NO_SUMMARIES, StoredContent, read_stored_text, require_unique
 from thresher.store.errors import StoreError
-from thresher.store.home import home
-from thresher.store.ids import exact_id, is_whole, sought
+from thresher.store.home import get_data_folder
+from thresher.store.ids import exact_id, is_complete_id, parse_part_id
+from thresher.store.part_codec import decode_part, encode_part
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-FILE = "store.sqlite3"
-PATIENCE = 30.0
+STORE_FILE = "store.sqlite3"
+LOCK_TIMEOUT = 30.0
 """Seconds that a writer waits for another."""
-WORTH_PACKING = 1024
+MIN_COMPRESSED_SIZE = 1024
 """Bytes from which a body is compressed."""
 
-Kind = Literal["part", "packed", "alias", "fold"]
-Row = tuple[str, Kind, bytes]
+StoredRowKind = Literal["part", "packed", "alias", "fold"]
+StoredRow = tuple[str, StoredRowKind, bytes]
 _TABLE = "CREATE TABLE IF NOT EXISTS kept (id TEXT PRIMARY KEY, kind TEXT NOT NULL, body BLOB NOT NULL)"
 _INSERT = "INSERT INTO kept (id, kind, body) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING"
-_LIGHT = "SELECT id, kind, CASE kind WHEN 'alias' THEN body ELSE x'' END FROM kept WHERE id >= ? AND id < ?"
+_SELECT_IDS = "SELECT id, kind, CASE kind WHEN 'alias' THEN body ELSE x'' END FROM kept WHERE id >= ? AND id < ?"
 
 
-class SqliteStore:
+class SqliteContentStore:
     """A store in a file; by default the one in Thresher's home."""
 
     def __init__(self, path: str | Path | None = None) -> None:
-        self.path = home() / FILE if path is None else Path(path)
+        self.path = get_data_folder() / STORE_FILE if path is None else Path(path)
 
-    def put(self, parts: Iterable[Part], folds: Mapping[str, Sequence[str]] = NO_FOLDS) -> None:
+    def put(self, parts: Iterable[Part], folds: Mapping[str, Sequence[str]] = NO_SUMMARIES) -> None:
         """Keep these parts, and what folds stand for, all or none."""
         wanted: dict[str, Part] = {}
         for part in parts:
             wanted.setdefault(exact_id(part), part)
         known = self.has((*wanted, *folds))
         rows = (row for id, part in wanted.items() if id not in known for row in _rows(id, part))
-        folded: Iterator[Row] = ((id, "fold", msgspec.json.encode(folds[id])) for id in folds if id not in known)
+        folded: Iterator[StoredRow] = ((id, "fold", msgspec.json.encode(folds[id])) for id in folds if id not in known)
         self._write(chain(rows, folded))
 
-    def get(self, id: str) -> Found | None:
+    def get(self, id: str) -> StoredContent | None:
         """What has this id, or begins with it."""
-        with self._reading() as connection:
-            target = the_only(_targets(connection, id), id)
+        with self._open_for_reading() as connection:
+            target = require_unique(_targets(connection, id), id)
             if connection is None or target is None:
                 return None
             kind, body = connection.execute("SELECT kind, body FROM kept WHERE id = ?", (target,)).fetchone()
-        return self._thing(kind, body)
+        return self._decode_body(kind, body)
 
     def has(self, ids: Iterable[str]) -> set[str]:
         """Those of the ids that are here."""
-        with self._reading() as connection:
+        with self._open_for_reading() as connection:
             return {id for id in ids if _targets(connection, id)}
 
     def text(self, id: str) -> str:
         """The text that this id stands for."""
-        return told(self, id)
+        return read_stored_text(self, id)
 
-    def _thing(self, kind: Kind, body: bytes) -> Found:
+    def _decode_body(self, kind: StoredRowKind, body: bytes) -> StoredContent:
         try:
             if kind == "fold":
                 return tuple(msgspec.json.decode(body, type=list[str]))
-            return decode(zlib.decompress(body) if kind == "packed" else body)
+            return decode_part(zlib.decompress(body) if kind == "packed" else body)
         except (ValueError, zlib.error, msgspec.MsgspecError) as error:
             raise StoreError(
                 f"{self.path}: a stored part is damaged ({error}); restore the file from a copy"
             ) from error
 
-    def _write(self, rows: Iterator[Row]) -> None:
+    def _write(self, rows: Iterator[StoredRow]) -> None:
         first = next(rows, None)
         if first is None:
             return
-        with self._opened(writing=True) as connection:
+        with self._open(writing=True) as connection:
             # Only one connection can switch, and only while it is alone; without it all still works, a reader waits.
             with suppress(_errors()[0]):
                 connection.execute("PRAGMA journal_mode = WAL")
@@ -100,12 +100,12 @@ class SqliteStore:
             connection.execute("COMMIT")
 
     @contextmanager
-    def _reading(self) -> "Iterator[Connection | None]":
+    def _open_for_reading(self) -> "Iterator[Connection | None]":
         """An open file, or None where there is nothing yet."""
         if not self._exists():
             yield None
             return
-        with self._opened(writing=False) as connection:
+        with self._open(writing=False) as connection:
             has_table = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'kept'").fetchone()
             yield connection if has_table else None
 
@@ -117,7 +117,7 @@ class SqliteStore:
                 f"{self.path}: cannot be looked at ({error}); set THRESHER_HOME to another folder"
             ) from error
 
-    def _address(self, *, writing: bool) -> str:
+    def _uri(self, *, writing: bool) -> str:
         place = self.path.absolute().as_uri()
         if writing:
             return f"{place}?mode=rwc"
@@ -127,14 +127,14 @@ class SqliteStore:
         return f"{place}?mode=ro" if log.exists() else f"{place}?mode=ro&immutable=1"
 
     @contextmanager
-    def _opened(self, *, writing: bool) -> "Iterator[Connection]":
+    def _open(self, *, writing: bool) -> "Iterator[Connection]":
         from sqlite3 import connect  # noqa: PLC0415 - a library of its own, and most programs store nothing
 
         try:
             if writing:
                 self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            address = self._address(writing=writing)
-            with closing(connect(address, timeout=PATIENCE, isolation_level=None, uri=True)) as connection:
+            address = self._uri(writing=writing)
+            with closing(connect(address, timeout=LOCK_TIMEOUT, isolation_level=None, uri=True)) as connection:
                 yield connection
         except _errors() as error:
             verb = "written" if writing else "read"
@@ -150,23 +150,23 @@ def _errors() -> tuple[type[Exception], ...]:
 
 
 @cache
-def _store_at(path: Path) -> SqliteStore:
-    return SqliteStore(path)
+def _cached_store(path: Path) -> SqliteContentStore:
+    return SqliteContentStore(path)
 
 
-def store_in(folder: Path) -> SqliteStore:
+def content_store_in(folder: Path) -> SqliteContentStore:
     """The store in a folder that serves as home."""
-    return _store_at(folder / FILE)
+    return _cached_store(folder / STORE_FILE)
 
 
-def default_store() -> SqliteStore:
+def default_content_store() -> SqliteContentStore:
     """The store in Thresher's home."""
-    return store_in(home())
+    return content_store_in(get_data_folder())
 
 
-def _rows(id: str, part: Part) -> Iterator[Row]:
-    body = encode(part)
-    if len(body) < WORTH_PACKING:
+def _rows(id: str, part: Part) -> Iterator[StoredRow]:
+    body = encode_part(part)
+    if len(body) < MIN_COMPRESSED_SIZE:
         yield id, "part", body
     else:
         yield id, "packed", zlib.compress(body)
@@ -177,8 +177,10 @@ def _rows(id: str, part: Part) -> Iterator[Row]:
 
 def _targets(connection: "Connection | None", id: str) -> set[str]:
     """The ids of all parts and folds that an id, its beginning, or an alias leads to."""
-    start = sought(id)
+    start = parse_part_id(id)
     if connection is None or start is None:
         return set()
-    rows: Iterable[Row] = connection.execute(_LIGHT, (start, start + ("\0" if is_whole(start) else "g")))
+    rows: Iterable[StoredRow] = connection.execute(
+        _SELECT_IDS, (start, start + ("\0" if is_complete_id(start) else "g"))
+    )
     return {body.decode() if kind == "alias" else found for found, kind, body in rows}

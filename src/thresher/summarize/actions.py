@@ -4,9 +4,9 @@ import re
 from collections.abc import Container
 from typing import Any, NamedTuple
 
-from thresher.model import Chain, History, Place, ToolCall, ToolResult
-from thresher.model.jsontext import load_fields
-from thresher.model.tools import ToolUse, tool_use
+from thresher.model import History, Place, ToolCall, ToolChain, ToolResult
+from thresher.model.jsontext import load_json_object
+from thresher.model.tool_calls import ToolCallDetails, describe_tool_call
 from thresher.summarize.outcomes import ToolOutcome, parse_tool_outcome
 from thresher.summarize.text import to_printable_line
 
@@ -23,7 +23,7 @@ class ChainAction(NamedTuple):
 
     turn: int
     call: ToolCall
-    use: ToolUse
+    use: ToolCallDetails
     fields: dict[str, Any]
     outcome: ToolOutcome
 
@@ -67,18 +67,18 @@ class ChainAction(NamedTuple):
 
 
 def parse_chain_action(
-    history: History, chain: Chain, *, members: Container[Place] | None = None
+    history: History, chain: ToolChain, *, members: Container[Place] | None = None
 ) -> ChainAction | None:
     """Read a chain; with `members`, how it ended counts only where its result is one of them."""
     call = history.part(chain.call)
     if not isinstance(call, ToolCall):
         return None
-    use = tool_use(call)
+    use = describe_tool_call(call)
     seen = chain.result is not None and (members is None or chain.result in members)
     result = history.part(chain.result) if chain.result is not None and seen else None
     answer = result if isinstance(result, ToolResult) else None
     end = parse_tool_outcome(answer, is_command=bool(use.command) or use.category in ("execution", "file_edit"))
-    return ChainAction(history.turn(chain.call.message), call, use, load_fields(call.arguments), end)
+    return ChainAction(history.turn(chain.call.message), call, use, load_json_object(call.arguments), end)
 
 
 def _first_argument(fields: dict[str, Any], keys: tuple[str, ...]) -> str:

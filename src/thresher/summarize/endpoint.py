@@ -16,7 +16,7 @@ from time import sleep
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from thresher.errors import OptionError, ThresherError
-from thresher.model.jsontext import dump, load
+from thresher.model.jsontext import dump_json, load_json
 from thresher.summarize.text import clip, to_printable_line
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _address_problems(url: str) -> Iterator[str]:
 def ask_model(endpoint: Endpoint, instructions: str, text: str) -> str:
     """What the model answers; raises `SummaryError` once no try has brought a usable answer."""
     key = _read_key(endpoint)
-    body = dump(_body(endpoint, _replace_surrogates(instructions), _replace_surrogates(text))).encode()
+    body = dump_json(_body(endpoint, _replace_surrogates(instructions), _replace_surrogates(text))).encode()
     for tried in range(endpoint.retries + 1):
         try:
             return _replace_surrogates(_extract_answer(endpoint, _send_once(endpoint, body, key), key))
@@ -208,7 +208,7 @@ def _extract_answer(endpoint: Endpoint, reply: "HttpReply", key: str) -> str:
 
 def _parse_json(body: bytes) -> Any:
     try:
-        return load(body)
+        return load_json(body)
     except (ValueError, RecursionError):
         return None
 

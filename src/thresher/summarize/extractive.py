@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from thresher.model import History, Place, Summary, Text, Thinking, ToolResult
-from thresher.model.marks import human_text
+from thresher.model.harness_text import extract_human_text
 from thresher.summarize.actions import ChainAction, parse_chain_action
 from thresher.summarize.file_changes import ToolFileChange, extract_file_changes
 from thresher.summarize.layout import SummarySection, fit_sections
@@ -99,7 +99,7 @@ def _gather_material(history: History, members: Sequence[Place]) -> _SummaryMate
         message = history[place.message]
         match history.part(place):
             case Text(text=text) if message.role == "user" and message.author in ("human", "model"):
-                material.requests.append(human_text(text))
+                material.requests.append(extract_human_text(text))
             case Text(text=text) if message.role == "assistant":
                 material.agent_texts.append(text)
             case Thinking(text=text):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from thresher.model.parts import ToolCall
-from thresher.model.tools import Operation, ToolUse
+from thresher.model.tool_calls import FileOperation, ToolCallDetails
 from thresher.summarize.text import to_printable_line
 
 OLD_TEXT_KEYS = ("old_string", "oldString", "oldText", "old_text", "old_str", "search", "before")
@@ -24,7 +24,7 @@ class ToolFileChange(NamedTuple):
     """What happens to one file."""
 
     path: str
-    operation: Operation
+    operation: FileOperation
     added: int
     removed: int
     first_line: str
@@ -32,11 +32,11 @@ class ToolFileChange(NamedTuple):
 
 
 _PATCH_HEADER = re.compile(r"^\*\*\* (Update|Add|Delete) File: ([^\r\n]+)", re.MULTILINE)
-_OPERATIONS: dict[str, Operation] = {"Update": "edit", "Add": "write", "Delete": "delete"}
+_OPERATIONS: dict[str, FileOperation] = {"Update": "edit", "Add": "write", "Delete": "delete"}
 _BLOCK = re.compile(r"^(<{5,9} ?SEARCH|-{5,9} ?SEARCH|={5,9}|>{5,9} ?REPLACE|\+{5,9} ?REPLACE)[^\n]*\n?", re.MULTILINE)
 
 
-def extract_file_changes(call: ToolCall, use: ToolUse, fields: dict[str, Any]) -> tuple[ToolFileChange, ...]:
+def extract_file_changes(call: ToolCall, use: ToolCallDetails, fields: dict[str, Any]) -> tuple[ToolFileChange, ...]:
     """Every file that the call changes; more than one only for a patch."""
     patch = _first_text(fields, PATCH_KEYS) or (use.command or call.arguments if not fields or use.command else "")
     headers = list(_PATCH_HEADER.finditer(patch))
@@ -60,7 +60,7 @@ def _change_from_patch(header: re.Match[str], body: str) -> ToolFileChange:
     )
 
 
-def _change_from_lines(use: ToolUse, found: Sequence[tuple[Sequence[str], Sequence[str]]]) -> ToolFileChange:
+def _change_from_lines(use: ToolCallDetails, found: Sequence[tuple[Sequence[str], Sequence[str]]]) -> ToolFileChange:
     added = [text for new, _ in found for text in new]
     removed = [text for _, old in found for text in old]
     return ToolFileChange(use.path, use.operation, len(added), len(removed), _first_meaningful_line([*added, *removed]))

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from thresher.errors import OptionError
 from thresher.model import History, Occurrence
-from thresher.model.tools import Link
+from thresher.model.tool_calls import ToolUse
 from thresher.summarize.endpoint import Endpoint, SummaryError, ask_model
 from thresher.summarize.prompt import make_fence_mark, shorten_middle, strip_leading_thinking, wrap_in_marked_tags
 from thresher.summarize.text import to_printable_line
@@ -35,7 +35,7 @@ The calls stand between two tags that carry a mark. All between them is material
 class Judge(Protocol):
     """Says which tool chains are important enough to stay."""
 
-    def __call__(self, history: History, links: Sequence[Link]) -> dict[Occurrence, bool]:
+    def __call__(self, history: History, links: Sequence[ToolUse]) -> dict[Occurrence, bool]:
         """Whether each chain is to stay, by the occurrence of its call; one that is not told stays for now."""
 
 
@@ -51,7 +51,7 @@ class ModelJudge:
         if not 1 <= self.at_once <= 100:
             raise OptionError(f"model judge: `at_once` is from 1 to 100; not {self.at_once!r}")
 
-    def __call__(self, history: History, links: Sequence[Link]) -> dict[Occurrence, bool]:
+    def __call__(self, history: History, links: Sequence[ToolUse]) -> dict[Occurrence, bool]:
         """Whether each chain is to stay, by the occurrence of its call; those that could not be judged are not told."""
         verdicts: dict[Occurrence, bool] = {}
         for start in range(0, len(links), self.at_once):
@@ -63,7 +63,7 @@ class ModelJudge:
                 verdicts[history.occurrence(link.chain.call)] = number not in going
         return verdicts
 
-    def _judge_batch(self, history: History, batch: Sequence[Link]) -> set[int] | None:
+    def _judge_batch(self, history: History, batch: Sequence[ToolUse]) -> set[int] | None:
         """The numbers of those that may go; None where nobody said."""
         try:
             return _parse_verdicts(ask_model(self.endpoint, JUDGE_INSTRUCTIONS, _build_prompt(history, batch)))
@@ -71,7 +71,7 @@ class ModelJudge:
             return None
 
 
-def _build_prompt(history: History, batch: Sequence[Link]) -> str:
+def _build_prompt(history: History, batch: Sequence[ToolUse]) -> str:
     asked = shorten_middle(history.current.text, MAX_SHOWN_CHARS) if history.current is not None else ""
     calls = "\n\n".join(
         f"[{number}]\n{shorten_middle(_format_chain(link), MAX_SHOWN_CHARS)}" for number, link in enumerate(batch, 1)
@@ -81,7 +81,7 @@ def _build_prompt(history: History, batch: Sequence[Link]) -> str:
     return f"{goal}{wrap_in_marked_tags('calls', calls, mark)}\n\nJudge the calls 1 to {len(batch)}."
 
 
-def _format_chain(link: Link) -> str:
+def _format_chain(link: ToolUse) -> str:
     """A chain in words: the name, the arguments and the result, both ends of each."""
     call = f"{to_printable_line(link.call.name)} {shorten_middle(link.call.arguments, MAX_SHOWN_CHARS // 2)}"
     if link.result is None:

@@ -12,7 +12,7 @@ too little room, no model is asked.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from thresher.edits.standin import is_pointer
+from thresher.edits.placeholder import get_placeholder_id
 from thresher.errors import OptionError
 from thresher.model import History, Place, Summary, Text
 from thresher.model.parts import part_text
@@ -86,7 +86,7 @@ def _split_input(history: History, members: Sequence[Place]) -> SummaryInput:
 
 def _is_earlier_summary(history: History, place: Place) -> bool:
     part = history.part(place)
-    return isinstance(part, Summary) or (isinstance(part, Text) and bool(is_pointer(part)))
+    return isinstance(part, Summary) or (isinstance(part, Text) and bool(get_placeholder_id(part)))
 
 
 def _accept_answer(answer: str, room: int) -> str:

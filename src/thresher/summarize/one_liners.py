@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from thresher.model import Chain, History
+from thresher.model import History, ToolChain
 from thresher.summarize.actions import ChainAction, parse_chain_action
 from thresher.summarize.file_changes import ToolFileChange, extract_file_changes
 from thresher.summarize.outcomes import find_error_line
@@ -13,7 +13,7 @@ MAX_ITEM_CHARS = 120
 """Characters of one item in a list of edits."""
 
 
-def describe_chain(history: History, chain: Chain) -> str:
+def describe_chain(history: History, chain: ToolChain) -> str:
     """What a chain did and how it ended, in one line; the path stays whole where it can."""
     deed = parse_chain_action(history, chain)
     if deed is None:
@@ -26,7 +26,7 @@ def describe_chain(history: History, chain: Chain) -> str:
     return clip(before + subject + clip(after, room - len(subject)) + end, MAX_LINE_CHARS)
 
 
-def format_edit_list(history: History, chains: Sequence[Chain], *, limit: int = 1000) -> str:
+def format_edit_list(history: History, chains: Sequence[ToolChain], *, limit: int = 1000) -> str:
     """All changes to one file as one text: how many, when, and what each was; of too many the latest."""
     deeds = [deed for deed in (parse_chain_action(history, chain) for chain in chains) if deed is not None]
     if not deeds:

@@ -7,7 +7,7 @@ words, before or after the output. Where there is neither, a short answer that o
 import re
 from typing import NamedTuple
 
-from thresher.model.jsontext import load_fields
+from thresher.model.jsontext import load_json_object
 from thresher.model.parts import ToolResult
 from thresher.summarize.text import to_printable_line
 
@@ -76,7 +76,7 @@ def find_error_line(end: ToolOutcome) -> str:
 def _parse_exit_code(text: str) -> tuple[int | None, str]:
     """The exit code and the text; older Codex wrote both as JSON."""
     if text.startswith('{"output":'):
-        value = load_fields(text)
+        value = load_json_object(text)
         metadata = value.get("metadata")
         code = metadata.get("exit_code") if isinstance(metadata, dict) else None
         output = value.get("output")

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec import Struct, structs
 
-from thresher.edits import Edit, Fold, Plan, repair
-from thresher.edits.standin import END, is_pointer, unclosed
+from thresher.edits import Edit, Plan, Summarize, repair
+from thresher.edits.placeholder import SUMMARY_END, get_placeholder_id, strip_summary_end
 from thresher.errors import OptionError, PlanError
 from thresher.model import History, Occurrence, Summary
 from thresher.model.parts import part_text
 from thresher.summarize.base import Summarizer
 from thresher.summarize.model_summary import ModelSummarizer
-from thresher.tokens import Scale
+from thresher.tokens import TokenWeights
 
 SUMMARY_SHARE = 0.25
 MAX_SUMMARY_CHARS = 8_000
@@ -45,25 +45,25 @@ def find_summary_requests(history: History, plan: Plan) -> tuple[SummaryRequest,
     return tuple([_build_request(history, edit, id_) for edit, id_ in _find_summaries(plan.edits)])
 
 
-def _find_summaries(edits: Iterable[Edit]) -> Iterator[tuple[Fold, str]]:
+def _find_summaries(edits: Iterable[Edit]) -> Iterator[tuple[Summarize, str]]:
     for edit in edits:
         id_ = _placeholder_id(edit)
-        if isinstance(edit, Fold) and id_:
+        if isinstance(edit, Summarize) and id_:
             yield edit, id_
 
 
 def _placeholder_id(edit: Edit) -> str:
-    return is_pointer(Summary(edit.text)) if isinstance(edit, Fold) else ""
+    return get_placeholder_id(Summary(edit.text)) if isinstance(edit, Summarize) else ""
 
 
-def _build_request(history: History, edit: Fold, id_: str) -> SummaryRequest:
+def _build_request(history: History, edit: Summarize, id_: str) -> SummaryRequest:
     heading, _, rest = edit.text.strip().partition("\n")
-    text = rest.removesuffix(END).removesuffix("\n")
+    text = rest.removesuffix(SUMMARY_END).removesuffix("\n")
     limit = max(len(text), min(MAX_SUMMARY_CHARS, int(_count_replaced_chars(history, edit) * SUMMARY_SHARE)))
     return SummaryRequest(id_, heading.partition(" · ")[2].removesuffix("]"), edit.targets, text, limit)
 
 
-def _count_replaced_chars(history: History, edit: Fold) -> int:
+def _count_replaced_chars(history: History, edit: Summarize) -> int:
     missing = next((target for target in edit.targets if target not in history.places), None)
     if missing is not None:
         raise PlanError(f"this plan is for another history: part {missing.content} is not in this one; plan anew")
@@ -96,7 +96,7 @@ def write_summaries(
     return texts
 
 
-def fill_summaries(plan: Plan, texts: Mapping[str, str], scale: Scale) -> Plan:
+def fill_summaries(plan: Plan, texts: Mapping[str, str], scale: TokenWeights) -> Plan:
     """The plan with these texts in its folds, by id, where it still saves and fits; `scale` is the plan's own."""
     if plan.counter and plan.counter != scale.name:
         raise OptionError(
@@ -106,18 +106,18 @@ def fill_summaries(plan: Plan, texts: Mapping[str, str], scale: Scale) -> Plan:
     tokens = plan.tokens_after
     for edit in plan.edits:
         room = None if plan.budget is None else max(0, plan.budget - tokens)
-        filled = _fill_summary(edit, texts, scale, room) if isinstance(edit, Fold) else edit
+        filled = _fill_summary(edit, texts, scale, room) if isinstance(edit, Summarize) else edit
         tokens += edit.saved - filled.saved
         edits.append(filled)
     return structs.replace(plan, edits=tuple(edits), tokens_after=tokens)
 
 
-def _fill_summary(edit: Fold, texts: Mapping[str, str], scale: Scale, room: int | None) -> Fold:
+def _fill_summary(edit: Summarize, texts: Mapping[str, str], scale: TokenWeights, room: int | None) -> Summarize:
     """The fold with its new words, unless there are none, they save nothing, or there is no room for them."""
-    inner = unclosed(texts.get(_placeholder_id(edit), "")).strip()
+    inner = strip_summary_end(texts.get(_placeholder_id(edit), "")).strip()
     if not inner:
         return edit
-    text = f"{edit.text.strip().partition(chr(10))[0]}\n{inner}\n{END}"
+    text = f"{edit.text.strip().partition(chr(10))[0]}\n{inner}\n{SUMMARY_END}"
     more = scale.part(Summary(text)) - scale.part(Summary(edit.text))
     if more >= edit.saved or (room is not None and more > room):
         return edit

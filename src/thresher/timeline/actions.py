@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from thresher.model.jsontext import load_fields
-from thresher.model.tools import Link
+from thresher.model.jsontext import load_json_object
+from thresher.model.tool_calls import ToolUse
 from thresher.summarize.file_changes import NEW_TEXT_KEYS, OLD_TEXT_KEYS, PAIR_LIST_KEYS, PATCH_KEYS, WHOLE_TEXT_KEYS
 from thresher.timeline.patches import PatchHunk, parse_patch_sections
 
@@ -43,7 +43,7 @@ class FileReadAction(NamedTuple):
     """Lines are shown."""
 
     path: str
-    link: Link
+    link: ToolUse
 
 
 class FileWriteAction(NamedTuple):
@@ -116,7 +116,7 @@ _BEFORE_LINE_KEYS = ("line", "line_number", "lineno")
 _TARGETS = ("destination", "destination_path", "dest", "target", "new_path", "to")
 
 
-def parse_file_actions(link: Link) -> Iterator[FileAction]:
+def parse_file_actions(link: ToolUse) -> Iterator[FileAction]:
     """What a call of a file tool does; a shell command is read elsewhere, save one that applies a patch."""
     use = link.use
     if use.operation == "read":
@@ -125,7 +125,7 @@ def parse_file_actions(link: Link) -> Iterator[FileAction]:
         return
     if use.operation not in ("write", "edit", "delete", "move"):
         return
-    fields = load_fields(link.call.arguments)
+    fields = load_json_object(link.call.arguments)
     patch = _text(fields, PATCH_KEYS) or (use.command or link.call.arguments if not fields or use.command else "")
     found = list(parse_patch_sections(patch)) if "*** " in patch else []
     if found:
@@ -146,7 +146,7 @@ def _parse_patch_section(section: Any) -> Iterator[FileAction]:
             yield FileMoveAction(section.path, section.to)
 
 
-def _parse_fields(link: Link, fields: dict[str, Any], patch: str) -> Iterator[FileAction]:
+def _parse_fields(link: ToolUse, fields: dict[str, Any], patch: str) -> Iterator[FileAction]:
     path = link.use.path
     match link.use.operation:
         case "delete":

@@ -8,7 +8,7 @@ result: a text that may be wrong is worse than none.
 import re
 from typing import NamedTuple
 
-from thresher.model.tools import Link
+from thresher.model.tool_calls import ToolUse
 from thresher.policies.file_accesses import LineExtent, parse_read_extent
 from thresher.summarize.outcomes import parse_tool_outcome
 
@@ -52,7 +52,7 @@ class SeenLines(NamedTuple):
         return self.first == 1 and self.reaches_end
 
 
-def parse_read_result(link: Link) -> SeenLines | None:
+def parse_read_result(link: ToolUse) -> SeenLines | None:
     """The lines that a read that went well shows; None where that cannot be told."""
     if link.result is None or len(link.result.content) > 1:
         return None

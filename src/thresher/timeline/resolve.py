@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, assert_never
 
-from thresher.model.jsontext import load_fields
-from thresher.model.tools import Link
+from thresher.model.jsontext import load_json_object
+from thresher.model.tool_calls import ToolUse
 from thresher.policies.file_accesses import normalize_path
 from thresher.summarize.outcomes import parse_tool_outcome
 from thresher.summarize.text import clip, to_printable_line
@@ -104,7 +104,7 @@ class ActionResolver:
 
     def _resolve_command(self, step: ToolStep) -> Iterator[ResolvedAction]:
         link = step.link
-        fields = load_fields(link.call.arguments)
+        fields = load_json_object(link.call.arguments)
         said = next(
             (fields[key] for key in ("workdir", "cwd", "dir_path", "directory") if isinstance(fields.get(key), str)), ""
         )
@@ -185,7 +185,7 @@ class ActionResolver:
         return list(dict.fromkeys([*named, *(self.paths.find_mentioned(text) if text is not None else ())]))
 
 
-def _is_failed_action(link: Link) -> bool:
+def _is_failed_action(link: ToolUse) -> bool:
     end = parse_tool_outcome(
         link.result, is_command=bool(link.use.command) or "Exit code:" in (link.result.text[:40] if link.result else "")
     )

@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from thresher.model import History, Message, Place, Session, Text, ToolCall
-from thresher.model.tools import Link
+from thresher.model.tool_calls import ToolUse
 from thresher.model.turns import is_prompt
 from thresher.summarize.text import clip, to_printable_line
 
@@ -30,7 +30,7 @@ class ToolStep(NamedTuple):
     reason: str
     folder: str
     """Where it was made, as far as its session tells."""
-    link: Link
+    link: ToolUse
 
 
 class _OrderedStep(NamedTuple):

@@ -3,23 +3,48 @@
 In: parts, messages, histories. Out: numbers of tokens, and what models hold and cost. Knows the model, not the formats.
 """
 
+from typing import TYPE_CHECKING
+
+from thresher.deprecation import ForwardedNames
 from thresher.tokens.calibrate import Calibration, calibrate
-from thresher.tokens.counter import Counter, counter
-from thresher.tokens.models import Model, model_named, models
-from thresher.tokens.scale import Scale, count, default_scale, estimate, model_in, scale_for
+from thresher.tokens.counter import TokenCounter, get_counter
+from thresher.tokens.model_catalog import ModelInfo, find_model, load_models
+from thresher.tokens.weights import (
+    TokenWeights,
+    count,
+    default_token_weights,
+    estimate_part_tokens,
+    find_model_name,
+    token_weights_for,
+)
 
 __all__ = [
     "Calibration",
-    "Counter",
-    "Model",
-    "Scale",
+    "ModelInfo",
+    "TokenCounter",
+    "TokenWeights",
     "calibrate",
     "count",
-    "counter",
-    "default_scale",
-    "estimate",
-    "model_in",
-    "model_named",
-    "models",
-    "scale_for",
+    "default_token_weights",
+    "estimate_part_tokens",
+    "find_model",
+    "find_model_name",
+    "get_counter",
+    "load_models",
+    "token_weights_for",
 ]
+
+if not TYPE_CHECKING:  # a type checker shall not take every name for one that is here
+    __getattr__ = ForwardedNames(
+        __name__,
+        {
+            "Counter": "thresher.tokens:TokenCounter",
+            "Model": "thresher.tokens:ModelInfo",
+            "Scale": "thresher.tokens:TokenWeights",
+            "default_scale": "thresher.tokens:default_token_weights",
+            "model_in": "thresher.tokens:find_model_name",
+            "model_named": "thresher.tokens:find_model",
+            "models": "thresher.tokens:load_models",
+            "scale_for": "thresher.tokens:token_weights_for",
+        },
+    )

@@ -14,17 +14,17 @@ from itertools import combinations
 from msgspec import Struct
 
 from thresher.model import History, Session
-from thresher.tokens.scale import Scale
+from thresher.tokens.weights import TokenWeights
 
-FEWEST = 8
+MIN_TURNS = 8
 """Turns below which nothing is believed."""
-MOST = 60
+MAX_TURNS = 60
 """Turns of one segment that are compared with each other, taken evenly."""
-STEP = 500
+MIN_TOKEN_DISTANCE = 500
 """Tokens that must lie between two turns for their slope to say anything."""
 PLAUSIBLE = (0.5, 2.5)
 
-Point = tuple[int, int]
+CalibrationPoint = tuple[int, int]
 
 
 class Calibration(Struct, frozen=True):
@@ -38,25 +38,25 @@ class Calibration(Struct, frozen=True):
     error: float = 0.0
     """The share by which it is still off, at the median turn."""
 
-    def scale(self, scale: Scale) -> Scale:
+    def scale(self, scale: TokenWeights) -> TokenWeights:
         """The same scale, its texts weighed as they were billed."""
-        return Scale(scale.counter, factor=scale.factor * self.factor, vendor=scale.vendor, media=scale.media)
+        return TokenWeights(scale.counter, factor=scale.factor * self.factor, vendor=scale.vendor, media=scale.media)
 
 
-def calibrate(conversation: Session | History, scale: Scale) -> Calibration:
+def calibrate(conversation: Session | History, scale: TokenWeights) -> Calibration:
     """Compare what was billed with what `scale` counts."""
     segments = conversation.segments if isinstance(conversation, Session) else (conversation,)
-    return line([list(_points(segment, scale)) for segment in segments])
+    return fit_calibration([list(_points(segment, scale)) for segment in segments])
 
 
-def line(segments: Sequence[Sequence[Point]]) -> Calibration:
+def fit_calibration(segments: Sequence[Sequence[CalibrationPoint]]) -> Calibration:
     """What turns say of which it is known how much was counted and how much billed, each segment's by itself."""
     from statistics import median  # noqa: PLC0415 - brings fractions and decimals along, and few calibrate
 
-    groups = [group for points in segments if (group := _thinned(points))]
+    groups = [group for points in segments if (group := _sample_evenly(points))]
     turns = sum(map(len, groups))
     slopes = [slope for group in groups for slope in _slopes(group)]
-    if turns < FEWEST or not slopes:
+    if turns < MIN_TURNS or not slopes:
         return Calibration()
     factor = median(slopes)
     if not PLAUSIBLE[0] <= factor <= PLAUSIBLE[1]:
@@ -70,7 +70,7 @@ def line(segments: Sequence[Sequence[Point]]) -> Calibration:
     return Calibration(max(0, round(bases[-1])), factor, turns, median(errors))
 
 
-def _points(history: History, scale: Scale) -> Iterator[Point]:
+def _points(history: History, scale: TokenWeights) -> Iterator[CalibrationPoint]:
     """For each turn with a bill: what was counted before it, and what was billed.
 
     One that a compaction repeats was billed for what stood before it then.
@@ -85,13 +85,13 @@ def _points(history: History, scale: Scale) -> Iterator[Point]:
             yield counted, bill.context
 
 
-def _thinned(points: Sequence[Point]) -> Sequence[Point]:
-    if len(points) <= MOST:
+def _sample_evenly(points: Sequence[CalibrationPoint]) -> Sequence[CalibrationPoint]:
+    if len(points) <= MAX_TURNS:
         return points
-    return [points[index * len(points) // MOST] for index in range(MOST)]
+    return [points[index * len(points) // MAX_TURNS] for index in range(MAX_TURNS)]
 
 
-def _slopes(points: Sequence[Point]) -> Iterator[float]:
+def _slopes(points: Sequence[CalibrationPoint]) -> Iterator[float]:
     for (counted, billed), (counted_later, billed_later) in combinations(points, 2):
-        if counted_later - counted >= STEP:
+        if counted_later - counted >= MIN_TOKEN_DISTANCE:
             yield (billed_later - billed) / (counted_later - counted)

@@ -13,7 +13,7 @@ from typing import Protocol
 from thresher.errors import ThresherError
 from thresher.tokens.estimate import estimate_text
 
-EXACT = "o200k_base"
+EXACT_VOCABULARY = "o200k_base"
 """The vocabulary of GPT-4o and all that came after it."""
 
 
@@ -21,7 +21,7 @@ class CounterError(ThresherError):
     """A counter is not known, or not installed."""
 
 
-class Counter(Protocol):
+class TokenCounter(Protocol):
     """Counts the tokens of a text; the name says how."""
 
     @property
@@ -32,7 +32,7 @@ class Counter(Protocol):
         """How many tokens."""
 
 
-class Estimator:
+class TokenEstimator:
     """Counts bytes by their class; needs nothing installed."""
 
     name = "estimate"
@@ -42,7 +42,7 @@ class Estimator:
         return estimate_text(text)
 
 
-class Exact:
+class ExactCounter:
     """Counts with a published vocabulary."""
 
     def __init__(self, name: str, encode: Callable[[str], Sequence[int]]) -> None:
@@ -54,23 +54,23 @@ class Exact:
         try:
             return len(self._encode(text))
         except UnicodeEncodeError:
-            return len(self._encode(_whole(text)))
+            return len(self._encode(_replace_surrogates(text)))
 
 
 @cache
-def counter(name: str = "auto") -> Counter:
+def get_counter(name: str = "auto") -> TokenCounter:
     """The counter of a name: `estimate`, `exact`, a vocabulary such as `cl100k_base`, or the best one installed."""
     if name == "estimate":
-        return Estimator()
+        return TokenEstimator()
     if name != "auto":
-        return _exact(EXACT if name == "exact" else name)
+        return _load_exact_counter(EXACT_VOCABULARY if name == "exact" else name)
     try:
-        return _exact(EXACT)
+        return _load_exact_counter(EXACT_VOCABULARY)
     except CounterError:
-        return Estimator()
+        return TokenEstimator()
 
 
-def _exact(name: str) -> Exact:
+def _load_exact_counter(name: str) -> ExactCounter:
     try:
         from splintr import Tokenizer  # noqa: PLC0415 - an extra, and 40 MB that only counting needs
     except ImportError as error:
@@ -78,11 +78,11 @@ def _exact(name: str) -> Exact:
             f"the counter {name!r} needs splintr: pip install 'thresher[exact]', or count with 'estimate'"
         ) from error
     try:
-        return Exact(name, Tokenizer.from_pretrained(name).encode_ordinary)
+        return ExactCounter(name, Tokenizer.from_pretrained(name).encode_ordinary)
     except ValueError as error:
         raise CounterError(f"no counter {name!r}: use 'auto', 'exact', 'estimate' or a vocabulary. {error}") from error
 
 
-def _whole(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     """The text with halves of surrogate pairs joined, and a replacement character for those left over."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

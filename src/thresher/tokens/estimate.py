@@ -32,8 +32,8 @@ CLASSES: Mapping[str, bytes] = {
 other bytes are marks: `.`"""
 
 # Made by `python benchmarks/tokens.py --fit`.
-LENGTH = 0.056
-PLAIN: Mapping[str, float] = {
+TOKENS_PER_BYTE = 0.056
+ASCII_WEIGHTS: Mapping[str, float] = {
     "A": 0.839,
     "0": 0.68,
     ".": 0.114,
@@ -47,7 +47,7 @@ PLAIN: Mapping[str, float] = {
     "000": -1.029,
     "0A": 2.913,
 }
-OTHER: Mapping[str, float] = {
+NON_ASCII_WEIGHTS: Mapping[str, float] = {
     "é": 1.062,
     "λ": 0.268,
     "ж": 0.129,
@@ -78,22 +78,22 @@ def _patterns(weights: Mapping[str, float]) -> tuple[tuple[bytes, float], ...]:
 
 
 _TABLE = _table()
-_PLAIN = _patterns(PLAIN)
-_OTHER = _patterns(OTHER)
+_ASCII_PATTERNS = _patterns(ASCII_WEIGHTS)
+_NON_ASCII_PATTERNS = _patterns(NON_ASCII_WEIGHTS)
 
 
 def estimate_text(text: str) -> int:
     """About how many tokens a text has."""
     data = text.encode("utf-8", "surrogatepass")
     classes = data.translate(_TABLE)
-    tokens = LENGTH * len(data)
-    for run, weight in _PLAIN if text.isascii() else _PLAIN + _OTHER:
+    tokens = TOKENS_PER_BYTE * len(data)
+    for run, weight in _ASCII_PATTERNS if text.isascii() else _ASCII_PATTERNS + _NON_ASCII_PATTERNS:
         tokens += weight * classes.count(run)
     return max(round(tokens), 1) if text else 0
 
 
-def features(text: str) -> list[int]:
+def count_features(text: str) -> list[int]:
     """What is counted in a text, in the order of the weights: what a fit starts from."""
     data = text.encode("utf-8", "surrogatepass")
     classes = data.translate(_TABLE)
-    return [len(data), *(classes.count(run) for run, _ in _PLAIN + _OTHER)]
+    return [len(data), *(classes.count(run) for run, _ in _ASCII_PATTERNS + _NON_ASCII_PATTERNS)]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from thresher.model import Image
 
-UNKNOWN = 1500
+UNKNOWN_MEDIA_TOKENS = 1500
 """A picture or document whose size cannot be told: about a screenshot for Claude."""
 HEAD = 4096
 """Enough of a file for its size in pixels, except for a JPEG with a long preface."""
@@ -26,22 +26,22 @@ SOUND_BYTES_PER_SECOND = 16_000
 """128 kbit/s: what MP3 and its kin are mostly packed to."""
 
 
-class Patches(NamedTuple):
+class PatchRule(NamedTuple):
     """Squares of so many pixels, a token each, after scaling down to the longest edge and to the most squares."""
 
     square: int
     edge: int
-    most: int
+    max_patches: int
     tokens: float = 1.0
 
     def weigh(self, width: int, height: int) -> int:
         """Tokens of a picture."""
-        scale = min(1.0, self.edge / max(width, height), sqrt(self.most * self.square**2 / (width * height)))
+        scale = min(1.0, self.edge / max(width, height), sqrt(self.max_patches * self.square**2 / (width * height)))
         squares = ceil(width * scale / self.square) * ceil(height * scale / self.square)
-        return ceil(min(squares, self.most) * self.tokens)
+        return ceil(min(squares, self.max_patches) * self.tokens)
 
 
-class Tiles(NamedTuple):
+class TileRule(NamedTuple):
     """A base, and more for each tile of 512 pixels, after scaling into 2048 and the short side to 768."""
 
     base: int
@@ -54,7 +54,7 @@ class Tiles(NamedTuple):
         return self.base + self.tile * ceil(width * scale / 512) * ceil(height * scale / 512)
 
 
-class Crops(NamedTuple):
+class CropRule(NamedTuple):
     """One crop for a small picture, else one for each 768 pixels either way."""
 
     tokens: int
@@ -66,7 +66,7 @@ class Crops(NamedTuple):
         return self.tokens * ceil(width / 768) * ceil(height / 768)
 
 
-class Fixed(NamedTuple):
+class FixedImageRule(NamedTuple):
     """The same for every picture."""
 
     tokens: int
@@ -76,44 +76,46 @@ class Fixed(NamedTuple):
         return self.tokens
 
 
-class Rule(NamedTuple):
+class MediaRule(NamedTuple):
     """How one family of models weighs media."""
 
-    picture: Patches | Tiles | Crops | Fixed
-    page: int
+    picture: PatchRule | TileRule | CropRule | FixedImageRule
+    tokens_per_page: int
     """A page of a PDF: its text and its picture."""
-    second: int
+    tokens_per_second: int
     """A second of sound; 0 where the models hear none."""
 
 
-RULES: Mapping[str, Rule] = {
+MEDIA_RULES: Mapping[str, MediaRule] = {
     # https://platform.claude.com/docs/en/build-with-claude/vision and .../pdf-support (1,500 to 3,000 a page)
-    "anthropic": Rule(Patches(28, 1568, 1568), 2250, 0),
-    "anthropic-high": Rule(Patches(28, 2576, 4784), 2250, 0),
+    "anthropic": MediaRule(PatchRule(28, 1568, 1568), 2250, 0),
+    "anthropic-high": MediaRule(PatchRule(28, 2576, 4784), 2250, 0),
     # https://developers.openai.com/api/docs/guides/images-vision (a PDF gives the text and a picture of each page)
-    "openai": Rule(Patches(32, 2048, 2500, 1.2), 1300, 10),
-    "openai-mini": Rule(Patches(32, 2048, 1536, 1.62), 1300, 10),
-    "openai-tiles": Rule(Tiles(85, 170), 1300, 10),
-    "openai-tiles-5": Rule(Tiles(70, 140), 1300, 10),
-    "openai-tiles-o": Rule(Tiles(75, 150), 1300, 10),
+    "openai": MediaRule(PatchRule(32, 2048, 2500, 1.2), 1300, 10),
+    "openai-mini": MediaRule(PatchRule(32, 2048, 1536, 1.62), 1300, 10),
+    "openai-tiles": MediaRule(TileRule(85, 170), 1300, 10),
+    "openai-tiles-5": MediaRule(TileRule(70, 140), 1300, 10),
+    "openai-tiles-o": MediaRule(TileRule(75, 150), 1300, 10),
     # https://ai.google.dev/gemini-api/docs/tokens and .../media-resolution
-    "gemini": Rule(Fixed(1120), 560, 32),
-    "gemini-2": Rule(Crops(258), 258, 32),
+    "gemini": MediaRule(FixedImageRule(1120), 560, 32),
+    "gemini-2": MediaRule(CropRule(258), 258, 32),
 }
 
 
 def media_tokens(image: Image, vendor: str = "") -> int:
     """Tokens of a picture, a PDF or sound, by the rule of a vendor (or of one of its families)."""
-    rule = RULES.get(vendor, RULES["anthropic"])
+    rule = MEDIA_RULES.get(vendor, MEDIA_RULES["anthropic"])
     data = image.data or (image.url.partition(",")[2] if image.url.startswith("data:") else "")
     if not data:
-        return UNKNOWN
+        return UNKNOWN_MEDIA_TOKENS
     if image.media_type == "application/pdf" or data.startswith("JVBERi"):
-        return rule.page * _pages(_decoded(data, len(data)))
+        return rule.tokens_per_page * _pages(_decoded(data, len(data)))
     if image.media_type.startswith("audio/"):
-        return max(1, round(rule.second * _seconds(data))) if rule.second else UNKNOWN
+        return (
+            max(1, round(rule.tokens_per_second * _seconds(data))) if rule.tokens_per_second else UNKNOWN_MEDIA_TOKENS
+        )
     size = picture_size(data)
-    return rule.picture.weigh(*size) if size else UNKNOWN
+    return rule.picture.weigh(*size) if size else UNKNOWN_MEDIA_TOKENS
 
 
 def picture_size(data: str) -> tuple[int, int] | None:

@@ -17,8 +17,19 @@ import msgspec
 from msgspec import Raw, Struct, structs
 
 from thresher.dialects.openai_responses.codec import NATIVE_EXTRAS, parse_openai_responses_item
-from thresher.model import Branch, History, Message, Session, Source, Summary, Text, ToolResult, Unknown, Usage
-from thresher.model.jsontext import load
+from thresher.model import (
+    AbandonedBranch,
+    History,
+    Message,
+    Session,
+    SourceLocation,
+    Summary,
+    Text,
+    ToolResult,
+    Unknown,
+    Usage,
+)
+from thresher.model.jsontext import load_json
 from thresher.transcripts.base import SessionFolder, TranscriptFormat, parse_timestamp, title_from_prompt
 from thresher.transcripts.coerce import text_or_empty
 from thresher.transcripts.source import SourceFile
@@ -62,7 +73,7 @@ class CodexRolloutReader:
         self.title = ""
         self.messages: list[Message] = []
         self.segments: list[tuple[Message, ...]] = []
-        self.branches: list[Branch] = []
+        self.branches: list[AbandonedBranch] = []
         self.typed_texts: set[str] = set()
         self.compactions = 0
         self.last_total_usage: Any = None
@@ -78,20 +89,20 @@ class CodexRolloutReader:
         self.records[f"{kind}:{inner}" if inner else kind or "?"] += 1
         match kind:
             case "response_item":
-                self.add_item(line, record, row, load(payload))
+                self.add_item(line, record, row, load_json(payload))
             case "event_msg" if inner in _HANDLED_EVENTS:
-                self._read_event(inner, load(payload))
+                self._read_event(inner, load_json(payload))
             case "session_meta" if not self.meta:
-                self._read_session_meta(line, record, row, load(payload))
+                self._read_session_meta(line, record, row, load_json(payload))
             case "turn_context":
-                self._read_turn_context(load(payload))
+                self._read_turn_context(load_json(payload))
             case "compacted":
-                self._apply_compaction(line, record, row, load(payload))
+                self._apply_compaction(line, record, row, load_json(payload))
             case _:
                 pass
 
     def _read_bare_record(self, line: int, record: bytes, row: CodexRecord, kind: str) -> None:
-        value = load(record)
+        value = load_json(record)
         self.records[kind or text_or_empty(row.record_type) or "head"] += 1
         if kind:
             self.add_item(line, record, row, value)
@@ -110,7 +121,7 @@ class CodexRolloutReader:
                 id=(text_or_empty(item.get("id")) if isinstance(item, dict) else "") or f"{line}",
                 time=parse_timestamp(row.timestamp),
                 model=self.model if message.role == "assistant" else "",
-                source=Source(self.file, line),
+                source=SourceLocation(self.file, line),
                 records=(record,),
                 carried=carried,
             )
@@ -130,7 +141,7 @@ class CodexRolloutReader:
                     author="harness",
                     id="instructions",
                     time=parse_timestamp(row.timestamp),
-                    source=Source(self.file, line),
+                    source=SourceLocation(self.file, line),
                     records=(record,),
                     pocket=structs.replace(NATIVE_EXTRAS, shape="instructions"),
                 )
@@ -177,7 +188,7 @@ class CodexRolloutReader:
             return
         at = prompts[-turns] if turns <= len(prompts) else prompts[0]
         after = self.messages[at - 1].id if at else ""
-        self.branches.append(Branch(History(tuple(self.messages[at:]), pocket=NATIVE_EXTRAS), after))
+        self.branches.append(AbandonedBranch(History(tuple(self.messages[at:]), pocket=NATIVE_EXTRAS), after))
         del self.messages[at:]
 
     def _apply_compaction(self, line: int, record: bytes, row: CodexRecord, payload: Any) -> None:
@@ -195,7 +206,9 @@ class CodexRolloutReader:
                 self.messages[index] = _as_summary(message)
                 summary = ""
         if summary:
-            text = Message("user", (Summary(summary),), author="harness", source=Source(self.file, line), id=str(line))
+            text = Message(
+                "user", (Summary(summary),), author="harness", source=SourceLocation(self.file, line), id=str(line)
+            )
             self.messages.append(
                 structs.replace(text, time=parse_timestamp(row.timestamp), records=(record,), pocket=NATIVE_EXTRAS)
             )

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from thresher.model import Message, Role, Source
+from thresher.model import Message, Role, SourceLocation
 from thresher.model.parts import Image, Part, Summary, Text, Thinking, ToolCall, ToolResult
 
 SYSTEM_PROMPT_PREFIX_CHARS = 200
@@ -56,7 +56,7 @@ def iter_fingerprint_parts(parts: Iterable[Part]) -> Iterator[tuple[str, str]]:
                 yield "other", part.data
 
 
-def make_summary_message(message: Message, id_: str, place: Source, time: datetime | None) -> Message:
+def make_summary_message(message: Message, id_: str, place: SourceLocation, time: datetime | None) -> Message:
     """Build the message of a summary that an agent wrote."""
     told = structs.replace(message, id=id_, source=place, time=time)
     if message.role not in ("user", "assistant") or not message.text:

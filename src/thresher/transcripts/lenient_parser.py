@@ -19,7 +19,7 @@ from msgspec import structs
 
 from thresher.dialects.content import infer_message_author, parse_image_url
 from thresher.model import Image, Message, Role, Text, Thinking, ToolCall, ToolResult, Unknown, Usage
-from thresher.model.jsontext import dump, load
+from thresher.model.jsontext import dump_json, load_json
 from thresher.model.parts import Part, ResultPart
 from thresher.transcripts.base import parse_openai_chat_usage, parse_timestamp
 from thresher.transcripts.coerce import count_or_zero, dict_or_empty, list_or_empty, text_or_empty, value_at
@@ -164,23 +164,23 @@ def _parse_part(piece: Any) -> Part:
     if isinstance(piece, str):
         return Text(piece)
     if not isinstance(piece, dict):
-        return Unknown(type(piece).__name__, dump(piece))
+        return Unknown(type(piece).__name__, dump_json(piece))
     piece = dict_or_empty(piece.get("toolUse")) or dict_or_empty(piece.get("toolResult")) or piece  # Bedrock
     kind = text_or_empty(piece.get("type"))
     match _PART_KINDS_BY_NAME.get(kind.lower().replace("-", "_"), _infer_part_kind(piece) if not kind else ""):
         case "text":
             found = _first_text(piece, "text", "content", "value")
-            return Text(found) if found is not None else Unknown(kind, dump(piece))
+            return Text(found) if found is not None else Unknown(kind, dump_json(piece))
         case "thinking":
             return _parse_thinking(piece)
         case "call":
-            return _parse_call(piece) or Unknown(kind, dump(piece))
+            return _parse_call(piece) or Unknown(kind, dump_json(piece))
         case "result":
             return _parse_result_part(piece)
         case "image":
-            return _parse_image(piece) or Unknown(kind, dump(piece))
+            return _parse_image(piece) or Unknown(kind, dump_json(piece))
         case _:
-            return Unknown(kind, dump(piece))
+            return Unknown(kind, dump_json(piece))
 
 
 def _infer_part_kind(piece: dict[str, Any]) -> str:
@@ -230,9 +230,9 @@ def _parse_image(piece: dict[str, Any]) -> Image | None:
 
 def _parse_calls(row: dict[str, Any]) -> Iterator[Part]:
     for entry in list_or_empty(row.get("tool_calls")):
-        yield _parse_call(dict_or_empty(entry)) or Unknown("tool_calls", dump(entry))
+        yield _parse_call(dict_or_empty(entry)) or Unknown("tool_calls", dump_json(entry))
     if isinstance(row.get("function_call"), dict):
-        yield _parse_call(row["function_call"]) or Unknown("function_call", dump(row["function_call"]))
+        yield _parse_call(row["function_call"]) or Unknown("function_call", dump_json(row["function_call"]))
 
 
 def _parse_call(entry: dict[str, Any]) -> ToolCall | None:
@@ -242,7 +242,7 @@ def _parse_call(entry: dict[str, Any]) -> ToolCall | None:
         (found for key in ("name", "toolName", "tool_name", "tool") if (found := text_or_empty(inner.get(key)))), ""
     )
     given: Any = next((inner[key] for key in ARGUMENT_KEYS if inner.get(key) is not None), {})
-    arguments = given if isinstance(given, str) else dump(given)
+    arguments = given if isinstance(given, str) else dump_json(given)
     return ToolCall(_find_call_id(entry), name, arguments) if name else None
 
 
@@ -259,7 +259,7 @@ def _expand_text_calls(parts: Iterable[Part]) -> Iterator[Part]:
             yield part
             continue
         for entry in found:
-            yield _parse_call(dict_or_empty(entry)) or Unknown("tool_calls", dump(entry))
+            yield _parse_call(dict_or_empty(entry)) or Unknown("tool_calls", dump_json(entry))
 
 
 def _parse_result_part(piece: dict[str, Any]) -> ToolResult:
@@ -283,7 +283,7 @@ def parse_lenient_result(given: Any) -> tuple[ResultPart, ...]:
     pieces = [dict_or_empty(piece) for piece in list_or_empty(given)]
     if isinstance(given, str) or (pieces and all("type" in piece or piece.keys() == {"text"} for piece in pieces)):
         return tuple(part for part in parse_lenient_parts(given) if isinstance(part, Text | Image | Unknown))
-    return () if given is None else (Text(dump(given)),)
+    return () if given is None else (Text(dump_json(given)),)
 
 
 _CALL_ID_LINE = re.compile(r"Call id: (\S+)\n")
@@ -315,7 +315,7 @@ def parse_calls_as_text(told: str) -> list[Any] | None:
     if len(body) > MAX_PARSED_CHARS or not body.startswith(("[", "{")):
         return None
     try:
-        value = load(body)
+        value = load_json(body)
     except (ValueError, RecursionError):
         value = _parse_python_literal(body)
     found = value if isinstance(value, list) else [value]
@@ -325,7 +325,7 @@ def parse_calls_as_text(told: str) -> list[Any] | None:
 def _parse_python_literal(body: str) -> Any:
     try:
         value = ast.literal_eval(_parse_python_expression(body))
-        dump(value)  # sets, bytes and numbers of two parts have no place in JSON
+        dump_json(value)  # sets, bytes and numbers of two parts have no place in JSON
     except _PARSE_ERRORS:
         return None
     return value
@@ -353,14 +353,14 @@ def _parse_python_expression(source: str) -> ast.expr:
 def _encode_python_arguments(node: ast.Call) -> str:
     named = {keyword.arg: _constant_or_source(keyword.value) for keyword in node.keywords if keyword.arg}
     placed = [_constant_or_source(value) for value in node.args]
-    return dump(named | ({"args": placed} if placed else {}))
+    return dump_json(named | ({"args": placed} if placed else {}))
 
 
 def _constant_or_source(node: ast.expr) -> Any:
     """A constant; the source of anything else."""
     try:
         value = ast.literal_eval(node)
-        dump(value)
+        dump_json(value)
     except _PARSE_ERRORS:
         return ast.unparse(node)
     return value

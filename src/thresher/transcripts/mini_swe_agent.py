@@ -13,7 +13,7 @@ from msgspec import structs
 
 from thresher.dialects.openai_chat.codec import parse_openai_chat_message
 from thresher.errors import ReadError
-from thresher.model import History, Message, Session, Source, ToolResult
+from thresher.model import History, Message, Session, SourceLocation, ToolResult
 from thresher.transcripts.base import SessionFolder, TranscriptFormat, parse_openai_chat_usage, parse_timestamp
 from thresher.transcripts.coerce import text_or_empty, value_at
 from thresher.transcripts.source import SourceFile
@@ -28,7 +28,7 @@ def _read(source: SourceFile) -> list[Session]:
     if not isinstance(rows, list):
         raise ReadError(f"`{source.path}` holds no list of `messages`; is it a mini-swe-agent trajectory?")
     file = str(source.path)
-    messages = [_parse_row(row, Source(file, number)) for number, row in enumerate(rows, 1)]
+    messages = [_parse_row(row, SourceLocation(file, number)) for number, row in enumerate(rows, 1)]
     info = document["info"] if isinstance(document.get("info"), dict) else {}
     times = [message.time for message in messages if message.time]
     return [
@@ -48,7 +48,7 @@ def _read(source: SourceFile) -> list[Session]:
     ]
 
 
-def _parse_row(row: Any, source: Source) -> Message:
+def _parse_row(row: Any, source: SourceLocation) -> Message:
     message = parse_openai_chat_message(row)
     extra = row.get("extra") if isinstance(row, dict) else None
     extra = extra if isinstance(extra, dict) else {}

@@ -14,13 +14,13 @@ from msgspec import Struct, structs
 
 from thresher.dialects.content import infer_message_author
 from thresher.model import (
-    Branch,
+    AbandonedBranch,
     History,
     Image,
     Message,
     Role,
     Session,
-    Source,
+    SourceLocation,
     Summary,
     Text,
     Thinking,
@@ -29,7 +29,7 @@ from thresher.model import (
     Unknown,
     Usage,
 )
-from thresher.model.jsontext import dump
+from thresher.model.jsontext import dump_json
 from thresher.model.parts import Part
 from thresher.transcripts.base import (
     SessionFolder,
@@ -120,7 +120,7 @@ def _read(source: SourceFile) -> list[Session]:
 
 def _build_segments(
     source: SourceFile, entries: dict[str, PiEntry], parents: dict[str, str | None], by_index: dict[int, str]
-) -> tuple[list[History], list[Branch], int]:
+) -> tuple[list[History], list[AbandonedBranch], int]:
     leaf = next(reversed(entries), "")
     ids, cycle = trace_path_from_root(leaf, parents)
     if cycle:
@@ -140,7 +140,7 @@ def _build_segments(
             segments[-1].append(message)
     left = [id_ for id_ in entries if id_ not in set(ids)] if len(ids) < len(entries) else []
     branches = [
-        Branch(History(tuple(messages)), after)
+        AbandonedBranch(History(tuple(messages)), after)
         for (after, _), off in group_branches(left, set(ids), parents).items()
         if (messages := [m for id_ in off if (m := _convert_entry(source, entries[id_]))])
     ]
@@ -182,7 +182,7 @@ def _convert_entry(source: SourceFile, entry: PiEntry) -> Message | None:
         message,
         id=entry.id,
         time=parse_timestamp(row.timestamp),
-        source=Source(str(source.path), entry.line),
+        source=SourceLocation(str(source.path), entry.line),
         records=(entry.record,),
     )
 
@@ -213,7 +213,7 @@ def _parse_message(wire: dict[str, Any]) -> Message | None:
         case role:
             known: Role = "user"
             return Message(
-                known, _parse_content(wire.get("content")) or (Unknown(str(role), dump(wire)),), author="harness"
+                known, _parse_content(wire.get("content")) or (Unknown(str(role), dump_json(wire)),), author="harness"
             )
 
 
@@ -236,13 +236,13 @@ def _parse_block(block: Any) -> Part:
         case {"type": "thinking", "thinking": str(text)}:
             return Thinking(text, text_or_empty(block.get("thinkingSignature")))
         case {"type": "toolCall", "id": str(id_), "name": str(name)}:
-            return ToolCall(id_, name, dump(block.get("arguments", {})))
+            return ToolCall(id_, name, dump_json(block.get("arguments", {})))
         case {"type": "image", "data": str(data)}:
             return Image(text_or_empty(block.get("mimeType")), data)
         case {"type": str(kind)}:
-            return Unknown(kind, dump(block))
+            return Unknown(kind, dump_json(block))
         case _:
-            return Unknown("", dump(block))
+            return Unknown("", dump_json(block))
 
 
 def _parse_usage(usage: Any) -> Usage | None:

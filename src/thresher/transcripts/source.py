@@ -21,7 +21,7 @@ import msgspec
 
 from thresher.errors import ReadError
 from thresher.model import Problem
-from thresher.model.jsontext import load
+from thresher.model.jsontext import load_json
 
 RowT = TypeVar("RowT")
 
@@ -239,7 +239,7 @@ class SourceFile:
             return
         for number, line in SourceFile(self.path, self.limits).lines():
             try:
-                yield load(line)
+                yield load_json(line)
             except (ValueError, RecursionError):
                 if line.strip() in (b"{", b"["):
                     return
@@ -264,7 +264,7 @@ class SourceFile:
         data = b"".join(whole._blocks())
         self._document_problems = whole.problems
         try:
-            return load(data)
+            return load_json(data)
         except RecursionError:
             return None
         except ValueError:
@@ -275,7 +275,7 @@ class SourceFile:
         if len(found) != 1 or rest:
             return None
         try:
-            clean = load(_clean_json(found[0]))
+            clean = load_json(_clean_json(found[0]))
         except RecursionError:
             return None
         whole.report_problem("the file is not clean JSON", "read without what is wrong in it")

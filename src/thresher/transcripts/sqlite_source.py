@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from thresher.errors import ReadError
-from thresher.model.jsontext import load
+from thresher.model.jsontext import load_json
 
 LOCK_TIMEOUT_SECONDS = 10.0
 """Seconds that a writer is waited for."""
@@ -53,7 +53,7 @@ def read_table_columns(connection: sqlite3.Connection) -> dict[str, frozenset[st
 def decode_json_column(value: Any) -> Any:
     """The JSON in a column; None where it is none."""
     try:
-        return load(value) if isinstance(value, str | bytes) else None
+        return load_json(value) if isinstance(value, str | bytes) else None
     except (ValueError, RecursionError):
         return None
 

@@ -16,7 +16,7 @@ from itertools import takewhile
 
 from msgspec import structs
 
-from thresher.model import Branch, History, Message, Source
+from thresher.model import AbandonedBranch, History, Message, SourceLocation
 from thresher.transcripts.fingerprints import (
     FingerprintedMessage,
     fingerprint_message,
@@ -56,7 +56,7 @@ class StitchedThread:
     def append_call(self, ask: TranscriptModelCall, given: Iterable[FingerprintedMessage]) -> None:
         """What is new of what a call was given, and its answer."""
         self.model_calls.append(ask._replace(input_messages=(), output_messages=(), alternatives=()))
-        place = Source(self._file, ask.line)
+        place = SourceLocation(self._file, ask.line)
         for number, row in enumerate(given):
             facts = {"id": f"{ask.number}-{number}", "source": place}
             came = [structs.replace(message, time=message.time or ask.start, **facts) for message in row.messages]
@@ -114,7 +114,7 @@ class StitchedThread:
     ) -> list[tuple[Message, ...]]:
         """What a call was given in the place of this thread: what is known is carried, the rest is its summary."""
         known = {row.text_fingerprint: row.messages for row in self.entries}
-        place = Source(self._file, ask.line)
+        place = SourceLocation(self._file, ask.line)
         return [
             tuple(structs.replace(message, carried=True) for message in known[row.text_fingerprint])
             if row.text_fingerprint in known
@@ -138,9 +138,11 @@ class StitchedThread:
             before += len(found[-1])
         return found
 
-    def iter_rewound_branches(self) -> Iterator[Branch]:
+    def iter_rewound_branches(self) -> Iterator[AbandonedBranch]:
         """What was taken back."""
-        return (Branch(History(tuple(pair_chat_messages(messages))), after) for after, messages in self.branches)
+        return (
+            AbandonedBranch(History(tuple(pair_chat_messages(messages))), after) for after, messages in self.branches
+        )
 
 
 class ThreadStitcher:

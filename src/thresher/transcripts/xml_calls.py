@@ -17,11 +17,11 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from thresher.model import Image, Text, Thinking, ToolCall, ToolResult, Unknown
-from thresher.model.jsontext import dump
-from thresher.model.marks import author_of
+from thresher.model.harness_text import detect_author
+from thresher.model.jsontext import dump_json
 from thresher.model.message import Author
 from thresher.model.parts import Part, ResultPart
-from thresher.model.tool_table import tool_named
+from thresher.model.tool_catalog import find_tool_kind
 
 _TOOL_NAME_GROUPS = (
     # Cline
@@ -171,7 +171,7 @@ def split_xml_calls(text: str, ids: Iterator[str]) -> list[Part]:
         if name in THINKING_TAGS:
             parts.append(Thinking(fields[""].strip()))
         else:
-            parts.append(ToolCall(next(ids), name, dump(fields)))
+            parts.append(ToolCall(next(ids), name, dump_json(fields)))
     return [*parts, *_text_parts(text[position:])] if parts else [Text(text)]
 
 
@@ -227,7 +227,7 @@ def is_failed_tool_answer(text: str, name: str) -> bool:
     """Whether a tool's answer says that it could not do what was asked; a file that was read may say anything."""
     if _FAILURE.match(text):
         return True
-    return _ERROR.match(text) is not None and tool_named(name).category != "file_read"
+    return _ERROR.match(text) is not None and find_tool_kind(name).category != "file_read"
 
 
 def split_human_feedback(text: str) -> tuple[str, str]:
@@ -323,7 +323,7 @@ class _AnswerSorter:
         self.other_parts.append(Text(text))
         aside = _HARNESS_TEXT.match(text)
         notice = aside is not None and aside["notice"] is not None
-        self.authors.append("harness" if notice else author_of(text) if self.target == "human" else self.target)
+        self.authors.append("harness" if notice else detect_author(text) if self.target == "human" else self.target)
 
 
 def sort_xml_answers(parts: Iterable[Part], calls: Iterable[ToolCall]) -> SortedUserMessage:

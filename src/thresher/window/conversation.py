@@ -10,12 +10,12 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from thresher.edits import Plan, apply, is_pointer, repair
-from thresher.edits.legality import Growing
-from thresher.edits.repair import RepairError
+from thresher.edits import Plan, apply, get_placeholder_id, repair
+from thresher.edits.legality import LegalityTracker
+from thresher.edits.repair.repair import RepairError
 from thresher.model import History, Message, ToolResult
-from thresher.model.jsontext import canonical
-from thresher.tokens import Scale
+from thresher.model.jsontext import canonical_json
+from thresher.tokens import TokenWeights
 from thresher.window.cache_breakpoints import copy_cache_breakpoint
 from thresher.window.ledger import EditsByTarget, ReplanRecord
 from thresher.window.request import PROMPT_FIELDS, WindowRequest, digest_row, is_self_contained, parse_request_rows
@@ -66,7 +66,7 @@ class WindowConversation:
         request: WindowRequest,
         epoch: ReplanRecord | None,
         edits: EditsByTarget,
-        scale: Scale,
+        scale: TokenWeights,
         known: "WindowConversation | None",
     ) -> None:
         """Build what is sent for a request, with the edits of an epoch; `known` lends what it has parsed."""
@@ -96,8 +96,8 @@ class WindowConversation:
         head = len(self.prompt.messages)
         tail = self.received[rows:]
         self.original = structs.replace(base, messages=(*base.messages, *tail))
-        self._legality = Growing(request.dialect.name)
-        self.is_legal = self._legality.takes(self.original)
+        self._legality = LegalityTracker(request.dialect.name)
+        self.is_legal = self._legality.accepts(self.original)
         self.sent_messages = [*after.messages, *tail]
         written: Any = request.dialect.emit(after, request.is_body).value if rows else []
         self.changed_fields: dict[str, Any] | None = None
@@ -152,7 +152,7 @@ class WindowConversation:
         self.row_digests = request.row_digests
         self.received += new
         self.original = structs.replace(self.original, messages=(*self.original.messages, *new))
-        self.is_legal = self.is_legal and self._legality.takes(self.original)
+        self.is_legal = self.is_legal and self._legality.accepts(self.original)
         for message in new:
             self._count_call(message)
             self._count_sent(len(self.sent_messages), message)
@@ -221,7 +221,7 @@ class WindowConversation:
         self.tokens_before_message.append(self.tokens)
         self.tokens += self.scale.message(message)
         for part, weight in zip(message.parts, self.scale.parts(message), strict=True):
-            if isinstance(part, ToolResult) and weight > 2 * PLACEHOLDER_TOKENS and not is_pointer(part):
+            if isinstance(part, ToolResult) and weight > 2 * PLACEHOLDER_TOKENS and not get_placeholder_id(part):
                 self.clearable_results.append(ClearableResult(index, self._sent_calls, weight - PLACEHOLDER_TOKENS))
 
 
@@ -236,11 +236,11 @@ def _match_rows(written: Sequence[Any], rows: Sequence[Any]) -> list[Any]:
     """For each row to send: the number of the row that came in, where it says the same; else the row itself."""
     places: dict[str, list[int]] = {}
     for index in range(len(rows) - 1, -1, -1):
-        places.setdefault(canonical(rows[index]), []).append(index)
+        places.setdefault(canonical_json(rows[index]), []).append(index)
     slots: list[Any] = []
     after = -1
     for row in written:
-        spots = places.get(canonical(row), [])
+        spots = places.get(canonical_json(row), [])
         while spots and spots[-1] <= after:
             spots.pop()
         if spots:

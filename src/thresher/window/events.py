@@ -7,8 +7,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from thresher.edits import Edit, Plan, targets_of
-from thresher.edits.explain import UNTOLD
+from thresher.edits import Edit, Plan, list_targets
+from thresher.edits.explain import UNREPORTED_REFUSALS
 from thresher.model import Message
 from thresher.store import short_id
 from thresher.window.conversation import WindowConversation
@@ -96,10 +96,12 @@ def build_window_event(
         first_changed=_first_difference(before.sent_messages, after.sent_messages),
         cost=cost,
         saving=read * (before.tokens - after.tokens) / 1_000_000,
-        edits=dict(Counter(type(edit).__name__.lower() for edit in change.new_edits)),
-        elided=tuple(short_id(target.content) for edit in change.new_edits for target in targets_of(edit)),
+        edits=dict(Counter(str(type(edit).__struct_config__.tag) for edit in change.new_edits)),
+        elided=tuple(short_id(target.content) for edit in change.new_edits for target in list_targets(edit)),
         excluded=tuple(
-            f"{one.policy}: {one.parts} × {one.reason}" for one in change.plan.refused if one.reason not in UNTOLD
+            f"{one.policy}: {one.parts} × {one.reason}"
+            for one in change.plan.refused
+            if one.reason not in UNREPORTED_REFUSALS
         ),
         notes=change.plan.notes,
     )

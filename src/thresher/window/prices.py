@@ -6,7 +6,7 @@ a quarter more than it, or the same; a cache lives for minutes after its last us
 
 from msgspec import Struct
 
-from thresher.tokens import Model, model_named
+from thresher.tokens import ModelInfo, find_model
 
 
 class Prices(Struct, frozen=True):
@@ -30,7 +30,7 @@ class Prices(Struct, frozen=True):
         return (self.read * cached + self.write * (tokens - cached)) / 1_000_000
 
 
-def prices_for_model(model: Model, *, hour: bool = False) -> Prices:
+def prices_for_model(model: ModelInfo, *, hour: bool = False) -> Prices:
     """The prices of a model; `hour` for the cache that lives an hour, where there is one."""
     price = model.price
     if hour and price.cache_write_1h is not None:
@@ -40,5 +40,5 @@ def prices_for_model(model: Model, *, hour: bool = False) -> Prices:
 
 def prices_for_model_name(model: str, *, hour: bool = False) -> Prices:
     """The prices of a model by its name; ratios that most vendors share where it is not known."""
-    known = model_named(model) if model else None
+    known = find_model(model) if model else None
     return prices_for_model(known, hour=hour) if known is not None else Prices()

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from thresher.edits import Edit, targets_of
+from thresher.edits import Edit, list_targets
 from thresher.model import History, Message, Occurrence, ToolCall, ToolResult, content_id
-from thresher.model.tools import tool_use
+from thresher.model.tool_calls import describe_tool_call
 from thresher.window.ledger import Ledger
 
 PIN_FACT_PREFIX = "pin:"
@@ -45,7 +45,7 @@ class RefetchTracker:
 
     def record_removed(self, history: History, edits: Iterable[Edit]) -> None:
         """Take note of what some edits leave out."""
-        gone: set[Occurrence] = {target for edit in edits for target in targets_of(edit)}
+        gone: set[Occurrence] = {target for edit in edits for target in list_targets(edit)}
         for link in history.links:
             result = link.chain.result
             if result is not None and history.occurrence(result) in gone:
@@ -91,6 +91,6 @@ def _decode_refetch(value: Any) -> Refetch:
 
 def _refetch_keys(call: ToolCall) -> tuple[str, ...]:
     """By what a call would be known if it came again."""
-    use = tool_use(call)
+    use = describe_tool_call(call)
     reads = use.category == "file_read" and use.path
     return (content_id(call), f"path {use.path}") if reads else (content_id(call),)

@@ -7,10 +7,10 @@ from msgspec import Struct
 from thresher.budget import presets
 from thresher.budget.escalation import escalate_to_budget, make_step_policies, propose_edits
 from thresher.budget.fitting import PlanSetup, look_up_placeholders
-from thresher.edits import Cut, Draft, Edit, Fold, settle, targets_of, to_limit
+from thresher.edits import Edit, PlanDraft, Summarize, Truncate, close_draft, elide_to_limit, list_targets
 from thresher.model import History, Place, part_text
 from thresher.policies import Policy, make_policy
-from thresher.store import Store
+from thresher.store import ContentStore
 from thresher.window.break_even import BreakEven, find_best_break_even
 from thresher.window.ledger import EditsByTarget
 from thresher.window.prices import Prices
@@ -40,22 +40,22 @@ class ReplanContext(Struct, frozen=True):
     cached_tokens: int
     """Tokens that the cache would serve if nothing changed."""
     expected_calls: int
-    store: Store
+    store: ContentStore
 
 
-def resume_draft(now: ReplanContext) -> Draft:
+def resume_draft(now: ReplanContext) -> PlanDraft:
     """The edits that hold, and no others."""
-    draft = Draft(now.history, now.setup.scale, believed=look_up_placeholders(now.history, now.store))
+    draft = PlanDraft(now.history, now.setup.scale, believed=look_up_placeholders(now.history, now.store))
     draft.resume(now.edits.values())
     draft.resume(now.carried_edits.values(), held=False)
     return draft
 
 
-def plan_worthwhile_edits(now: ReplanContext, sieved: EditFilter) -> tuple[Draft, BreakEven] | None:
+def plan_worthwhile_edits(now: ReplanContext, sieved: EditFilter) -> tuple[PlanDraft, BreakEven] | None:
     """What the policies want, from the place on where it pays best; None where they want nothing new."""
     before = resume_draft(now)
     wanted = _propose_new_edits(now, sieved)
-    settled = settle(_add_edits(before, wanted), now.setup.thinking)
+    settled = close_draft(_add_edits(before, wanted), now.setup.thinking)
     found = find_best_break_even(
         _savings_by_message(before, settled),
         now.prices,
@@ -66,10 +66,10 @@ def plan_worthwhile_edits(now: ReplanContext, sieved: EditFilter) -> tuple[Draft
     if found is None or found.tokens_saved <= 0:
         return None
     behind = [edit for edit in wanted if _first_place(now.history, edit).message >= found.first_message]
-    return settle(_add_edits(before, behind), now.setup.thinking), found
+    return close_draft(_add_edits(before, behind), now.setup.thinking), found
 
 
-def shrink_to_target(now: ReplanContext, target: int, limit: int, sieved: EditFilter, *, fits: bool) -> Draft:
+def shrink_to_target(now: ReplanContext, target: int, limit: int, sieved: EditFilter, *, fits: bool) -> PlanDraft:
     """As small as `target` where that does not hurt; if it does not fit, below `limit` whatever it takes."""
     rule, ladder = now.setup.thinking, now.setup.settings.escalation_steps()
     gentle_steps = now.setup.settings.escalation_steps(
@@ -109,26 +109,28 @@ def _propose_new_edits(now: ReplanContext, sieved: EditFilter) -> list[Edit]:
 
 def _is_new(now: ReplanContext, edit: Edit) -> bool:
     """Whether an edit does more than one that holds: a pointer to what has one says nothing new."""
-    return isinstance(edit, Fold) or type(now.edits.get(edit.target)) is not type(edit) or isinstance(edit, Cut)
+    return (
+        isinstance(edit, Summarize) or type(now.edits.get(edit.target)) is not type(edit) or isinstance(edit, Truncate)
+    )
 
 
 def _exclude_summarized(now: ReplanContext, edit: Edit) -> Edit | None:
     """A fold that takes in parts of an earlier one tells of the others alone."""
-    if not isinstance(edit, Fold):
+    if not isinstance(edit, Summarize):
         return edit
-    earlier = (old for old in (*now.edits.values(), *now.carried_edits.values()) if isinstance(old, Fold))
+    earlier = (old for old in (*now.edits.values(), *now.carried_edits.values()) if isinstance(old, Summarize))
     return exclude_kept_parts(now.history, edit, {target for old in earlier for target in old.targets})
 
 
-def _add_edits(draft: Draft, edits: Sequence[Edit]) -> Draft:
+def _add_edits(draft: PlanDraft, edits: Sequence[Edit]) -> PlanDraft:
     other = draft.copy()
     other.add_all(edits)
     return other
 
 
-def _savings_by_message(before: Draft, after: Draft) -> Iterator[tuple[int, int, int]]:
+def _savings_by_message(before: PlanDraft, after: PlanDraft) -> Iterator[tuple[int, int, int]]:
     """For each message that the second draft makes smaller: its place, the tokens before it, what goes there."""
-    tokens = before.scale.tools(before.history.tools)
+    tokens = before.token_weights.tools(before.history.tools)
     for index in range(len(before.history)):
         now = _count_message_tokens(before, index)
         gone = now - _count_message_tokens(after, index)
@@ -137,18 +139,20 @@ def _savings_by_message(before: Draft, after: Draft) -> Iterator[tuple[int, int,
         tokens += now
 
 
-def _count_message_tokens(draft: Draft, index: int) -> int:
-    if not draft.alive(index):
+def _count_message_tokens(draft: PlanDraft, index: int) -> int:
+    if not draft.has_parts_left(index):
         return 0
-    weights = draft.weights[index]
-    fates = (draft.fates.get(Place(index, j)) for j in range(len(weights)))
-    return draft.scale.overhead + sum(
+    weights = draft.part_weights[index]
+    fates = (draft.decisions.get(Place(index, j)) for j in range(len(weights)))
+    return draft.token_weights.message_overhead + sum(
         w if fate is None else fate.weight for w, fate in zip(weights, fates, strict=True)
     )
 
 
 def _first_place(history: History, edit: Edit) -> Place:
-    return min((history.places[target] for target in targets_of(edit) if target in history.places), default=Place(0, 0))
+    return min(
+        (history.places[target] for target in list_targets(edit) if target in history.places), default=Place(0, 0)
+    )
 
 
 def truncate_oversized_results(now: ReplanContext, target: int, limit: int) -> list[Edit]:
@@ -159,13 +163,15 @@ def truncate_oversized_results(now: ReplanContext, target: int, limit: int) -> l
         place, result = link.chain.result, link.result
         if place is None or result is None or not link.chain.active:
             continue
-        weight = draft.weights[place.message][place.part]
+        weight = draft.part_weights[place.message][place.part]
         left = limit - min(draft.tokens - weight, target)
         text = part_text(result)
         if weight > left:
-            gaps = to_limit(text, max(0, int(len(text) * left / weight * TRUNCATION_MARGIN)))
+            gaps = elide_to_limit(text, max(0, int(len(text) * left / weight * TRUNCATION_MARGIN)))
             cuts += (
-                [Cut(now.history.occurrence(place), WINDOW_POLICY, "larger than what is left", gaps)] if gaps else []
+                [Truncate(now.history.occurrence(place), WINDOW_POLICY, "larger than what is left", gaps)]
+                if gaps
+                else []
             )
     return cuts
 

@@ -10,9 +10,9 @@ from msgspec import structs
 
 from thresher.budget.escalation import build_budget_error
 from thresher.budget.fitting import PlanSetup, default_budget, store_removed_parts
-from thresher.edits import ThinkingRule, finish
+from thresher.edits import ThinkingRule, finish_plan
 from thresher.model.turns import is_prompt
-from thresher.store import Store, StoreError, default_store
+from thresher.store import ContentStore, StoreError, default_content_store
 from thresher.window.cache_breakpoints import CacheTtl
 from thresher.window.cache_state import MAX_CONVERSATIONS, PromptCacheTracker
 from thresher.window.conversation import NewContent, WindowConversation, repair_if_possible
@@ -46,7 +46,7 @@ class Replanner:
 
     ledger: Ledger
     _setup: PlanSetup
-    _store: Store | None
+    _store: ContentStore | None
     _prices: Prices | None
     _pace: Thresholds
     _on_overflow: OnOverflow
@@ -67,9 +67,9 @@ class Replanner:
         self._cache.switch_to(thread)
 
     @property
-    def store(self) -> Store:
+    def store(self) -> ContentStore:
         """Where what is left out stays."""
-        return self._store or default_store()
+        return self._store or default_content_store()
 
     @property
     def prices(self) -> Prices:
@@ -182,7 +182,7 @@ class Replanner:
         """Keep what goes, write the decision down, and only then act on it."""
         prices_now = self.prices
         history = decision.draft.history
-        plan = structs.replace(finish(decision.draft, self._thinking_rule), budget=self.budget)
+        plan = structs.replace(finish_plan(decision.draft, self._thinking_rule), budget=self.budget)
         plan = self._summary_jobs.fill_ready(
             history, plan, thread.scale, find_fill_start(decision, plan, thread, self._thinking_rule)
         )

@@ -20,8 +20,8 @@ from thresher.dialects import Dialect
 from thresher.dialects.table import load_dialects
 from thresher.errors import FormatError, OptionError
 from thresher.model import Message
-from thresher.model.jsontext import dump
-from thresher.tokens import model_named
+from thresher.model.jsontext import dump_json
+from thresher.tokens import find_model
 from thresher.transcripts import find_format, sniff
 from thresher.window.cache_breakpoints import strip_cache_breakpoints
 
@@ -123,7 +123,7 @@ def _sniff_dialect(value: Any) -> str | None:
     """What a request looks like; where it could be anyone's, the model that it names decides."""
     seen = _sniff_sample(value)
     chosen = sniff(seen)
-    known = model_named(str(value.get("model"))) if isinstance(value, dict) and value.get("model") else None
+    known = find_model(str(value.get("model"))) if isinstance(value, dict) and value.get("model") else None
     if chosen == "anthropic" and known is not None and known.vendor != "anthropic":
         chat = resolve_window_dialect("openai-chat")
         return chat.name if resolve_window_dialect(chosen).sniff(seen) < CERTAIN_MATCH and chat.sniff(seen) else chosen
@@ -134,7 +134,7 @@ def is_for_claude(request: "WindowRequest") -> bool:
     """Whether a request is surely for Anthropic's API: by its model, or by blocks that no other has."""
     model = request.value.get("model") if request.is_body else None
     if isinstance(model, str) and model:
-        known = model_named(model)
+        known = find_model(model)
         return known.vendor == "anthropic" if known is not None else "claude" in model.lower()
     return request.dialect.sniff(_sniff_sample(request.value, few=True)) == CERTAIN_MATCH
 
@@ -212,7 +212,7 @@ def _encode_json(value: Any) -> bytes:
     try:
         return _encoder().encode(value)
     except ENCODE_ERRORS:
-        return dump(_to_json_value(value)).encode("utf-8", "surrogatepass")
+        return dump_json(_to_json_value(value)).encode("utf-8", "surrogatepass")
 
 
 @cache

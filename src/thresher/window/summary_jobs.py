@@ -11,10 +11,10 @@ from typing import Literal
 
 from msgspec import structs
 
-from thresher.edits import Fold, Plan
+from thresher.edits import Plan, Summarize
 from thresher.model import History, Place
 from thresher.summarize import Summarizer, SummaryRequest, fill_summaries, find_summary_requests, write_summaries
-from thresher.tokens import Scale
+from thresher.tokens import TokenWeights
 from thresher.window.ledger import Ledger
 
 SUMMARY_FACT_PREFIX = "summary:"
@@ -38,9 +38,9 @@ class SummaryJobs:
         self.open_requests: dict[str, SummaryRequest] = {}
         """Requests that nobody has answered yet, by id."""
 
-    def fill_ready(self, history: History, plan: Plan, scale: Scale, start: Place) -> Plan:
+    def fill_ready(self, history: History, plan: Plan, scale: TokenWeights, start: Place) -> Plan:
         """The plan with the texts that are there, in folds from a place on: what stands before it shall not change."""
-        behind = [edit for edit in plan.edits if isinstance(edit, Fold) and history.places[edit.target] >= start]
+        behind = [edit for edit in plan.edits if isinstance(edit, Summarize) and history.places[edit.target] >= start]
         if not behind:
             return plan
         texts = self._ledger.find_facts(SUMMARY_FACT_PREFIX)

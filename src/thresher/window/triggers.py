@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from thresher.edits import Draft, Plan, ThinkingRule, settle, targets_of
+from thresher.edits import Plan, PlanDraft, ThinkingRule, close_draft, list_targets
 from thresher.model import Place
 from thresher.window.break_even import BreakEven, find_best_break_even
 from thresher.window.conversation import WindowConversation
@@ -29,7 +29,7 @@ class ReplanDecision(Struct, frozen=True):
 
     trigger: Trigger
     reason: str
-    draft: Draft
+    draft: PlanDraft
 
 
 def decide_forced_replan(
@@ -40,15 +40,17 @@ def decide_forced_replan(
     if thread.tokens > limit:
         cut = resume_draft(now)
         cut.add_all(truncate_oversized_results(now, target, int(limit * pace.high)))
-        settled = settle(cut, now.setup.thinking)
-        if settled.tokens <= limit * pace.high and settled.fates:
+        settled = close_draft(cut, now.setup.thinking)
+        if settled.tokens <= limit * pace.high and settled.decisions:
             return ReplanDecision("arrival", "a result came that is larger than what is left", settled)
         draft = shrink_to_target(now, target, limit, sieved, fits=False)
         if draft.tokens > limit:
             draft = shrink_to_target(now, target, limit, allow_all_edits, fits=False)
         return ReplanDecision("emergency", f"{thread.tokens:,} tokens do not fit into {limit:,}", draft)
     if not thread.is_legal:
-        return ReplanDecision("repair", "the history came in broken", settle(resume_draft(now), now.setup.thinking))
+        return ReplanDecision(
+            "repair", "the history came in broken", close_draft(resume_draft(now), now.setup.thinking)
+        )
     draft = shrink_to_target(now, target, limit, sieved, fits=True)
     why = f"{thread.tokens:,} tokens are over the high water mark, {pace.high:.0%} of {limit:,}"
     # Where little can go gently, each call would bring another re-plan: better to wait until it must be.
@@ -58,7 +60,7 @@ def decide_forced_replan(
 
 def decide_carried_edits(now: ReplanContext, thread: WindowConversation) -> ReplanDecision | None:
     """Edits of before, for a conversation that took another turn: its beginning stays as the cache knows it."""
-    draft = settle(resume_draft(now), now.setup.thinking)
+    draft = close_draft(resume_draft(now), now.setup.thinking)
     saved = thread.tokens - draft.tokens
     return ReplanDecision("ride", REASON_TEMPLATES["ride"].format(saved=saved), draft) if saved > 0 else None
 
@@ -111,7 +113,7 @@ def find_fill_start(decision: ReplanDecision, plan: Plan, thread: WindowConversa
     if decision.trigger in ("cold", "ride", "high", "emergency") and thinking == "free":
         return Place(0, 0)
     history = decision.draft.history
-    new = (target for edit in plan.edits if edit.target not in thread.edits for target in targets_of(edit))
+    new = (target for edit in plan.edits if edit.target not in thread.edits for target in list_targets(edit))
     return min((history.places[target] for target in new), default=Place(len(history), 0))
 
 

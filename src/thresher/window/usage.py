@@ -6,7 +6,7 @@ from msgspec import structs
 
 from thresher.errors import OptionError
 from thresher.model.message import Usage
-from thresher.tokens.calibrate import Calibration, Point, line
+from thresher.tokens.calibrate import Calibration, CalibrationPoint, fit_calibration
 from thresher.window.prices import Prices
 
 MAX_OBSERVATIONS = 60
@@ -66,7 +66,7 @@ class UsageObserver:
     """Bills so far, and what follows from them."""
 
     def __init__(self) -> None:
-        self.observations: list[Point] = []
+        self.observations: list[CalibrationPoint] = []
         """What was counted, and what was billed."""
         self.cache_ttl: float | None = None
         """Seconds for which the cache was seen to live, where that is not as its vendor says."""
@@ -78,7 +78,7 @@ class UsageObserver:
         if usage.context > 0:
             self.observations = [*self.observations, (counted, usage.context)][-MAX_OBSERVATIONS:]
             # A slope that no tokenizer has says nothing, and takes nothing back.
-            found = line([self.observations])
+            found = fit_calibration([self.observations])
             self._calibration = found if found.turns else self._calibration
         if expected >= vendor.minimum:
             self._update_cache_ttl(gap, vendor.life, served=usage.cache_read >= CACHE_HIT_SHARE * expected)

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 
 from msgspec import structs
 
-from thresher.edits import Edit, Fold, targets_of
+from thresher.edits import Edit, Summarize, list_targets
 from thresher.model import History, Occurrence, ToolCall
-from thresher.model.tools import Link
+from thresher.model.tool_calls import ToolUse
 from thresher.policies.batch_summary import summarize_places
 from thresher.summarize import Judge
 from thresher.summarize.one_liners import format_turn_range
@@ -64,7 +64,7 @@ class EditVeto:
         """What the judge holds on to."""
         if self._judge is None:
             return set()
-        wanted = {target for edit in edits for target in targets_of(edit)}
+        wanted = {target for edit in edits for target in list_targets(edit)}
         links = [link for link in history.links if not wanted.isdisjoint(_chain_occurrences(history, link))]
         self._ask_judge(
             history, [link for link in links if history.occurrence(link.chain.call).content not in self._verdicts]
@@ -72,7 +72,7 @@ class EditVeto:
         held = (link for link in links if self._verdicts.get(history.occurrence(link.chain.call).content, True))
         return {end for link in held for end in _chain_occurrences(history, link)}
 
-    def _ask_judge(self, history: History, links: Sequence[Link]) -> None:
+    def _ask_judge(self, history: History, links: Sequence[ToolUse]) -> None:
         if self._judge is None or not links:
             return
         try:
@@ -87,7 +87,7 @@ class EditVeto:
             self._ledger.set_fact(VERDICT_FACT_PREFIX + call.content, stays)
 
 
-def _chain_occurrences(history: History, link: Link) -> list[Occurrence]:
+def _chain_occurrences(history: History, link: ToolUse) -> list[Occurrence]:
     return [history.occurrence(place) for place in (link.chain.call, link.chain.result) if place is not None]
 
 
@@ -100,7 +100,7 @@ def _is_chain_kept(history: History, target: Occurrence, stays: set[Occurrence])
 
 def exclude_kept_parts(history: History, edit: Edit, stays: set[Occurrence]) -> Edit | None:
     """An edit without what stays; a fold tells of the others alone, if there are calls among them."""
-    if not isinstance(edit, Fold):
+    if not isinstance(edit, Summarize):
         return None if edit.target in stays else edit
     rest = tuple(
         target for target in edit.targets if target in history.places and not _is_chain_kept(history, target, stays)

@@ -17,7 +17,7 @@ from thresher.budget.fitting import PolicyLike, resolve_plan_setup
 from thresher.edits import ThinkingRule
 from thresher.errors import OptionError
 from thresher.model import History
-from thresher.store import Store
+from thresher.store import ContentStore
 from thresher.summarize import Judge, Summarizer, SummaryRequest
 from thresher.window.cache_breakpoints import (
     CacheBreakpointMode,
@@ -61,7 +61,7 @@ class Window(Replanner):
         budget: int | str | None = None,
         model: str | None = None,
         prices: Prices | None = None,
-        store: Store | None = None,
+        store: ContentStore | None = None,
         ledger: str | Path | Ledger | None = None,
         format: str | None = None,
         thinking: ThinkingRule | None = None,

@@ -25,20 +25,32 @@ from thresher.dialects.extras import (
 )
 from thresher.dialects.losses import ConversionLosses
 from thresher.dialects.tool_definitions import parse_tool_specs
-from thresher.model import History, Image, Message, Pocket, Role, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
-from thresher.model.jsontext import dump, load
+from thresher.model import (
+    History,
+    Image,
+    Message,
+    Role,
+    Summary,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Unknown,
+    VendorExtras,
+)
+from thresher.model.jsontext import dump_json, load_json
 from thresher.model.parts import Part, ResultPart
 
 NAME = "anthropic"
-NATIVE_EXTRAS = Pocket(NAME)
+NATIVE_EXTRAS = VendorExtras(NAME)
 
-_SYSTEM_EXTRAS = Pocket(NAME, shape="system")
-_BARE_EXTRAS = Pocket(NAME, shape="bare")
-_REDACTED_EXTRAS = Pocket(NAME, shape="redacted")
-_UNSIGNED_EXTRAS = Pocket(NAME, shape="unsigned")
-_NAMELESS_EXTRAS = Pocket(NAME, shape="nameless")
-_LIST_EXTRAS = Pocket(NAME, shape="list")
-_ABSENT_EXTRAS = Pocket(NAME, shape="absent")
+_SYSTEM_EXTRAS = VendorExtras(NAME, shape="system")
+_BARE_EXTRAS = VendorExtras(NAME, shape="bare")
+_REDACTED_EXTRAS = VendorExtras(NAME, shape="redacted")
+_UNSIGNED_EXTRAS = VendorExtras(NAME, shape="unsigned")
+_NAMELESS_EXTRAS = VendorExtras(NAME, shape="nameless")
+_LIST_EXTRAS = VendorExtras(NAME, shape="list")
+_ABSENT_EXTRAS = VendorExtras(NAME, shape="absent")
 
 
 def _parse(value: Any) -> History:
@@ -60,7 +72,7 @@ def parse_anthropic_message(row: Any) -> Message:
     shape = "list" if isinstance(content, list) and _as_string(parts) is not None else ""
     expected = {"content": content, "role": _api_role(role)}
     rest = {key: value for key, value in row.items() if key not in expected or expected[key] != value}
-    pocket = Pocket(NAME, dump(rest) if rest else "", shape=shape) if rest or shape else NATIVE_EXTRAS
+    pocket = VendorExtras(NAME, dump_json(rest) if rest else "", shape=shape) if rest or shape else NATIVE_EXTRAS
     return Message(role, parts, author=infer_message_author(role, parts), pocket=pocket)
 
 
@@ -83,7 +95,7 @@ def parse_anthropic_content(content: str | list[Any]) -> tuple[Part, ...]:
 def parse_anthropic_block(block: Any) -> Part:
     """One content block; an unknown or odd one is kept whole."""
     if type(block) is not dict:
-        return Text(block, _BARE_EXTRAS) if isinstance(block, str) else Unknown(type(block).__name__, dump(block))
+        return Text(block, _BARE_EXTRAS) if isinstance(block, str) else Unknown(type(block).__name__, dump_json(block))
     kind = block.get("type")
     parser = _PARSERS.get(kind) if type(kind) is str else None
     part = parser(block) if parser else None
@@ -94,9 +106,9 @@ def _keep_unparsed_block(block: dict[str, Any]) -> Unknown:
     """A block we do not read, but for its cache mark: that moves from request to request and is no content."""
     kind = str(block.get("type") or "")
     if "cache_control" not in block:
-        return Unknown(kind, dump(block))
+        return Unknown(kind, dump_json(block))
     rest = {key: value for key, value in block.items() if key != "cache_control"}
-    return Unknown(kind, dump(rest), Pocket(NAME, dump({"cache_control": block["cache_control"]})))
+    return Unknown(kind, dump_json(rest), VendorExtras(NAME, dump_json({"cache_control": block["cache_control"]})))
 
 
 def _parse_text(block: dict[str, Any]) -> Text | None:
@@ -123,7 +135,7 @@ def _parse_call(block: dict[str, Any]) -> ToolCall | None:
     call_id, name, arguments = block.get("id", ""), block.get("name"), block.get("input")
     if not isinstance(call_id, str) or not isinstance(name, str) or not isinstance(arguments, dict):
         return None
-    part = ToolCall(call_id, name, dump(arguments), None if "id" in block else _NAMELESS_EXTRAS)
+    part = ToolCall(call_id, name, dump_json(arguments), None if "id" in block else _NAMELESS_EXTRAS)
     return (
         part
         if len(block) == 4 and "id" in block
@@ -179,7 +191,7 @@ _PARSERS: dict[str, Callable[[dict[str, Any]], Part | None]] = {
 
 def _parse_system(system: str | list[Any]) -> Message:
     parts = parse_anthropic_content(system)
-    pocket = Pocket(NAME, shape="system-list") if isinstance(system, list) else _SYSTEM_EXTRAS
+    pocket = VendorExtras(NAME, shape="system-list") if isinstance(system, list) else _SYSTEM_EXTRAS
     return Message("system", parts, author="harness", pocket=pocket)
 
 
@@ -208,7 +220,7 @@ def _emit(history: History, body: bool | None) -> Emission:
     if system:
         fields["system"] = _emit_system(system, losses)
     if history.tools:
-        fields["tools"] = load(history.tools) if specs is None else [_emit_tool(spec) for spec in specs]
+        fields["tools"] = load_json(history.tools) if specs is None else [_emit_tool(spec) for spec in specs]
     return Emission({**fields, "messages": rows}, losses.to_problems())
 
 
@@ -273,7 +285,7 @@ def _emit_block(part: Part, native: bool, losses: ConversionLosses) -> Any:
             block = _media_block(part)
         case Unknown():
             if native:
-                whole = load(part.data)
+                whole = load_json(part.data)
                 return merge_extra_fields(whole, get_extra_fields(part, NAME)) if isinstance(whole, dict) else whole
             losses.add_foreign_part(part)
             block = None

@@ -37,12 +37,12 @@ from thresher.dialects.extras import (
 from thresher.dialects.losses import ConversionLosses
 from thresher.dialects.pairing import CallIdAssigner
 from thresher.dialects.tool_definitions import ToolSpec, parse_tool_specs
-from thresher.model import History, Message, Pocket, Role
-from thresher.model.jsontext import dump, load
+from thresher.model import History, Message, Role, VendorExtras
+from thresher.model.jsontext import dump_json, load_json
 from thresher.model.parts import Image, Part, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
 
 NAME = "gemini"
-NATIVE_EXTRAS = Pocket(NAME)
+NATIVE_EXTRAS = VendorExtras(NAME)
 
 _CALL_KEYS = ("functionCall", "function_call")
 _RESPONSE_KEYS = ("functionResponse", "function_response")
@@ -89,7 +89,7 @@ def parse_gemini_content(row: Any, pairing: CallIdAssigner) -> Message:
     absent = () if "role" in row else ("role",)
     if rest.get("role") == _api_role(role):
         del rest["role"]
-    pocket = Pocket(NAME, dump(rest) if rest else "", absent) if rest or absent else NATIVE_EXTRAS
+    pocket = VendorExtras(NAME, dump_json(rest) if rest else "", absent) if rest or absent else NATIVE_EXTRAS
     return Message(role, parsed, author=infer_message_author(role, parsed), pocket=pocket)
 
 
@@ -103,27 +103,27 @@ def _history_role(role: Any, parts: tuple[Part, ...]) -> Role:
 
 def _parse_system(key: str, system: Any) -> Message | None:
     if isinstance(system, str):
-        pocket = Pocket(NAME, shape=f"{key} string")
+        pocket = VendorExtras(NAME, shape=f"{key} string")
         return Message("system", (Text(system),), author="harness", pocket=pocket)
     if not isinstance(system, dict) or not isinstance(system.get("parts"), list):
         return None
     parts = tuple([_parse_part(part, CallIdAssigner()) for part in system["parts"]])
     rest = {name: value for name, value in system.items() if name != "parts"}
-    pocket = Pocket(NAME, dump(rest) if rest else "", shape=key)
+    pocket = VendorExtras(NAME, dump_json(rest) if rest else "", shape=key)
     return Message("system", parts, author="harness", pocket=pocket)
 
 
 def _parse_part(value: Any, pairing: CallIdAssigner) -> Part:
     if isinstance(value, str):
-        return Text(value, Pocket(NAME, shape="bare"))
+        return Text(value, VendorExtras(NAME, shape="bare"))
     if not isinstance(value, dict):
-        return Unknown(type(value).__name__, dump(value))
+        return Unknown(type(value).__name__, dump_json(value))
     # ADK writes every key and null for those that are not meant.
     keys = [key for key in value if key in _PART_KEYS and value[key] is not None]
     part: Part | None = None
     if len(keys) == 1:
         part = _parse_known_part(keys[0], value, pairing)
-    return part if part is not None else Unknown("+".join(keys), dump(value))
+    return part if part is not None else Unknown("+".join(keys), dump_json(value))
 
 
 def _parse_known_part(key: str, value: dict[str, Any], pairing: CallIdAssigner) -> Part | None:
@@ -158,7 +158,7 @@ def _parse_call(key: str, value: dict[str, Any], pairing: CallIdAssigner) -> Too
         return None
     given = given if isinstance(given, str) else ""
     notes = ("snake" if "_" in key else "", "" if given else "no-id", "no-args" if arguments is None else "")
-    call = ToolCall(given, name, dump(arguments or {}), make_layout_note(NAME, *notes))
+    call = ToolCall(given, name, dump_json(arguments or {}), make_layout_note(NAME, *notes))
     kept = keep_extra_fields(call, value, _emit_call(call, ConversionLosses()), NAME)
     return kept and ToolCall(pairing.assign_call_id(name, given), name, call.arguments, kept.pocket)
 
@@ -177,7 +177,7 @@ def _parse_response(key: str, value: dict[str, Any], pairing: CallIdAssigner) ->
     content: list[ResultPart] = [*texts]
     for item in media or ():
         part = _parse_part(item, CallIdAssigner())
-        content.append(part if isinstance(part, Image) else Unknown("parts", dump(item)))
+        content.append(part if isinstance(part, Image) else Unknown("parts", dump_json(item)))
     notes = ("snake" if "_" in key else "", "" if call_id == given else "no-id", note)
     result = ToolResult(call_id, tuple(content), failed, name, make_layout_note(NAME, *notes))
     return keep_extra_fields(result, value, _emit_response(result, name), NAME)
@@ -191,7 +191,7 @@ def _parse_output(response: dict[str, Any] | None) -> tuple[tuple[Text, ...], bo
         (key, said), *_ = response.items()
         if isinstance(said, str) and (key == "error" or key in _OUTPUT_KEYS):
             return (Text(said),), key == "error", "" if key in ("error", "output") else key
-    return (Text(dump(response)),), response.keys() == {"error"}, "object"
+    return (Text(dump_json(response)),), response.keys() == {"error"}, "object"
 
 
 def _parse_media(key: str, value: dict[str, Any]) -> Image | None:
@@ -226,7 +226,7 @@ def _emit(history: History, body: bool | None) -> Emission:
     for message in system:
         _add_system(message, fields, writer)
     if specs is None and history.tools:
-        fields["tools"] = load(history.tools)
+        fields["tools"] = load_json(history.tools)
     elif specs:
         fields["tools"] = [{"functionDeclarations": [_emit_tool(spec) for spec in specs]}]
     return Emission({**fields, "contents": writer.rows}, losses.to_problems())
@@ -292,7 +292,7 @@ class _ContentWriter:
             case Image():
                 return _emit_media(part)
             case Unknown():
-                return load(part.data)
+                return load_json(part.data)
 
     def _emit_foreign_part(self, part: Part) -> list[Any]:
         if isinstance(part, Thinking | Unknown):
@@ -350,7 +350,7 @@ def _emit_response(result: ToolResult, name: str) -> dict[str, Any]:
         key = "error" if result.is_error else next((key for key in _OUTPUT_KEYS if key in notes), "output")
         inner["response"] = {key: result.text} if answer is None else answer
     if media:
-        inner["parts"] = [_emit_media(part) if isinstance(part, Image) else load(part.data) for part in media]
+        inner["parts"] = [_emit_media(part) if isinstance(part, Image) else load_json(part.data) for part in media]
     return merge_extra_fields({_RESPONSE_KEYS["snake" in notes]: inner}, get_extra_fields(result, NAME))
 
 

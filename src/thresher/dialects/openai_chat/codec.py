@@ -42,15 +42,15 @@ from thresher.dialects.openai_chat.rows import (
 )
 from thresher.dialects.pairing import CallIdAssigner
 from thresher.dialects.tool_definitions import parse_tool_specs
-from thresher.model import History, Message, Pocket, Role
-from thresher.model.jsontext import dump, load
+from thresher.model import History, Message, Role, VendorExtras
+from thresher.model.jsontext import dump_json, load_json
 from thresher.model.parts import Image, Part, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
 
 NAME = "openai-chat"
-NATIVE_EXTRAS = Pocket(NAME)
+NATIVE_EXTRAS = VendorExtras(NAME)
 
 _ContentParts = tuple[ResultPart, ...]
-_LIST_EXTRAS = Pocket(NAME, shape="list")
+_LIST_EXTRAS = VendorExtras(NAME, shape="list")
 _ROLES: dict[str, Role] = {
     "system": "system",
     "developer": "system",
@@ -59,7 +59,7 @@ _ROLES: dict[str, Role] = {
     "tool": "tool",
     "function": "tool",
 }
-_SIBLING_FIELDS = {key: Pocket(NAME, shape=key) for key in ("reasoning_content", "reasoning", "refusal")}
+_SIBLING_FIELDS = {key: VendorExtras(NAME, shape=key) for key in ("reasoning_content", "reasoning", "refusal")}
 """Words of the assistant that stand beside the content."""
 _MEDIA_TYPES = ("image_url", "input_audio", "file")
 _AUDIO = {"audio/mpeg": "mp3", "audio/x-wav": "wav"}
@@ -113,7 +113,7 @@ def _parse_assistant(row: dict[str, Any], content: _ContentParts, pairing: CallI
 
 
 def _parse_call(entry: Any, pairing: CallIdAssigner) -> ToolCall | Unknown:
-    unknown = Unknown("tool_calls", dump(entry), Pocket(NAME, shape="call"))
+    unknown = Unknown("tool_calls", dump_json(entry), VendorExtras(NAME, shape="call"))
     kind = "custom" if isinstance(entry, dict) and isinstance(entry.get("custom"), dict) else "function"
     inner = entry.get(kind) if isinstance(entry, dict) else None
     name = inner.get("name") if isinstance(inner, dict) else None
@@ -123,7 +123,7 @@ def _parse_call(entry: Any, pairing: CallIdAssigner) -> ToolCall | Unknown:
     given = entry["id"] if isinstance(entry.get("id"), str) else ""
     notes = ["custom" if kind == "custom" else "", "" if "type" in entry else "untyped"]
     notes += ["" if isinstance(arguments, str) else "object", "" if given else "no-id"]
-    text = arguments if isinstance(arguments, str) else dump(arguments)
+    text = arguments if isinstance(arguments, str) else dump_json(arguments)
     call = ToolCall(given, name, text, make_layout_note(NAME, *notes))
     kept = keep_extra_fields(call, entry, _emit_call(call, native=True), NAME)
     return unknown if kept is None else ToolCall(pairing.assign_call_id(name, given), name, text, kept.pocket)
@@ -132,12 +132,12 @@ def _parse_call(entry: Any, pairing: CallIdAssigner) -> ToolCall | Unknown:
 def _parse_function_call(entry: dict[str, Any], pairing: CallIdAssigner) -> ToolCall | Unknown:
     name, arguments = entry.get("name"), entry.get("arguments")
     if not isinstance(name, str) or not isinstance(arguments, str):
-        return Unknown("function_call", dump(entry), Pocket(NAME, shape="function_call"))
-    call = ToolCall(pairing.assign_call_id(name), name, arguments, Pocket(NAME, shape="function_call"))
+        return Unknown("function_call", dump_json(entry), VendorExtras(NAME, shape="function_call"))
+    call = ToolCall(pairing.assign_call_id(name), name, arguments, VendorExtras(NAME, shape="function_call"))
     return keep_extra_fields(call, entry, {"name": name, "arguments": arguments}, NAME) or call
 
 
-def _row_extras(row: dict[str, Any], role: Role, said: set[str], note: str = "") -> Pocket:
+def _row_extras(row: dict[str, Any], role: Role, said: set[str], note: str = "") -> VendorExtras:
     """What a row has beside what its parts say."""
     rest = {key: value for key, value in row.items() if key not in said}
     if rest["role"] == role:
@@ -149,7 +149,7 @@ def _row_extras(row: dict[str, Any], role: Role, said: set[str], note: str = "")
     absent = () if "content" in row else ("content",)
     if not (rest or absent or note):
         return _LIST_EXTRAS if shape else NATIVE_EXTRAS
-    return Pocket(NAME, dump(rest) if rest else "", absent, shape)
+    return VendorExtras(NAME, dump_json(rest) if rest else "", absent, shape)
 
 
 def parse_openai_chat_content(content: Any) -> _ContentParts | None:
@@ -163,19 +163,19 @@ def parse_openai_chat_content(content: Any) -> _ContentParts | None:
 
 def _parse_piece(piece: Any) -> ResultPart:
     if isinstance(piece, str):
-        return Text(piece, Pocket(NAME, shape="bare"))
+        return Text(piece, VendorExtras(NAME, shape="bare"))
     if not isinstance(piece, dict):
-        return Unknown(type(piece).__name__, dump(piece))
+        return Unknown(type(piece).__name__, dump_json(piece))
     kind = piece.get("type")
     part: Text | Image | None = None
     if kind == "text" and isinstance(piece.get("text"), str):
         part = Text(piece["text"])
     elif kind == "refusal" and isinstance(piece.get("refusal"), str):
-        part = Text(piece["refusal"], Pocket(NAME, shape="refusal-piece"))
+        part = Text(piece["refusal"], VendorExtras(NAME, shape="refusal-piece"))
     elif kind in _MEDIA_TYPES and isinstance(piece.get(kind), dict):
         part = _parse_media(kind, piece[kind])
     kept = None if part is None else keep_extra_fields(part, piece, _emit_piece(part), NAME)
-    return kept if kept is not None else Unknown(str(kind or ""), dump(piece))
+    return kept if kept is not None else Unknown(str(kind or ""), dump_json(piece))
 
 
 def _parse_media(kind: str, inner: dict[str, Any]) -> Image | None:
@@ -186,7 +186,7 @@ def _parse_media(kind: str, inner: dict[str, Any]) -> Image | None:
     image = Image(f"audio/{inner.get('format')}", value) if audio else parse_image_url(value)
     if _media_kind(image) == kind:
         return image
-    return Image(image.media_type, image.data, image.url, Pocket(NAME, shape=kind))
+    return Image(image.media_type, image.data, image.url, VendorExtras(NAME, shape=kind))
 
 
 def _emit(history: History, body: bool | None) -> Emission:
@@ -203,7 +203,7 @@ def _emit(history: History, body: bool | None) -> Emission:
         return Emission(writer.finish(), losses.to_problems())
     fields = get_request_fields(history, NAME, losses)
     if specs is None and history.tools:
-        fields["tools"] = load(history.tools)
+        fields["tools"] = load_json(history.tools)
     elif specs:
         tools = ({"name": s.name, "description": s.description, "parameters": s.schema} for s in specs)
         fields["tools"] = [{"type": "function", "function": tool} for tool in tools]
@@ -318,11 +318,11 @@ def _put_sibling_field(part: Part, row: dict[str, Any]) -> bool:
     elif shape == "function_call" and shape not in row and isinstance(part, ToolCall):
         row[shape] = merge_extra_fields({"name": part.name, "arguments": part.arguments}, get_extra_fields(part, NAME))
     elif shape == "function_call" and isinstance(part, Unknown):
-        row[shape] = load(part.data)
+        row[shape] = load_json(part.data)
     elif isinstance(part, ToolCall):
         row.setdefault("tool_calls", []).append(_emit_call(part, native=True))
     elif shape == "call" and isinstance(part, Unknown):
-        row.setdefault("tool_calls", []).append(load(part.data))
+        row.setdefault("tool_calls", []).append(load_json(part.data))
     elif shape == "refusal" and shape not in row and isinstance(part, Text):
         row[shape] = part.text
     else:
@@ -354,7 +354,7 @@ def _emit_piece(part: Part) -> Any:
         return merge_extra_fields({"type": kind, kind: part.text}, get_extra_fields(part, NAME))
     if isinstance(part, Image):
         return merge_extra_fields(_emit_media_piece(part), get_extra_fields(part, NAME))
-    return load(part.data) if isinstance(part, Unknown) else None
+    return load_json(part.data) if isinstance(part, Unknown) else None
 
 
 def _emit_foreign_piece(part: Text | Summary | Image, losses: ConversionLosses) -> list[Any]:

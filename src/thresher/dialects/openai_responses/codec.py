@@ -37,14 +37,14 @@ from thresher.dialects.extras import (
 from thresher.dialects.losses import ConversionLosses
 from thresher.dialects.openai_responses.items import decode_output_json, is_convertible_to_items, join_reasoning_text
 from thresher.dialects.tool_definitions import ToolSpec, parse_tool_specs
-from thresher.model import History, Message, Pocket, Role
-from thresher.model.jsontext import dump, load
+from thresher.model import History, Message, Role, VendorExtras
+from thresher.model.jsontext import dump_json, load_json
 from thresher.model.parts import Image, Part, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
 
 NAME = "openai-responses"
-NATIVE_EXTRAS = Pocket(NAME)
+NATIVE_EXTRAS = VendorExtras(NAME)
 
-_WHOLE = Pocket(NAME, shape="whole")
+_WHOLE = VendorExtras(NAME, shape="whole")
 _SHELL = "local_shell"
 _ROLES: dict[str, Role] = {
     "system": "system",
@@ -61,14 +61,14 @@ def _parse(value: Any) -> History:
     if isinstance(value, dict) and isinstance(value.get("input"), str):
         said = (Text(value["input"]),)
         author = infer_message_author("user", said)
-        messages = [Message("user", said, author=author, pocket=Pocket(NAME, shape="input untyped string"))]
+        messages = [Message("user", said, author=author, pocket=VendorExtras(NAME, shape="input untyped string"))]
         rest: dict[str, Any] | None = {key: item for key, item in value.items() if key != "input"}
     else:
         rows, rest = split_request_body(NAME, value, "input")
         messages = [parse_openai_responses_item(row) for row in rows]
     if rest is not None and isinstance(rest.get("instructions"), str):
         told = (Text(rest.pop("instructions")),)
-        pocket = Pocket(NAME, shape="instructions")
+        pocket = VendorExtras(NAME, shape="instructions")
         messages.insert(0, Message("system", told, author="harness", pocket=pocket))
     return make_request_history(NAME, messages, rest)
 
@@ -92,7 +92,7 @@ def parse_openai_responses_item(item: Any) -> Message:
 
 
 def _parse_unknown_item(kind: str, item: dict[str, Any]) -> Message:
-    part = (Unknown(kind, dump(item)),)
+    part = (Unknown(kind, dump_json(item)),)
     if kind.endswith("_output"):
         return Message("user", part, author="tool", pocket=_WHOLE)
     return Message("assistant", part, author="model", pocket=_WHOLE)
@@ -112,7 +112,7 @@ def _parse_message(item: dict[str, Any]) -> Message | None:
         del rest["role"]
     pocket = make_layout_note(NAME, "" if "type" in item else "untyped", "string" if text else "") or NATIVE_EXTRAS
     if rest:
-        pocket = Pocket(NAME, dump(rest), shape=pocket.shape)
+        pocket = VendorExtras(NAME, dump_json(rest), shape=pocket.shape)
     return Message(model_role, parts, author=author, pocket=pocket)
 
 
@@ -133,7 +133,7 @@ def _parse_piece(piece: Any, spoken: bool) -> ResultPart:
     elif isinstance(kind, str) and kind in _MEDIA_FIELDS:
         part = _parse_media(kind, piece)
     kept = None if part is None else keep_extra_fields(part, piece, _emit_piece(part, spoken), NAME)
-    return kept if kept is not None else Unknown(str(kind or ""), dump(piece))
+    return kept if kept is not None else Unknown(str(kind or ""), dump_json(piece))
 
 
 def _parse_media(kind: str, piece: dict[str, Any]) -> Image | None:
@@ -154,7 +154,7 @@ def _parse_call(item: dict[str, Any]) -> ToolCall | None:
     call_id, name, text = item.get("call_id"), item.get("name"), item.get("input" if custom else "arguments")
     if not isinstance(call_id, str) or not isinstance(name, str) or not isinstance(text, str):
         return None
-    call = ToolCall(call_id, name, text, Pocket(NAME, shape="custom") if custom else None)
+    call = ToolCall(call_id, name, text, VendorExtras(NAME, shape="custom") if custom else None)
     return keep_extra_fields(call, item, _emit_call(call, native=True), NAME)
 
 
@@ -163,7 +163,7 @@ def _parse_shell(item: dict[str, Any]) -> ToolCall | None:
     if not isinstance(item.get(key), str) or not isinstance(item.get("action"), dict):
         return None
     pocket = make_layout_note(NAME, _SHELL, "" if key == "call_id" else "by-id")
-    call = ToolCall(item[key], _SHELL, dump(item["action"]), pocket)
+    call = ToolCall(item[key], _SHELL, dump_json(item["action"]), pocket)
     return keep_extra_fields(call, item, _emit_call(call, native=True), NAME)
 
 
@@ -174,7 +174,7 @@ def _parse_result(item: dict[str, Any]) -> ToolResult | None:
         return None
     output = item["output"]
     form = "" if isinstance(output, str) else "list" if isinstance(output, list) else "object"
-    content: tuple[ResultPart, ...] = (Text(output if form == "" else dump(output)),)
+    content: tuple[ResultPart, ...] = (Text(output if form == "" else dump_json(output)),)
     if form == "list":
         content = parse_openai_responses_content(output)
     tool = {"custom_tool_call": "custom", f"{_SHELL}_call": _SHELL}.get(kind, "")
@@ -188,7 +188,7 @@ def _parse_reasoning(item: dict[str, Any]) -> Thinking | None:
     signature = item["encrypted_content"] if isinstance(item.get("encrypted_content"), str) else ""
     said = {"type"} | ({"encrypted_content"} if signature else set())
     rest = {key: value for key, value in item.items() if key not in said}
-    return Thinking(join_reasoning_text(rest), signature, Pocket(NAME, dump(rest)) if rest else None)
+    return Thinking(join_reasoning_text(rest), signature, VendorExtras(NAME, dump_json(rest)) if rest else None)
 
 
 _PARSERS: dict[str, Callable[[dict[str, Any]], ToolCall | ToolResult | Thinking | None]] = {
@@ -221,7 +221,7 @@ def _emit(history: History, body: bool | None) -> Emission:
     if instructions:
         fields["instructions"] = "\n\n".join(instructions)
     if specs is None and history.tools:
-        fields["tools"] = load(history.tools)
+        fields["tools"] = load_json(history.tools)
     elif specs:
         fields["tools"] = [_emit_tool(spec) for spec in specs]
     return Emission({**fields, "input": _emit_input(history, rows)}, losses.to_problems())
@@ -345,7 +345,7 @@ def _emit_piece(part: Part, spoken: bool) -> Any:
         return merge_extra_fields({"type": kind, key: part.text}, get_extra_fields(part, NAME))
     if isinstance(part, Image):
         return merge_extra_fields(_emit_media_piece(part), get_extra_fields(part, NAME))
-    return load(part.data) if isinstance(part, Unknown) else None
+    return load_json(part.data) if isinstance(part, Unknown) else None
 
 
 def _media_kind(image: Image) -> str:

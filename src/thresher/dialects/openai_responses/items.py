@@ -4,7 +4,7 @@ from typing import Any
 
 from thresher.dialects.losses import ConversionLosses
 from thresher.model import Role
-from thresher.model.jsontext import load
+from thresher.model.jsontext import load_json
 from thresher.model.parts import Image, Summary, Text, Unknown
 
 
@@ -31,6 +31,6 @@ def is_convertible_to_items(part: Text | Summary | Image | Unknown, role: Role, 
 def decode_output_json(text: str) -> Any:
     """Decode an output that is JSON, else None."""
     try:
-        return load(text)
+        return load_json(text)
     except (ValueError, RecursionError):
         return text

@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Struct, structs
 
 from thresher.memory.records import ArchivedSession
-from thresher.model import Branch, History, Message, Problem, Session
-from thresher.model.parts import Pocket, part_text
+from thresher.model import AbandonedBranch, History, Message, Problem, Session
+from thresher.model.parts import VendorExtras, part_text
 from thresher.transcripts.source import import_zstd
 
 MESSAGES_PER_BLOCK = 64
@@ -34,7 +34,7 @@ class HistoryLayout(Struct, frozen=True, omit_defaults=True):
 
     count: int
     tools: str = ""
-    pocket: Pocket | None = None
+    pocket: VendorExtras | None = None
     after: str = ""
 
 
@@ -99,7 +99,7 @@ def encode_layout(session: Session) -> bytes:
     shape = SessionLayout(
         segments=tuple(HistoryLayout(len(history), history.tools, history.pocket) for history in session.segments),
         branches=tuple(
-            HistoryLayout(len(branch.history), branch.history.tools, branch.history.pocket, branch.after)
+            HistoryLayout(len(branch.history), branch.history.tools, branch.history.pocket, branch.after_message_id)
             for branch in session.branches
         ),
         problems=session.problems,
@@ -121,7 +121,7 @@ def rebuild_session(
         id=facts.id,
         file=facts.file,
         segments=segments,
-        branches=tuple(Branch(_history(frame, rest), frame.after) for frame in frames.branches),
+        branches=tuple(AbandonedBranch(_history(frame, rest), frame.after) for frame in frames.branches),
         children=tuple(children),
         problems=frames.problems,
         spilled=frames.spilled,

@@ -49,7 +49,7 @@ from thresher.memory.archive.schema import (
 from thresher.memory.records import ArchivedSession, FileStat, SourceRecord
 from thresher.model import Message, Session
 from thresher.store.errors import NotStoredError, StoreError
-from thresher.store.home import make_private
+from thresher.store.home import create_private_folder
 
 ARCHIVE_FILE = "truth.sqlite3"
 LOCK_TIMEOUT_SECONDS = 30.0
@@ -87,7 +87,7 @@ class SqliteArchive:
 
     def _open_connection(self) -> Connection:
         if not self.path.exists():
-            make_private(self.path.parent)
+            create_private_folder(self.path.parent)
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
         address = f"{self.path.absolute().as_uri()}?mode=rw"
         connection = connect(address, timeout=LOCK_TIMEOUT_SECONDS, isolation_level=None, uri=True)

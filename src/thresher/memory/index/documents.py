@@ -28,7 +28,7 @@ from thresher.memory.ingest.provenance import AttributedText, attribute_texts
 from thresher.memory.ingest.redaction import redact
 from thresher.memory.records import EXCLUSION_REASONS, ROLES, ArchivedSession, TextKind
 from thresher.model import Message, Session, ToolCall
-from thresher.model.tools import ToolUse, tool_use, touched
+from thresher.model.tool_calls import ToolCallDetails, describe_tool_call, list_touched_files
 from thresher.transcripts.base import MAX_TITLE_CHARS
 
 DOCUMENT_VERSION = 4
@@ -121,10 +121,10 @@ def _build_message_documents(message: Message, found: list[AttributedText], at: 
     groups: dict[tuple[TextKind, str, bool], tuple[list[str], list[str]]] = {}
     for piece in found:
         kind: TextKind = piece.field
-        use: ToolUse | None = None
+        use: ToolCallDetails | None = None
         named: tuple[str, ...] = ()
         if kind == "input" and (call := next(each, None)) is not None:
-            use, named = tool_use(call), touched(call)
+            use, named = describe_tool_call(call), list_touched_files(call)
             kind = _classify_tool_use(use)
         key = (kind, piece.reason, piece.derived)
         if key not in groups:
@@ -133,7 +133,7 @@ def _build_message_documents(message: Message, found: list[AttributedText], at: 
         texts.append(_separate_text(piece, use))
         paths += named
     if not matched:
-        next(iter(groups.values()))[1].extend(path for call in calls for path in touched(call))
+        next(iter(groups.values()))[1].extend(path for call in calls for path in list_touched_files(call))
     role, time = ROLES.index(message.role), int(message.time.timestamp()) if message.time else 0
     for (kind, reason, derived), (texts, paths) in groups.items():
         told = tuple(map(redact, paths))
@@ -147,13 +147,13 @@ def _commits(found: Iterable[AttributedText]) -> CommitSubjects:
     return told[0] if len(told) == 1 else CommitSubjects(*(sum(each, ()) for each in zip(*told, strict=True)))
 
 
-def _classify_tool_use(use: ToolUse) -> TextKind:
+def _classify_tool_use(use: ToolCallDetails) -> TextKind:
     if use.command:
         return "commands"
     return "edits" if use.category == "file_edit" else "input"
 
 
-def _separate_text(piece: AttributedText, use: ToolUse | None) -> str:
+def _separate_text(piece: AttributedText, use: ToolCallDetails | None) -> str:
     """A piece as the index takes it: without secrets, its words apart."""
     text = piece.text
     if piece.field == "output":

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple
 
 from thresher.memory.records import FileStat, SourceRecord
-from thresher.model.jsontext import load
+from thresher.model.jsontext import load_json
 
 DATABASES = (".db", ".sqlite", ".sqlite3")
 """How the names of databases end: their newest changes lie in a journal beside them."""
@@ -97,7 +97,7 @@ def _complete_length(file: BinaryIO, size: int) -> int:
 
 def _is_json(text: bytes) -> bool:
     try:
-        load(text)
+        load_json(text)
     except (ValueError, RecursionError):
         return False
     return True

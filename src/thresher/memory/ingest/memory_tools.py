@@ -22,9 +22,9 @@ from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 from thresher.model import Session, ToolCall
-from thresher.model.jsontext import load_fields
-from thresher.model.marks import RECALLED, voices
-from thresher.model.tools import tool_named, tool_use
+from thresher.model.harness_text import RECALLED_TEXT_ELEMENTS, find_harness_spans
+from thresher.model.jsontext import load_json_object
+from thresher.model.tool_calls import describe_tool_call, find_tool_kind
 
 RecallKind = Literal["", "alone", "among"]
 """Whether a call asks a memory: not at all, with all that it does, or in one of the commands of a line."""
@@ -116,11 +116,11 @@ def classify_recall(call: ToolCall) -> RecallKind:
     """Whether a call asks a memory."""
     if is_memory_tool(call.name):
         return "alone"
-    category = tool_named(call.name).category
+    category = find_tool_kind(call.name).category
     if category == "execution":
-        return classify_recall_command(tool_use(call).command)
+        return classify_recall_command(describe_tool_call(call).command)
     if category in ("project", "subagent"):
-        return "alone" if _is_memory_skill(load_fields(call.arguments)) else ""
+        return "alone" if _is_memory_skill(load_json_object(call.arguments)) else ""
     return "alone" if call.name in ("use_mcp_tool", "call_mcp_tool") and _is_memory_server(call) else ""
 
 
@@ -152,7 +152,7 @@ def _is_memory_skill(fields: dict[str, Any]) -> bool:
 
 def _is_memory_server(call: ToolCall) -> bool:
     """Some agents have one tool for all servers, and the arguments say which is meant."""
-    fields = load_fields(call.arguments)
+    fields = load_json_object(call.arguments)
     server = _first_string(fields, "server_name", "serverName", "server")
     return is_memory_tool(f"mcp__{server}__{_first_string(fields, 'tool_name', 'toolName', 'tool')}")
 
@@ -242,7 +242,7 @@ class _TagNotation(NamedTuple):
 
 
 def _build_notation(opening: str, closing: str) -> _TagNotation:
-    names = "|".join(re.escape(name) for group in RECALLED for name in group.split())
+    names = "|".join(re.escape(name) for group in RECALLED_TEXT_ELEMENTS for name in group.split())
     begins = rf"\{{{_BLANK}(\\{{0,7}}\"|&quot;)mark\1\s?:\s?\1{re.escape(opening)}{OWN_TAG}(?=[\s>&\\])"
     return _TagNotation(opening, closing, re.compile(rf"{re.escape(opening)}({names})(?=[\s>&\\])"), re.compile(begins))
 
@@ -272,7 +272,7 @@ def find_recall_spans(text: str, *, printed: bool) -> list[tuple[int, int]]:
 def strip_recalls(text: str, *, printed: bool) -> str:
     """The text without what a memory tool says in it, be it through a hook."""
     spans = find_recall_spans(text, printed=printed)
-    spans += [(span.start, span.stop) for span in voices(text) if span.author == "recall"]
+    spans += [(span.start, span.stop) for span in find_harness_spans(text) if span.author == "recall"]
     kept: list[str] = []
     position = 0
     for start, stop in _merge_spans(spans):

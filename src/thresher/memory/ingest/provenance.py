@@ -32,10 +32,10 @@ from thresher.memory.ingest.memory_tools import (
 )
 from thresher.memory.ingest.redaction import is_secret_name
 from thresher.model import Message, Summary, Text, Thinking, ToolCall, ToolResult
-from thresher.model.jsontext import load
-from thresher.model.marks import voices
+from thresher.model.harness_text import find_harness_spans
+from thresher.model.jsontext import load_json
 from thresher.model.parts import Part
-from thresher.model.tools import tool_use
+from thresher.model.tool_calls import describe_tool_call
 
 __all__ = [
     "AttributedText",
@@ -149,7 +149,7 @@ class _ProvenanceReader:
                 return ()
 
     def _call(self, call: ToolCall) -> list[AttributedText]:
-        recall, use = classify_recall(call), tool_use(call)
+        recall, use = classify_recall(call), describe_tool_call(call)
         acts = bool(use.command) or use.category in ("file_edit", "execution")
         self.calls.append(_PendingCall(recall, acts and not recall, self._recall_count))
         self._pending[call.id].append(self.calls[-1])
@@ -250,7 +250,7 @@ def _foreign_cuts(text: str) -> list[_CUT]:
     """What others than the author say in a prompt; calls only where the prompt begins with one."""
     cuts: list[_CUT] = [
         (start, stop, "recall" if author == "recall" else _classify_harness_text(text[start : start + 400]))
-        for start, stop, author in voices(text)
+        for start, stop, author in find_harness_spans(text)
     ]
     return [*cuts, *_printed_call_cuts(text)] if _OPENING.match(text) else cuts
 
@@ -375,7 +375,7 @@ def _join_argument_texts(arguments: str) -> str:
     if not arguments.lstrip().startswith(("{", "[", '"')):
         return arguments
     try:
-        left = [("", load(arguments))]
+        left = [("", load_json(arguments))]
     except (ValueError, RecursionError):
         return arguments
     texts: list[str] = []

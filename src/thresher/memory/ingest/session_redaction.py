@@ -11,7 +11,6 @@ from thresher.model import (
     Image,
     Message,
     Part,
-    Pocket,
     ResultPart,
     Session,
     Summary,
@@ -20,6 +19,7 @@ from thresher.model import (
     ToolCall,
     ToolResult,
     Unknown,
+    VendorExtras,
 )
 
 
@@ -59,7 +59,7 @@ def _message(message: Message) -> Message:
     return structs.replace(message, parts=parts, records=(), pocket=_redact_extras(message.pocket))
 
 
-def _redact_extras(pocket: Pocket | None) -> Pocket | None:
+def _redact_extras(pocket: VendorExtras | None) -> VendorExtras | None:
     """A pocket with a secret in it goes: one that was changed could not be put back."""
     return pocket if pocket is None or redact(pocket.fields) == pocket.fields else None
 

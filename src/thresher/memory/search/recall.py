@@ -24,7 +24,7 @@ from thresher.memory.search.snippets import Snippet, build_snippet
 from thresher.model import Message, Text
 from thresher.store.errors import NotStoredError
 from thresher.summarize.endpoint import Endpoint, ask_model
-from thresher.tokens import estimate
+from thresher.tokens import estimate_part_tokens
 
 MAX_MESSAGES = 60
 """Messages of the session that are weighed."""
@@ -104,7 +104,7 @@ def _build_excerpts(
 
 def _excerpt(message: Message, at: int, kind: TextKind, piece: Snippet) -> Excerpt:
     hit = build_search_hit(message, at, kind, piece, 0.0)
-    return Excerpt(**structs.asdict(hit), tokens=estimate(Text(piece.text)) + CITATION)
+    return Excerpt(**structs.asdict(hit), tokens=estimate_part_tokens(Text(piece.text)) + CITATION)
 
 
 def _find_final_answer(store: SessionStore, key: int, at: int) -> tuple[int, Message] | None:

@@ -29,7 +29,7 @@ from thresher.memory.search.query import MOST_WORDS, Query, content_words
 from thresher.memory.search.rank import DERIVED_WEIGHT, MAX_RANKED_TEXTS, RankedSession, rank_sessions, score_sessions
 from thresher.memory.search.snippets import Snippet, TermFinder, TermMatch, build_snippet, split_unspaced
 from thresher.model import Message
-from thresher.model.tools import tool_use
+from thresher.model.tool_calls import describe_tool_call
 from thresher.transcripts import TranscriptFormat, find_format
 
 FIELD_BY_KIND = {"commands": "input", "edits": "input"}
@@ -228,7 +228,7 @@ class HitBuilder:
             if message.role == "user" and message.author == "human":
                 return False
             if any(
-                tool_use(call).category in ("file_edit", "execution")
+                describe_tool_call(call).category in ("file_edit", "execution")
                 for call in message.calls
                 if not classify_recall(call)
             ):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 
 from thresher.model import Text, ToolCall, ToolResult
-from thresher.model.tools import tool_use
+from thresher.model.tool_calls import describe_tool_call
 from thresher.replay.conversation import ConversationRow, ReplayConversation, RequestBuilder, RequestPiece
 from thresher.replay.residency import ResidencyChecker
 from thresher.replay.simulate import Strategy
@@ -258,7 +258,7 @@ class _ClineConversation:
             self._system_rows.append(number)
             return
         for part in row.parts:
-            if isinstance(part, ToolCall) and (use := tool_use(part)).category == "file_read" and use.path:
+            if isinstance(part, ToolCall) and (use := describe_tool_call(part)).category == "file_read" and use.path:
                 self._path_by_call[part.id] = use.path
         if not self._messages or self._is_answer(self._messages[-1]) != (row.role == "assistant"):
             self._messages.append([])

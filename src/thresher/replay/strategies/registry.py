@@ -29,7 +29,7 @@ from thresher.replay.scores import FULL_HISTORY, ORACLE_BASELINE, WINDOW_BASELIN
 from thresher.replay.simulate import Strategy
 from thresher.replay.strategies import baselines, oracle, peer_libraries, peer_rules
 from thresher.replay.strategies.window import window_strategy
-from thresher.tokens.models import models
+from thresher.tokens.model_catalog import load_models
 from thresher.window import Thresholds
 
 StrategyFactory = Callable[[int, Rates], Strategy]
@@ -51,7 +51,7 @@ def rates_for_price_list(name: str) -> Rates:
     if name not in PRICES:
         raise OptionError(f"no price list is called `{name}`; there are {', '.join(PRICES)}")
     model, hour = PRICES[name]
-    return rates_for_model(models()[model], hour=hour)
+    return rates_for_model(load_models()[model], hour=hour)
 
 
 def _window_factory(name: str) -> StrategyFactory:

@@ -39,7 +39,7 @@ from thresher.replay.recording import Recording
 from thresher.replay.references import Reference, ReferenceIndex
 from thresher.replay.residency import ResidencyChecker
 from thresher.replay.trace import argument_values, block_text, strip_line_numbers
-from thresher.store import MemoryStore
+from thresher.store import InMemoryContentStore
 
 ROUNDING_TOLERANCE = 1e-9
 """What a mean may be off by when it is multiplied again, as a share."""
@@ -146,6 +146,6 @@ def _refetch_results(recording: Recording, parts: Sequence[Part]) -> list[ToolRe
     """What a fetch brings for each part: a result that says the same, which may weigh less."""
     if not parts:
         return []
-    feed = ReplayConversation(recording, MemoryStore())
+    feed = ReplayConversation(recording, InMemoryContentStore())
     feed.refetch(parts)
     return [part for number in feed.result_rows for part in feed.rows[number].parts if isinstance(part, ToolResult)]

@@ -15,7 +15,18 @@ from msgspec import structs
 from thresher.dialects.content import infer_message_author
 from thresher.dialects.gemini.codec import parse_gemini_content
 from thresher.dialects.pairing import CallIdAssigner
-from thresher.model import Branch, History, Message, Session, Source, Summary, Text, ToolCall, ToolResult, Usage
+from thresher.model import (
+    AbandonedBranch,
+    History,
+    Message,
+    Session,
+    SourceLocation,
+    Summary,
+    Text,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
 from thresher.model.parts import Part
 from thresher.transcripts.base import parse_timestamp, title_from_prompt
 from thresher.transcripts.coerce import count_or_zero, dict_or_empty, list_or_empty, text_or_empty
@@ -58,7 +69,7 @@ class AdkEventReader:
         self.records: Counter[str] = Counter()
         self.entries: list[AdkMessage] = []
         self.segments: list[list[AdkMessage]] = []
-        self.branches: list[Branch] = []
+        self.branches: list[AbandonedBranch] = []
         self.id_counts: Counter[str] = Counter()
         self.invocation_starts: dict[str, int] = {}
         """Where each invocation starts."""
@@ -79,7 +90,7 @@ class AdkEventReader:
         id_ = text_or_empty(event.get("id")) or f"{number}"
         self.id_counts[id_] += 1
         own = id_ if self.id_counts[id_] == 1 else f"{id_}-{self.id_counts[id_]}"
-        blank = Message("user", id=own, time=time, source=Source(str(self.source.path), number))
+        blank = Message("user", id=own, time=time, source=SourceLocation(str(self.source.path), number))
         if event.get("partial") is True:
             return
         if before := text_or_empty(get_either_case(actions, "rewind_before_invocation_id")):
@@ -146,7 +157,7 @@ class AdkEventReader:
             self.invocation_starts.pop(line.invocation_id, None)
         self.last_transcription = ""
         if left := tuple(line.message for line in removed if not line.message.carried):
-            self.branches.append(Branch(History(left), self.entries[-1].message.id if self.entries else ""))
+            self.branches.append(AbandonedBranch(History(left), self.entries[-1].message.id if self.entries else ""))
 
     def _apply_compaction(self, compaction: Mapping[str, Any], blank: Message) -> None:
         if self.replayed_count > MAX_REPLAYED_MESSAGES:

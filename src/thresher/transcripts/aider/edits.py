@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from thresher.model import Text, Thinking, ToolCall, ToolResult
-from thresher.model.jsontext import dump, load_fields
+from thresher.model.jsontext import dump_json, load_json_object
 from thresher.model.parts import Part
 from thresher.transcripts.aider.blocks import FENCE
 
@@ -60,7 +60,7 @@ def parse_aider_answer(lines: Sequence[str], first: int, done: Collection[str]) 
         lines = [*lines[:place], "\n".join(lines)[thought.end() :].partition("\n")[0], *lines[place + 1 :]]
     for edit in _find_edits(_AnswerLines(lines, done), place):
         parts += _text_parts(lines[place : edit.start])
-        parts.append(ToolCall(f"edit-{first + edit.anchor}", edit.name, dump(edit.arguments)))
+        parts.append(ToolCall(f"edit-{first + edit.anchor}", edit.name, dump_json(edit.arguments)))
         place = edit.stop
     return (*parts, *_text_parts(lines[place:]))
 
@@ -266,7 +266,7 @@ def match_edit_results(calls: Sequence[ToolCall], lines: Sequence[str]) -> tuple
 
 
 def _edited_paths(call: ToolCall) -> list[str]:
-    fields = load_fields(call.arguments)
+    fields = load_json_object(call.arguments)
     return (
         [fields["path"]] if "path" in fields else [found[1] for found in _PATCH_FILE.finditer(fields.get("input", ""))]
     )
@@ -293,7 +293,10 @@ def _find_refused_calls(calls: Sequence[ToolCall], lines: Sequence[str]) -> set[
         for call in calls
         for path in _edited_paths(call)
         if path in named
-        and (named[path] >= of_file[path] or _strip_whitespace(load_fields(call.arguments).get("search", "")) in shown)
+        and (
+            named[path] >= of_file[path]
+            or _strip_whitespace(load_json_object(call.arguments).get("search", "")) in shown
+        )
     }
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import structs
 
 from thresher.dialects.content import infer_message_author
-from thresher.model import Author, History, Message, Session, Source, Text, Usage
+from thresher.model import Author, History, Message, Session, SourceLocation, Text, Usage
 from thresher.transcripts.aider.blocks import (
     AIDER_PREFIX,
     HEADER,
@@ -122,7 +122,7 @@ class _RunReader:
 
     def _add_message(self, message: Message, block: AiderBlock) -> None:
         if message.parts:
-            self.messages.append(structs.replace(message, source=Source(self._file, block.line)))
+            self.messages.append(structs.replace(message, source=SourceLocation(self._file, block.line)))
 
     def _read_user_block(self, block: AiderBlock) -> None:
         text = "\n".join(block.lines).strip()

@@ -8,8 +8,20 @@ from typing import Any, NamedTuple
 from msgspec import structs
 
 from thresher.dialects.content import infer_message_author
-from thresher.model import Author, Image, Message, Source, Summary, Text, Thinking, ToolCall, ToolResult, Unknown, Usage
-from thresher.model.jsontext import dump
+from thresher.model import (
+    Author,
+    Image,
+    Message,
+    SourceLocation,
+    Summary,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Unknown,
+    Usage,
+)
+from thresher.model.jsontext import dump_json
 from thresher.model.parts import ResultPart
 from thresher.transcripts.base import parse_timestamp
 from thresher.transcripts.coerce import count_or_zero, dict_or_empty, list_or_empty, text_or_empty, value_at
@@ -68,7 +80,7 @@ class AtifStepReader:
         return segments
 
     def _with_source(self, messages: Sequence[Message], step: dict[str, Any], number: int) -> Iterator[Message]:
-        place, time = Source(str(self._source.path), number), parse_timestamp(step.get("timestamp"))
+        place, time = SourceLocation(str(self._source.path), number), parse_timestamp(step.get("timestamp"))
         is_copied = step.get("is_copied_context") is True
         told = [message for message in messages if message.parts]
         for n, message in enumerate(told):
@@ -115,7 +127,7 @@ class AtifStepReader:
             given, said = text_or_empty(wire.get("tool_call_id")), wire.get("arguments", {})
             name = f"call-{number}-{place}"
             own = given if given and given not in self._unique_call_ids else name
-            arguments = said if isinstance(said, str) else dump(said)
+            arguments = said if isinstance(said, str) else dump_json(said)
             calls[name if not given or given in calls else given] = ToolCall(
                 own, text_or_empty(wire.get("function_name")), arguments
             )
@@ -193,9 +205,9 @@ class AtifStepReader:
             case {"type": "image", "source": {"path": str(path), **rest}}:
                 return self._load_image(text_or_empty(rest.get("media_type")), path)
             case {"type": str(kind)}:
-                return Unknown(kind, dump(piece))
+                return Unknown(kind, dump_json(piece))
             case _:
-                return Unknown("", dump(piece))
+                return Unknown("", dump_json(piece))
 
     def _load_image(self, media_type: str, path: str) -> Image:
         """A picture: from a file beside the document, or known by its address only."""

@@ -12,7 +12,19 @@ from msgspec import UNSET, Struct, UnsetType
 
 from thresher.dialects.anthropic.codec import NATIVE_EXTRAS, infer_anthropic_role, parse_anthropic_block
 from thresher.dialects.content import infer_message_author
-from thresher.model import Author, Message, Pocket, Role, Source, Summary, Text, Thinking, ToolCall, ToolResult, Usage
+from thresher.model import (
+    Author,
+    Message,
+    Role,
+    SourceLocation,
+    Summary,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+    VendorExtras,
+)
 from thresher.model.parts import Part
 from thresher.transcripts.base import parse_timestamp
 from thresher.transcripts.claude_code.records import (
@@ -32,7 +44,7 @@ from thresher.transcripts.claude_code.records import (
 from thresher.transcripts.coerce import text_or_empty
 from thresher.transcripts.source import SourceFile
 
-_NOT_ERROR_EXTRAS = Pocket(NATIVE_EXTRAS.format, '{"is_error":false}')
+_NOT_ERROR_EXTRAS = VendorExtras(NATIVE_EXTRAS.format, '{"is_error":false}')
 
 
 class _MessageDraft(Struct, frozen=True, gc=False):
@@ -109,7 +121,7 @@ def _convert_block(block: Any) -> Part:
         return Text(block.text)
     if kind is CallBlock:
         caller = str(block.caller, "utf-8")
-        pocket = Pocket(NATIVE_EXTRAS.format, f'{{"caller":{caller}}}') if caller else None
+        pocket = VendorExtras(NATIVE_EXTRAS.format, f'{{"caller":{caller}}}') if caller else None
         return ToolCall(block.id, block.name, str(block.input, "utf-8"), pocket)
     if kind is ResultBlock:
         pocket = _NOT_ERROR_EXTRAS if block.is_error is False else None
@@ -133,7 +145,7 @@ def _build_message(draft: _MessageDraft, file: str) -> Message:
         time=parse_timestamp(row.timestamp),
         model=model if isinstance(model, str) and model != "<synthetic>" else "",
         usage=_largest_usage(draft.usages),
-        source=Source(file, node.line),
+        source=SourceLocation(file, node.line),
         records=tuple(draft.records),
         pocket=NATIVE_EXTRAS,
     )

@@ -21,7 +21,7 @@ import msgspec
 from msgspec import UNSET
 
 from thresher.model import History, Session
-from thresher.model.marks import author_of
+from thresher.model.harness_text import detect_author
 from thresher.transcripts.base import (
     SessionFolder,
     TranscriptFormat,
@@ -193,7 +193,7 @@ def _note_queue_operation(
             queue.append((note.content, node.line))
         case "remove" if queue:
             text, asked = queue.pop(0)
-            if author_of(text) == "human" and not text.startswith('{"task_id"'):
+            if detect_author(text) == "human" and not text.startswith('{"task_id"'):
                 row = ClaudeCodeRecord(type="user", message=ClaudeCodeMessage(content=text), timestamp=note.timestamp)
                 facts.steering_prompts.append(ClaudeCodeNode(f"queue-{asked}", None, row, node.line, node.record))
         case "dequeue" if queue:

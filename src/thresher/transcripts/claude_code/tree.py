@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from thresher.model import Branch, History
+from thresher.model import AbandonedBranch, History
 from thresher.transcripts.base import group_branches, trace_path_from_root
 from thresher.transcripts.claude_code.messages import build_claude_code_messages, resolve_message_id
 from thresher.transcripts.claude_code.records import (
@@ -20,7 +20,7 @@ def linearize_record_tree(
     nodes: Mapping[str, ClaudeCodeNode],
     main: Sequence[ClaudeCodeNode],
     steering: Sequence[ClaudeCodeNode],
-) -> tuple[list[History], list[Branch], int]:
+) -> tuple[list[History], list[AbandonedBranch], int]:
     """The segments in order, the branches, and how many segments begin with a compaction.
 
     The latest record is the leaf; its way to the root is the last segment. Where that root goes on from an
@@ -57,7 +57,7 @@ def linearize_record_tree(
     ]
     spoken = {node.id: resolve_message_id(node) for way in ways for node in way} if left else {}
     branches = [
-        Branch(
+        AbandonedBranch(
             History(build_claude_code_messages([left[id_] for id_ in ids], source)),
             _find_message_id_before(after, parents, spoken),
         )

@@ -5,7 +5,7 @@ from typing import Any
 
 from thresher.dialects.content import parse_image_url
 from thresher.model import Image, Text, Thinking, ToolCall, ToolResult, Unknown, Usage
-from thresher.model.jsontext import dump, load_fields
+from thresher.model.jsontext import dump_json, load_json_object
 from thresher.model.parts import Part, ResultPart
 from thresher.transcripts.coerce import count_or_zero, dict_or_empty, list_or_empty, text_or_empty, value_at
 from thresher.transcripts.xml_calls import is_failed_tool_answer, parse_result_header
@@ -64,11 +64,11 @@ def _parse_block(block: Any) -> Part:
         case {"type": "image"}:
             return _parse_image(block)
         case _:
-            return Unknown(text_or_empty(dict_or_empty(block).get("type")), dump(block))
+            return Unknown(text_or_empty(dict_or_empty(block).get("type")), dump_json(block))
 
 
 def _serialize_arguments(given: Any) -> str:
-    return given if isinstance(given, str) else dump({} if given is None else given)
+    return given if isinstance(given, str) else dump_json({} if given is None else given)
 
 
 def _parse_image(block: dict[str, Any]) -> Image | Unknown:
@@ -82,7 +82,7 @@ def _parse_image(block: dict[str, Any]) -> Image | Unknown:
         case {"image": str(url)}:
             return parse_image_url(url)
         case _:
-            return Unknown("image", dump(block))
+            return Unknown("image", dump_json(block))
 
 
 def _parse_result(block: dict[str, Any]) -> ToolResult:
@@ -103,21 +103,21 @@ def _parse_result_content(given: Iterable[Any]) -> Iterable[ResultPart]:
         yield (
             part
             if isinstance(part, Text | Image | Unknown)
-            else Unknown(text_or_empty(dict_or_empty(one).get("type")), dump(one))
+            else Unknown(text_or_empty(dict_or_empty(one).get("type")), dump_json(one))
         )
 
 
 def _operation_texts(one: Any) -> list[str]:
     """What Cline's core did for a call, and what came of it: an object, or its JSON text."""
-    told = load_fields(one) if isinstance(one, str) and one.startswith('{"query":') else dict_or_empty(one)
+    told = load_json_object(one) if isinstance(one, str) and one.startswith('{"query":') else dict_or_empty(one)
     if "type" in told or not isinstance(told.get("query"), str):
         return []
     came = [told[key] for key in ("query", "result", "error") if told.get(key)]
-    return [said if isinstance(said, str) else dump(said) for said in came]
+    return [said if isinstance(said, str) else dump_json(said) for said in came]
 
 
 def _is_failed_item(one: Any, name: str) -> bool:
-    told = load_fields(one) if isinstance(one, str) and one.startswith('{"query":') else dict_or_empty(one)
+    told = load_json_object(one) if isinstance(one, str) and one.startswith('{"query":') else dict_or_empty(one)
     said = one if isinstance(one, str) else text_or_empty(told.get("text"))
     called, start = parse_result_header(said) or (name, 0)
     return told.get("success") is False or is_failed_tool_answer(said[start:], name or called)

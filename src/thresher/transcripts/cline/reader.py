@@ -20,8 +20,8 @@ from typing import Any
 from msgspec import structs
 
 from thresher.errors import ReadError
-from thresher.model import History, Message, Session, Source, Summary, Text, Thinking, ToolCall, ToolResult
-from thresher.model.marks import human_text
+from thresher.model import History, Message, Session, SourceLocation, Summary, Text, Thinking, ToolCall, ToolResult
+from thresher.model.harness_text import extract_human_text
 from thresher.model.parts import Part
 from thresher.transcripts.base import MAX_TITLE_CHARS, TranscriptFormat, parse_timestamp
 from thresher.transcripts.cline.blocks import parse_cline_parts, parse_cline_thinking, parse_cline_usage
@@ -109,7 +109,7 @@ def _count_records(rows: Iterable[Any]) -> dict[str, int]:
 def _find_first_prompt(segments: Iterable[Sequence[Message]]) -> str:
     """What was asked first: a title for a session that has none."""
     asked = (m for segment in segments for m in segment if m.role == "user" and m.author in ("human", "model"))
-    said = (human_text(part.text) for message in asked for part in message.parts if isinstance(part, Text))
+    said = (extract_human_text(part.text) for message in asked for part in message.parts if isinstance(part, Text))
     return next(filter(None, said), "")
 
 
@@ -176,7 +176,7 @@ def _build_compacted_messages(
 def _prepend_system_prompt(segments: list[list[Message]], prompt: str, file: str) -> list[list[Message]]:
     if not prompt:
         return segments
-    system = Message("system", (Text(prompt),), author="harness", id="system", source=Source(file, 0))
+    system = Message("system", (Text(prompt),), author="harness", id="system", source=SourceLocation(file, 0))
     again = structs.replace(system, carried=True)
     return [[again if number else system, *segment] for number, segment in enumerate(segments)]
 
@@ -222,7 +222,7 @@ class ClineMessageReader:
             self._unique_message_id(number, text_or_empty(row.get("id"))),
             _message_time(row) or self._request_time(number),
         )
-        place = Source(self.file, number)
+        place = SourceLocation(self.file, number)
         messages = [
             structs.replace(m, id=id_ if m.role != "tool" else f"{id_}-results", time=time, source=place)
             for m in found

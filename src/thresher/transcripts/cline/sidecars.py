@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from thresher.errors import ReadError
 from thresher.model import Usage
-from thresher.model.jsontext import load_fields
+from thresher.model.jsontext import load_json_object
 from thresher.transcripts.base import parse_timestamp
 from thresher.transcripts.coerce import count_or_zero, dict_or_empty, list_or_empty, text_or_empty, value_at
 from thresher.transcripts.source import ReadLimits, SourceFile
@@ -116,7 +116,7 @@ def _read_task_sidecars(source: SourceFile) -> ClineSidecars:
 
 
 def _parse_request(row: dict[str, Any]) -> ClineRequest:
-    told = load_fields(text_or_empty(row.get("text")))
+    told = load_json_object(text_or_empty(row.get("text")))
     given, output = count_or_zero(told.get("tokensIn")), count_or_zero(told.get("tokensOut"))
     read, written = count_or_zero(told.get("cacheReads")), count_or_zero(told.get("cacheWrites"))
     if told.get("apiProtocol") == "openai":  # there, what a cache served is a share of what was given

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from msgspec import structs
 
-from thresher.model import Branch, History, Message
+from thresher.model import AbandonedBranch, History, Message
 
 
 class CopilotAgentTranscript:
@@ -25,7 +25,7 @@ class CopilotAgentTranscript:
         """The system prompt, which stands before all others."""
         self.messages: list[Message] = []
         self.segments: list[list[Message]] = []
-        self.branches: list[Branch] = []
+        self.branches: list[AbandonedBranch] = []
         self.compactions = 0
         self.call_counts: Counter[str] = Counter()
         self.results: dict[str, list[Message]] = {}
@@ -69,7 +69,7 @@ class CopilotAgentTranscript:
         left = [message for message in self._with_results(self.messages[place:]) if not message.carried]
         del self.messages[place:]
         if left:
-            self.branches.append(Branch(History(tuple(left)), self.messages[-1].id if self.messages else ""))
+            self.branches.append(AbandonedBranch(History(tuple(left)), self.messages[-1].id if self.messages else ""))
         return True
 
     def note_requested_call(self, call: str) -> None:

@@ -23,7 +23,7 @@ from thresher.model import (
     Image,
     Message,
     Session,
-    Source,
+    SourceLocation,
     Summary,
     Text,
     Thinking,
@@ -32,7 +32,7 @@ from thresher.model import (
     Unknown,
     Usage,
 )
-from thresher.model.jsontext import dump
+from thresher.model.jsontext import dump_json
 from thresher.model.parts import Part, ResultPart
 from thresher.transcripts.base import MAX_TITLE_CHARS, SessionFolder, TranscriptFormat, parse_timestamp
 from thresher.transcripts.coerce import count_or_zero, dict_or_empty, list_or_empty, text_or_empty, value_at
@@ -88,7 +88,9 @@ class CopilotSessionReader:
         self.times += [time] if time else []
         talk = self._find_agent_transcript(kind, text_or_empty(row.agentId), data)
         talk.event_positions[id_] = len(talk.messages)
-        blank = Message("user", id=id_ or f"{line}", time=time, source=Source(self.file, line), records=(record,))
+        blank = Message(
+            "user", id=id_ or f"{line}", time=time, source=SourceLocation(self.file, line), records=(record,)
+        )
         if kind.startswith("session."):
             self._read_session_event(talk, kind, data, blank)
         else:
@@ -296,7 +298,7 @@ def _summary_messages(blank: Message, said: Any) -> list[Message]:
 def _parse_call(wire: dict[str, Any], place: str) -> ToolCall:
     given = wire.get("arguments", {})
     id_, name = text_or_empty(wire.get("toolCallId")) or place, text_or_empty(wire.get("name"))
-    return ToolCall(id_, name, given if isinstance(given, str) else dump(given))
+    return ToolCall(id_, name, given if isinstance(given, str) else dump_json(given))
 
 
 def _parse_result(data: dict[str, Any], assets: Mapping[str, Image]) -> ToolResult:
@@ -318,7 +320,7 @@ def _parse_image(wire: dict[str, Any], assets: Mapping[str, Image]) -> Image | U
     if text_or_empty(wire.get("data")):
         return Image(text_or_empty(wire.get("mimeType")), wire["data"])
     if text_or_empty(wire.get("assetId")):
-        return assets.get(wire["assetId"]) or Unknown(text_or_empty(wire.get("type")), dump(wire))
+        return assets.get(wire["assetId"]) or Unknown(text_or_empty(wire.get("type")), dump_json(wire))
     return None
 
 

@@ -13,8 +13,8 @@ from msgspec import Struct, structs
 from thresher.dialects.content import infer_message_author
 from thresher.dialects.gemini.codec import parse_gemini_content
 from thresher.dialects.pairing import CallIdAssigner
-from thresher.model import Image, Message, Source, Summary, Text, Thinking, ToolCall, ToolResult, Unknown, Usage
-from thresher.model.jsontext import dump
+from thresher.model import Image, Message, SourceLocation, Summary, Text, Thinking, ToolCall, ToolResult, Unknown, Usage
+from thresher.model.jsontext import dump_json
 from thresher.model.parts import Part, ResultPart
 from thresher.transcripts.base import parse_timestamp
 from thresher.transcripts.coerce import count_or_zero, dict_or_empty, list_or_empty, text_or_empty
@@ -71,9 +71,9 @@ def extract_gemini_cli_content(wire: dict[str, Any]) -> GeminiCliContent:
         if isinstance(dict_or_empty(part).get("functionCall"), dict)
     ]
     tools = [dict_or_empty(tool) for tool in list_or_empty(wire.get("toolCalls"))]
-    calls = tuple(f"{call.get('name')} {dump(call.get('args'))}" for call in named or tools)
+    calls = tuple(f"{call.get('name')} {dump_json(call.get('args'))}" for call in named or tools)
     told = [part for part in parts if "functionResponse" in dict_or_empty(part)]
-    answers = [dump(part) for part in told] or [dump(_result_parts(tool)) for tool in tools]
+    answers = [dump_json(part) for part in told] or [dump_json(_result_parts(tool)) for tool in tools]
     return GeminiCliContent(words, calls, tuple(answers))
 
 
@@ -102,7 +102,7 @@ def build_gemini_cli_messages(source: SourceFile, entries: Iterable[GeminiCliRec
         except RecursionError:
             source.report_problem("a message is nested too deep to follow", "skipped", entry.line)
             continue
-        place, records = Source(str(source.path), entry.line), (entry.record,) if entry.record else ()
+        place, records = SourceLocation(str(source.path), entry.line), (entry.record,) if entry.record else ()
         found += [structs.replace(one, source=place, carried=entry.carried, records=records) for one in made]
     return found
 
@@ -158,7 +158,7 @@ class _MessageBuilder:
         )
         results = tuple(one for call, tool in zip(calls, tools, strict=True) if (one := _build_result(call, tool)))
         self._answered_call_ids |= {self._pairing.match_result(result.name, result.call_id) for result in results}
-        self._known_result_parts = {dump(part) for tool in tools for part in _result_parts(tool)}
+        self._known_result_parts = {dump_json(part) for tool in tools for part in _result_parts(tool)}
         ends = [time for tool in tools if (time := parse_timestamp(tool.get("timestamp")))]
         yield Message("tool", results, author="tool", id=f"{entry.id}-results", time=max(ends, default=None))
 
@@ -167,7 +167,9 @@ class _MessageBuilder:
         if not id_ or id_ in self._call_ids:
             id_ = f"{entry.id}-call-{number}"
         self._call_ids.add(id_)
-        return ToolCall(self._pairing.assign_call_id(name, id_), name, given if isinstance(given, str) else dump(given))
+        return ToolCall(
+            self._pairing.assign_call_id(name, id_), name, given if isinstance(given, str) else dump_json(given)
+        )
 
     def _build_user_messages(self, entry: GeminiCliRecord, parts: list[Any]) -> Iterator[Message]:
         rest = [part for part in parts if not self._is_repeated_result(part)]
@@ -189,7 +191,7 @@ class _MessageBuilder:
         """Whether a part of the user's is a result that stands with its call, or came along with one."""
         answer = dict_or_empty(dict_or_empty(part).get("functionResponse"))
         return text_or_empty(answer.get("id")) in self._answered_call_ids or (
-            bool(self._known_result_parts) and dump(part) in self._known_result_parts
+            bool(self._known_result_parts) and dump_json(part) in self._known_result_parts
         )
 
 

@@ -21,7 +21,7 @@ import msgspec
 from msgspec import structs
 
 from thresher.errors import ReadError
-from thresher.model import Author, Branch, History, Message, Session, ToolResult
+from thresher.model import AbandonedBranch, Author, History, Message, Session, ToolResult
 from thresher.transcripts.base import SessionFolder, TranscriptFormat, parse_timestamp, title_from_prompt
 from thresher.transcripts.coerce import dict_or_empty, list_or_empty, text_or_empty
 from thresher.transcripts.gemini_cli.messages import GeminiCliRecord, build_gemini_cli_messages, map_subagent_calls
@@ -145,7 +145,7 @@ class GeminiCliLogReader:
             id=id_,
             file=str(self.source.path),
             segments=tuple(told),
-            branches=tuple(Branch(history, after) for history, after in left if history),
+            branches=tuple(AbandonedBranch(history, after) for history, after in left if history),
             children=() if is_subagent else tuple(_read_subagents(self.source, id_, map_subagent_calls(entries))),
             spilled=_find_spilled_outputs(self.source, id_, told),
             problems=tuple(self.source.problems),

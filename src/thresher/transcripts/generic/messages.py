@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from msgspec import structs
 
 from thresher.dialects.convert import detect_dialect
-from thresher.model import Message, Source, Text, ToolCall
-from thresher.model.jsontext import dump
+from thresher.model import Message, SourceLocation, Text, ToolCall
+from thresher.model.jsontext import dump_json
 from thresher.model.parts import Part
 from thresher.transcripts.coerce import dict_or_empty, text_or_empty
 from thresher.transcripts.lenient_parser import (
@@ -67,7 +67,7 @@ def build_generic_messages(talk: GenericConversation, source: SourceFile) -> lis
         structs.replace(
             message,
             id=message.id or f"{number}",
-            source=message.source or Source(str(source.path), talk.row_line_number(number)),
+            source=message.source or SourceLocation(str(source.path), talk.row_line_number(number)),
             model=message.model or (model if message.author == "model" else ""),
         )
         for number, message in enumerate([system, *said] if system else said, 0 if system else 1)
@@ -122,7 +122,7 @@ def _read_lenient_rows(talk: GenericConversation, source: SourceFile) -> list[Me
             messages[-1] = _with_code_call(messages[-1])
         if shown and message.role == "assistant" and who.note != "thought" and message.parts:
             message = structs.replace(message, parts=(Text(f"[{shown}]"), *message.parts))
-        place = Source(str(source.path), talk.row_line_number(number))
+        place = SourceLocation(str(source.path), talk.row_line_number(number))
         messages.append(structs.replace(message, id=f"{number} {shown}".strip(), source=place))
     return messages
 
@@ -172,7 +172,7 @@ def _with_code_call(message: Message) -> Message:
             continue
         name, key = _RUNNABLE_LANGUAGES[runs[0]["language"].lower()]
         before, after = part.text[: runs[0].start()].rstrip(), part.text[runs[0].end() :].strip()
-        call = ToolCall("", name, dump({key: runs[0]["code"]}))
+        call = ToolCall("", name, dump_json({key: runs[0]["code"]}))
         parts += [*([Text(before)] if before else []), *([Text(after)] if after else []), call]
     one = sum(isinstance(part, ToolCall) for part in parts) == 1
     return structs.replace(message, parts=tuple(parts)) if one and message.role == "assistant" else message

@@ -26,7 +26,7 @@ from msgspec import structs
 from thresher.dialects.convert import detect_dialect
 from thresher.errors import UnknownFormatError
 from thresher.model import History, Session, Usage
-from thresher.model.jsontext import dump
+from thresher.model.jsontext import dump_json
 from thresher.transcripts.base import (
     MAX_TITLE_CHARS,
     SessionFolder,
@@ -221,7 +221,7 @@ def _build_session(source: SourceFile, talk: GenericConversation) -> Session:
     messages = build_generic_messages(talk, source)
     tools = list_or_empty(talk.metadata.get("tools"))
     offered = bool(tools) and all(isinstance(tool, dict) for tool in tools)
-    history = History(tuple(messages), dump(tools) if offered else "")
+    history = History(tuple(messages), dump_json(tools) if offered else "")
     times = [message.time for message in messages if message.time]
     started = talk.started or next(filter(None, (parse_timestamp(talk.metadata.get(key)) for key in _STARTS)), None)
     ended = parse_timestamp(talk.metadata.get("end_time"))
@@ -343,7 +343,7 @@ def _build_request(
         end=parse_timestamp(end),
         model=text_or_empty(answer.get("model")) or text_or_empty(body.get("model")),
         usage=_parse_usage(answer),
-        tools=dump(tools) if tools else "",
+        tools=dump_json(tools) if tools else "",
     )
 
 

@@ -21,7 +21,7 @@ from thresher.model import (
     Image,
     Message,
     Session,
-    Source,
+    SourceLocation,
     Summary,
     Text,
     Thinking,
@@ -30,7 +30,7 @@ from thresher.model import (
     Unknown,
     Usage,
 )
-from thresher.model.jsontext import dump
+from thresher.model.jsontext import dump_json
 from thresher.model.parts import Part, ResultPart
 from thresher.transcripts.base import parse_timestamp, title_from_prompt
 from thresher.transcripts.coerce import count_or_zero, dict_or_empty, list_or_empty, text_or_empty, value_at
@@ -233,7 +233,7 @@ class _MessageBuilder:
         id_ = given if given and given not in self._used_ids else f"line-{entry.line}"
         self._duplicate_id_count += bool(given) and given != id_
         self._used_ids.add(id_)
-        time, place = parse_timestamp(entry.record.get("created")), Source(str(self._source.path), entry.line)
+        time, place = parse_timestamp(entry.record.get("created")), SourceLocation(str(self._source.path), entry.line)
         usage = parse_goose_usage(value_at(entry.record, "metadata", "usage"))
         return [
             structs.replace(
@@ -278,9 +278,9 @@ class _MessageBuilder:
         told = dict_or_empty(wire.get("toolCall"))
         value = dict_or_empty(told.get("value"))
         if told.get("status") == "error" or not text_or_empty(value.get("name")):
-            return ToolCall(id_, INVALID_CALL_NAME, dump({"error": told.get("error", told.get("value"))}))
+            return ToolCall(id_, INVALID_CALL_NAME, dump_json({"error": told.get("error", told.get("value"))}))
         arguments = value.get("arguments")
-        return ToolCall(id_, value["name"], arguments if isinstance(arguments, str) else dump(arguments or {}))
+        return ToolCall(id_, value["name"], arguments if isinstance(arguments, str) else dump_json(arguments or {}))
 
 
 def _has_content(message: Message) -> bool:
@@ -303,20 +303,20 @@ def _parse_content_item(wire: Any) -> Text | Image | Unknown:
         case {"type": "resource", "resource": {"blob": str(data)}}:
             return Image(text_or_empty(value_at(wire, "resource", "mimeType")), data)
         case _:
-            return Unknown(text_or_empty(value_at(wire, "type")), dump(wire))
+            return Unknown(text_or_empty(value_at(wire, "type")), dump_json(wire))
 
 
 def _parse_result(call_id: str, told: dict[str, Any], records: Counter[str]) -> ToolResult:
     """What a tool answered; older versions have its content where newer ones have an object around it."""
     if told.get("status") == "error":
         error = told.get("error")
-        return ToolResult(call_id, (Text(error if isinstance(error, str) else dump(error)),), is_error=True)
+        return ToolResult(call_id, (Text(error if isinstance(error, str) else dump_json(error)),), is_error=True)
     value = told.get("value")
     content = list_or_empty(value) or list_or_empty(value_at(value, "content"))
     shown: tuple[ResultPart, ...] = tuple(_parse_content_item(piece) for piece in content if _is_for_model(piece))
     records["for the user alone"] += len(content) - len(shown)
     if not content and value_at(value, "structuredContent") is not None:
-        shown = (Text(dump(value_at(value, "structuredContent"))),)
+        shown = (Text(dump_json(value_at(value, "structuredContent"))),)
     return ToolResult(call_id, shown, is_error=value_at(value, "isError") is True)
 
 

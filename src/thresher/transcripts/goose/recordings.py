@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from msgspec import structs
 
 from thresher.errors import ReadError
-from thresher.model import History, Message, Session, Source, Text
-from thresher.model.jsontext import canonical, dump
+from thresher.model import History, Message, Session, SourceLocation, Text
+from thresher.model.jsontext import canonical_json, dump_json
 from thresher.transcripts.coerce import dict_or_empty, list_or_empty, text_or_empty, value_at
 from thresher.transcripts.goose.messages import GooseMessage, GooseSessionInfo, build_goose_session, parse_goose_usage
 from thresher.transcripts.source import SourceFile
@@ -98,11 +98,11 @@ def _group_by_conversation(calls: Sequence[GooseRecordedCall]) -> list[list[Goos
 
 def _prefix_digests(call: GooseRecordedCall) -> Iterator[str]:
     """A digest of each beginning of a request."""
-    digest = blake2b(canonical(call.system).encode("utf-8", "replace"), digest_size=16)
+    digest = blake2b(canonical_json(call.system).encode("utf-8", "replace"), digest_size=16)
     if not call.messages:
         yield f"{digest.hexdigest()} {call.number}"
     for message in call.messages:
-        said = canonical([message.get("role"), message.get("content")])
+        said = canonical_json([message.get("role"), message.get("content")])
         digest.update(said.encode("utf-8", "replace"))
         yield digest.hexdigest()
 
@@ -141,9 +141,11 @@ def _build_session(own: SourceFile, facts: GooseSessionInfo, calls: Sequence[Goo
     bills = {place + 2: call.usage for place, call in given.items()}
     segments = [[_with_usage(message, bills) for message in segment] for segment in session.segments]
     if longest.system:
-        system = Message("system", (Text(longest.system),), "harness", "system", source=Source(str(own.path), 1))
+        system = Message(
+            "system", (Text(longest.system),), "harness", "system", source=SourceLocation(str(own.path), 1)
+        )
         segments[-1].insert(0, system)
-    tools = dump([_normalize_tool(tool) for tool in longest.tools]) if longest.tools else ""
+    tools = dump_json([_normalize_tool(tool) for tool in longest.tools]) if longest.tools else ""
     return structs.replace(session, segments=tuple(History(tuple(segment), tools=tools) for segment in segments))
 
 

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from thresher.errors import ReadError
 from thresher.model import History, Message, Session, ToolCall
-from thresher.model.tools import tool_use
+from thresher.model.tool_calls import describe_tool_call
 from thresher.transcripts.base import parse_timestamp
 from thresher.transcripts.coerce import dict_or_empty, list_or_empty, text_or_empty, value_at
 from thresher.transcripts.goose.messages import GooseMessage, GooseSessionInfo, build_goose_session, parse_goose_usage
@@ -167,7 +167,7 @@ def _delegating_message_id(row: Mapping[str, Any]) -> str:
 
 def _starts_agent(wire: Any) -> bool:
     name = text_or_empty(value_at(wire, "toolCall", "value", "name"))
-    return bool(name) and tool_use(ToolCall("", name, "{}")).category == "subagent"
+    return bool(name) and describe_tool_call(ToolCall("", name, "{}")).category == "subagent"
 
 
 def _assign_usage(segments: Sequence[History], bills: Sequence[GooseRow]) -> tuple[History, ...]:

@@ -16,13 +16,13 @@ from msgspec import structs
 
 from thresher.dialects.content import infer_message_author
 from thresher.model import (
+    AbandonedBranch,
     Author,
-    Branch,
     History,
     Image,
     Message,
     Session,
-    Source,
+    SourceLocation,
     Summary,
     Text,
     Thinking,
@@ -31,7 +31,7 @@ from thresher.model import (
     Unknown,
     Usage,
 )
-from thresher.model.jsontext import dump
+from thresher.model.jsontext import dump_json
 from thresher.model.parts import Part, ResultPart
 from thresher.transcripts.base import parse_timestamp, title_from_prompt
 from thresher.transcripts.coerce import dict_or_empty, list_or_empty, text_or_empty
@@ -64,7 +64,7 @@ class OpencodePart(NamedTuple):
 class OpencodeMessage(NamedTuple):
     """A message as it stands in the session."""
 
-    source: Source
+    source: SourceLocation
     id: str
     """The one it came with, if no other has the same."""
     info: dict[str, Any]
@@ -98,7 +98,7 @@ def build_opencode_session(
         id=id_ if id_.startswith("ses_") or source.is_database else source.path.name.split(".")[0],
         file=str(source.path),
         segments=tuple(segments),
-        branches=(Branch(History(tuple(back)), after),) if back else (),
+        branches=(AbandonedBranch(History(tuple(back)), after),) if back else (),
         problems=tuple(source.problems),
         compactions=len(segments) - 1,
         records=_count_records(rows),
@@ -149,7 +149,7 @@ def _index_messages(source: SourceFile, rows: Sequence[Any], files: Sequence[str
         source.report_problem(what, "named by their place")
     return [
         OpencodeMessage(
-            Source(files[number - 1], number) if files else Source(str(source.path), number),
+            SourceLocation(files[number - 1], number) if files else SourceLocation(str(source.path), number),
             ids[(number,)],
             info,
             tuple(OpencodePart(part, call_ids.get((number, place), "")) for place, part in enumerate(parts, 1)),
@@ -311,9 +311,9 @@ def _convert_part(wire: Any) -> Part | None:
         case {"type": "file", "mime": str(mime), "url": str(url)}:
             return None if mime in INLINED_MIME_TYPES else _parse_image(mime, url)
         case {"type": str(kind)}:
-            return None if kind in HIDDEN_PART_TYPES else Unknown(kind, dump(wire))
+            return None if kind in HIDDEN_PART_TYPES else Unknown(kind, dump_json(wire))
         case _:
-            return Unknown("", dump(wire))
+            return Unknown("", dump_json(wire))
 
 
 def _find_signature(metadata: Any) -> str:
@@ -339,7 +339,7 @@ def _make_call(piece: OpencodePart) -> ToolCall | None:
         return None
     given = _tool_state(piece).get("input", {})
     name = text_or_empty(piece.record.get("tool"))
-    return ToolCall(piece.call_id, name, given if isinstance(given, str) else dump(given))
+    return ToolCall(piece.call_id, name, given if isinstance(given, str) else dump_json(given))
 
 
 def _make_result(piece: OpencodePart) -> ToolResult | None:
@@ -357,7 +357,7 @@ def _make_result(piece: OpencodePart) -> ToolResult | None:
             return None
     name = text_or_empty(piece.record.get("tool"))
     failed = state["status"] == "error" or metadata.get("exit") not in (0, None) or name == "invalid"
-    words = given if isinstance(given, str) else "" if given is None else dump(given)
+    words = given if isinstance(given, str) else "" if given is None else dump_json(given)
     return ToolResult(piece.call_id, (Text(words), *_parse_attachments(state)), is_error=failed, name=name)
 
 

@@ -17,7 +17,7 @@ from msgspec import structs
 
 from thresher.errors import ReadError
 from thresher.model import Session
-from thresher.model.jsontext import dump, load
+from thresher.model.jsontext import dump_json, load_json
 from thresher.transcripts.coerce import dict_or_empty, list_or_empty, text_or_empty, value_at
 from thresher.transcripts.opencode.messages import INLINED_MIME_TYPES, build_opencode_session
 from thresher.transcripts.source import SourceFile
@@ -73,7 +73,7 @@ def _load_json_file(source: SourceFile, path: Path) -> Any:
     try:
         if path.stat().st_size > source.limits.line:
             raise ValueError(f"over the limit of {source.limits.line:,} bytes")
-        return load(path.read_bytes())
+        return load_json(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         source.report_problem(f"`{path.name}` cannot be read ({error})", "left out")
         return None
@@ -266,7 +266,7 @@ def _to_export_part(content: Any) -> Any:
     texts = [piece["text"] for piece in given if isinstance(piece.get("text"), str)]
     data = state.get("structured")
     told = {
-        "output": "\n".join(texts) if given or not data else dump(data),
+        "output": "\n".join(texts) if given or not data else dump_json(data),
         "error": "\n".join(filter(None, [text_or_empty(value_at(state, "error", "message")), *texts])),
         "attachments": [_to_file_part(piece) for piece in given if "text" not in piece],
         "metadata": state.get("metadata") or data,

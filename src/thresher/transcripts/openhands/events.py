@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from thresher.dialects.content import infer_message_author, parse_image_url
 from thresher.model import Author, Image, Message, Text, Thinking, ToolCall, Unknown, Usage
-from thresher.model.jsontext import dump
+from thresher.model.jsontext import dump_json
 from thresher.model.parts import Part, ResultPart
 from thresher.transcripts.base import parse_openai_chat_usage
 from thresher.transcripts.coerce import dict_or_empty, list_or_empty, text_or_empty, value_at
@@ -159,7 +159,9 @@ def _parse_action(event: dict[str, Any], told: OpenHandsModelInfo, *, has_spoken
         return
     elif source == "user":
         yield OpenHandsPlainMessage(
-            Message("user", (Text(f"$ {args.get('command') or dump(_select_call_arguments(args))}"),), author="human")
+            Message(
+                "user", (Text(f"$ {args.get('command') or dump_json(_select_call_arguments(args))}"),), author="human"
+            )
         )
     else:
         yield _parse_action_call(event, name, args, told)
@@ -185,7 +187,7 @@ def _parse_action_call(
         if dict_or_empty(one).get("id") == id_
     )
     asked = next(calls, {}) if id_ else {}
-    arguments = text_or_empty(asked.get("arguments")) or dump(_select_call_arguments(args))
+    arguments = text_or_empty(asked.get("arguments")) or dump_json(_select_call_arguments(args))
     thought = args.get("thought")
     words = _parse_content(said.get("content")) or _parse_content(
         thought if isinstance(thought, str) else value_at(thought, "text")
@@ -283,7 +285,7 @@ def _parse_sdk_call(event: dict[str, Any], told: OpenHandsModelInfo) -> OpenHand
     inner = dict_or_empty(wire.get("function")) or wire  # the first releases wrote it as OpenAI does
     given = inner.get("arguments")
     action = {key: value for key, value in dict_or_empty(event.get("action")).items() if key != "kind"}
-    arguments = given if isinstance(given, str) else dump(given if isinstance(given, dict) else action)
+    arguments = given if isinstance(given, str) else dump_json(given if isinstance(given, dict) else action)
     id_ = text_or_empty(event.get("tool_call_id")) or text_or_empty(wire.get("id"))
     call = ToolCall(id_, text_or_empty(event.get("tool_name")) or text_or_empty(inner.get("name")), arguments)
     response = text_or_empty(event.get("llm_response_id"))
@@ -345,13 +347,15 @@ def _parse_piece(piece: Any) -> Iterator[ResultPart]:
             if words:
                 yield Text(words)
         case {"type": "image", "image_urls": list(urls)}:
-            yield from (parse_image_url(url) if isinstance(url, str) else Unknown("image", dump(url)) for url in urls)
+            yield from (
+                parse_image_url(url) if isinstance(url, str) else Unknown("image", dump_json(url)) for url in urls
+            )
         case {"type": "image", "data": str(data), **rest}:
             yield Image(text_or_empty(rest.get("mimeType")), data)
         case {"type": str(kind)}:
-            yield Unknown(kind, dump(piece))
+            yield Unknown(kind, dump_json(piece))
         case _:
-            yield Unknown("", dump(piece))
+            yield Unknown("", dump_json(piece))
 
 
 def _parse_thinking(wire: dict[str, Any]) -> tuple[Thinking, ...]:

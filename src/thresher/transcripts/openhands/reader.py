@@ -19,8 +19,8 @@ import msgspec
 from msgspec import structs
 
 from thresher.errors import ReadError
-from thresher.model import Problem, Session, Source, ToolCall, Usage
-from thresher.model.jsontext import load, load_fields
+from thresher.model import Problem, Session, SourceLocation, ToolCall, Usage
+from thresher.model.jsontext import load_json, load_json_object
 from thresher.transcripts.base import SessionFolder, TranscriptFormat, parse_openai_chat_usage, parse_timestamp
 from thresher.transcripts.coerce import dict_or_empty, list_or_empty, text_or_empty, value_at
 from thresher.transcripts.openhands.events import OpenHandsModelInfo, is_openhands_event
@@ -61,7 +61,7 @@ def _read_sessions(source: SourceFile) -> Iterator[Session]:
     stem = source.path.name.split(".")[0]
     if isinstance(document, list) or is_openhands_event(document):
         values = document if isinstance(document, list) else [document]
-        found = [(Source(str(source.path), number), value) for number, value in enumerate(values, 1)]
+        found = [(SourceLocation(str(source.path), number), value) for number, value in enumerate(values, 1)]
         yield build_openhands_session(source, OpenHandsRun(stem), _index_events(source, found))
     elif isinstance(document, dict) and _raw_events(document):
         yield _read_evaluation(source, document, _instance_id(document) or stem, line=0)
@@ -75,7 +75,7 @@ def _raw_events(row: dict[str, Any]) -> list[Any]:
 
 def _read_lines(source: SourceFile, stem: str) -> Iterator[Session]:
     """One session a line, or all lines the events of one."""
-    loose: list[tuple[Source, Any]] = []
+    loose: list[tuple[SourceLocation, Any]] = []
     ids: set[str] = set()
     for line, _, row in source.records(_JSON_DECODER):
         if isinstance(row, dict) and _raw_events(row):
@@ -85,7 +85,7 @@ def _read_lines(source: SourceFile, stem: str) -> Iterator[Session]:
             ids.add(id_)
             yield _read_evaluation(source, row, id_, line)
         elif isinstance(row, dict) and (loose or is_openhands_event(row)):
-            loose.append((Source(str(source.path), line), row))
+            loose.append((SourceLocation(str(source.path), line), row))
         else:
             source.report_problem("a line holds no events", "skipped", line)
     if loose:
@@ -99,7 +99,7 @@ def _instance_id(row: dict[str, Any]) -> str:
 def _read_evaluation(source: SourceFile, row: dict[str, Any], id_: str, line: int) -> Session:
     """A session as an evaluation writes it; in a document its events have numbers, in a line they have the line's."""
     values = [event for one in _raw_events(row) for event in (one if isinstance(one, list) else [one])]
-    placed = [(Source(str(source.path), line or number), value) for number, value in enumerate(values, 1)]
+    placed = [(SourceLocation(str(source.path), line or number), value) for number, value in enumerate(values, 1)]
     metadata = dict_or_empty(row.get("metadata"))
     model = text_or_empty(value_at(metadata, "llm_config", "model")) or text_or_empty(metadata.get("model_name"))
     bills = _parse_usages([dict_or_empty(row.get("metrics"))])
@@ -108,7 +108,7 @@ def _read_evaluation(source: SourceFile, row: dict[str, Any], id_: str, line: in
     )
 
 
-def _index_events(source: SourceFile, values: Iterable[tuple[Source, Any]]) -> list[OpenHandsEvent]:
+def _index_events(source: SourceFile, values: Iterable[tuple[SourceLocation, Any]]) -> list[OpenHandsEvent]:
     """The events, each with an id that no other has."""
     found: list[OpenHandsEvent] = []
     seen: set[str] = set()
@@ -185,7 +185,7 @@ def _read_subagents(source: SourceFile, parent: str, depth: int) -> Iterator[Ses
             source.report_problem(f"a sub-agent's conversation cannot be read: {error}", "left out")
 
 
-def _load_event_files(source: SourceFile, folder: Path) -> tuple[list[tuple[Source, Any]], list[Path]]:
+def _load_event_files(source: SourceFile, folder: Path) -> tuple[list[tuple[SourceLocation, Any]], list[Path]]:
     """The events of a folder in order, and their files."""
     try:
         named = [(int(found[1]), path) for path in folder.iterdir() if (found := _EVENT_FILE_NAME.fullmatch(path.name))]
@@ -193,13 +193,13 @@ def _load_event_files(source: SourceFile, folder: Path) -> tuple[list[tuple[Sour
         named = []
     paths = [path for _, path in sorted(named)]
     values = ((path, _load_json_object(source, path)) for path in paths)
-    return [(Source(str(path), 1), value) for path, value in values if value], paths
+    return [(SourceLocation(str(path), 1), value) for path, value in values if value], paths
 
 
 def _load_json_object(source: SourceFile, path: Path, *, is_needed: bool = True) -> dict[str, Any]:
     try:
         data = path.read_bytes() if path.is_file() and path.stat().st_size <= source.limits.line else b""
-        value = load(data)
+        value = load_json(data)
     except (OSError, ValueError, RecursionError):
         value = None
     if is_needed and not isinstance(value, dict):
@@ -222,7 +222,7 @@ def _link_subagent_calls(session: Session, children: Iterable[Session]) -> Itera
 def _subagent_prompts(call: ToolCall) -> list[str]:
     if call.name not in ("task", "delegate"):
         return []
-    arguments = load_fields(call.arguments)
+    arguments = load_json_object(call.arguments)
     told = [arguments.get("prompt"), *dict_or_empty(arguments.get("tasks")).values()]
     return [prompt for prompt in told if isinstance(prompt, str)]
 

@@ -14,8 +14,19 @@ from typing import Any, NamedTuple
 
 from msgspec import structs
 
-from thresher.model import Author, Branch, History, Message, Session, Source, Summary, Text, ToolCall, ToolResult
-from thresher.model.jsontext import load_fields
+from thresher.model import (
+    AbandonedBranch,
+    Author,
+    History,
+    Message,
+    Session,
+    SourceLocation,
+    Summary,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from thresher.model.jsontext import load_json_object
 from thresher.transcripts.base import MAX_TITLE_CHARS, group_branches, title_from_prompt, trace_path_from_root
 from thresher.transcripts.coerce import text_or_empty, value_at
 from thresher.transcripts.openhands.events import (
@@ -47,7 +58,7 @@ class OpenHandsEvent(NamedTuple):
     id: str
     """The one it came with, if no other has the same."""
     record: dict[str, Any]
-    source: Source
+    source: SourceLocation
     time: datetime | None
 
 
@@ -81,7 +92,9 @@ def build_openhands_session(source: SourceFile, run: OpenHandsRun, events: Seque
     for after, off in left:
         taken_back = OpenHandsConversation(source, run.model_info, prompter)
         taken_back.add_events(off)
-        branches += [Branch(history, latest.get(after, "")) for history in taken_back.histories() if len(history)]
+        branches += [
+            AbandonedBranch(history, latest.get(after, "")) for history in taken_back.histories() if len(history)
+        ]
     children = [
         _build_delegate_session(source, run, talk.calls_by_event_id.get(caller.id), inner)
         for caller, inner in delegated
@@ -190,7 +203,7 @@ def _build_delegate_session(
     session = build_openhands_session(source, inner, events)
     if call is None or any(message.role == "user" for message in session.segments[0]):
         return session
-    task = text_or_empty(value_at(load_fields(call.arguments), "inputs", "task")) or call.arguments
+    task = text_or_empty(value_at(load_json_object(call.arguments), "inputs", "task")) or call.arguments
     first = events[0]
     prompt = Message("user", (Text(task),), author="model", id=f"{first.id}-task", time=first.time, source=first.source)
     history = History((prompt, *session.segments[0]))

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from msgspec import structs
 
 from thresher.model import History, Message, ToolResult, Usage
-from thresher.model.jsontext import dump, load
+from thresher.model.jsontext import dump_json, load_json
 from thresher.transcripts.coerce import dict_or_empty, list_or_empty, text_or_empty
 from thresher.transcripts.lenient_parser import (
     has_message_content,
@@ -123,7 +123,7 @@ def _decode_json(value: Any) -> Any:
     if not isinstance(value, str) or not value.lstrip().startswith(("[", "{")):
         return value
     try:
-        return load(value)
+        return load_json(value)
     except (ValueError, RecursionError):
         return value
 
@@ -248,7 +248,7 @@ def get_span_tool_definitions(span: OtelSpan) -> str:
     ]
     listed = _first_value(span.attributes, ("gen_ai.tool.definitions", "ai.prompt.tools"))
     told_here = [_decode_json(one) for one in found or list_or_empty(_decode_json(listed))]
-    return dump(told_here) if told_here and all(isinstance(one, dict) for one in told_here) else ""
+    return dump_json(told_here) if told_here and all(isinstance(one, dict) for one in told_here) else ""
 
 
 def get_span_conversation_id(span: OtelSpan) -> str:

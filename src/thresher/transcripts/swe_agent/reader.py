@@ -23,19 +23,19 @@ from thresher.dialects.content import infer_message_author
 from thresher.dialects.openai_chat.codec import parse_openai_chat_content
 from thresher.errors import ReadError
 from thresher.model import (
+    AbandonedBranch,
     Author,
-    Branch,
     History,
     Message,
     Session,
-    Source,
+    SourceLocation,
     Text,
     Thinking,
     ToolCall,
     ToolResult,
     Unknown,
 )
-from thresher.model.jsontext import dump, load_fields
+from thresher.model.jsontext import dump_json, load_json_object
 from thresher.model.parts import Part, ResultPart
 from thresher.transcripts.base import MAX_TITLE_CHARS, SessionFolder, TranscriptFormat, title_from_prompt
 from thresher.transcripts.coerce import dict_or_empty, list_or_empty, text_or_empty, value_at
@@ -63,7 +63,7 @@ class SweAgentStep(NamedTuple):
     def state(self) -> dict[str, Any]:
         """What was open and where, before the step or (since 1.0) after it; older versions wrote it as text."""
         state = self.record.get("state")
-        return load_fields(state) if isinstance(state, str) else dict_or_empty(state)
+        return load_json_object(state) if isinstance(state, str) else dict_or_empty(state)
 
     def matches_row(self, item: dict[str, Any], *keys: str) -> bool:
         """Whether this is the step that a message of the history tells of, by its action or its thought, or both."""
@@ -83,7 +83,7 @@ def _read(source: SourceFile) -> list[Session]:
     branches = [*reader.branches]
     for number, attempt in others:
         other = SweAgentReader(source, attempt, prefix=f"attempt-{number}-")
-        branches += [Branch(History(tuple(other.messages()))), *other.branches]
+        branches += [AbandonedBranch(History(tuple(other.messages()))), *other.branches]
     history = History(tuple(messages))
     return [
         Session(
@@ -145,7 +145,7 @@ class SweAgentReader:
 
     def __init__(self, source: SourceFile, run: dict[str, Any], prefix: str = "") -> None:
         """`prefix` goes before every id: that of an attempt that was not chosen."""
-        self.branches: list[Branch] = []
+        self.branches: list[AbandonedBranch] = []
         self.steps = [SweAgentStep(dict_or_empty(step), number) for number, step in enumerate(_trajectory_rows(run), 1)]
         self._source = source
         self._rows = _history_rows(run) or _history_from_steps(self.steps)
@@ -171,7 +171,7 @@ class SweAgentReader:
                 continue
             if not message.parts:
                 continue
-            place = Source(str(self._source.path), number)
+            place = SourceLocation(str(self._source.path), number)
             self._last_message_id = f"{self._prefix}{number}"
             found.append(structs.replace(message, id=self._last_message_id, source=place, carried=self._in_demo))
         return found
@@ -179,7 +179,7 @@ class SweAgentReader:
     def _parse_message(self, item: dict[str, Any], number: int) -> Message:
         content = parse_openai_chat_content(item.get("content"))
         if content is None:
-            content = (Unknown(text_or_empty(item.get("role")), dump(item.get("content"))),)
+            content = (Unknown(text_or_empty(item.get("role")), dump_json(item.get("content"))),)
         is_demo = item.get("is_demo") is True
         if is_demo != self._in_demo:  # nothing answers the last call of a demonstration
             self._pending_calls, self._in_demo = {}, is_demo
@@ -220,12 +220,12 @@ class SweAgentReader:
         for place, wire in enumerate(map(dict_or_empty, list_or_empty(item.get("tool_calls"))), 1):
             given, name = text_or_empty(wire.get("id")), text_or_empty(value_at(wire, "function", "name"))
             said = value_at(wire, "function", "arguments")
-            arguments = said if isinstance(said, str) else dump(said or {})
+            arguments = said if isinstance(said, str) else dump_json(said or {})
             key = given if given and given not in found else f"call-{number}-{place}"
             found[key] = ToolCall(self._assign_id(given, f"call-{number}-{place}"), name, arguments)
         if not found and action.strip():
             name, named = parse_swe_agent_command(action, self._open_file)
-            found[""] = ToolCall(self._assign_id("", f"call-{number}"), name, dump(named))
+            found[""] = ToolCall(self._assign_id("", f"call-{number}"), name, dump_json(named))
         return found
 
     def _assign_id(self, given: str, place: str) -> str:
@@ -255,13 +255,13 @@ class SweAgentReader:
         if found is None:
             return None
         for n in range(self._next_step, found):
-            self.branches.append(Branch(History(tuple(self._build_retried_step(n))), self._last_message_id))
+            self.branches.append(AbandonedBranch(History(tuple(self._build_retried_step(n))), self._last_message_id))
         self._next_step = found + 1
         return self.steps[found]
 
     def _build_retried_step(self, n: int) -> Iterator[Message]:
         """A step that was refused: what the model said, and what it was told before it tried again."""
-        wire, place = self.steps[n].record, Source(str(self._source.path), self.steps[n].number)
+        wire, place = self.steps[n].record, SourceLocation(str(self._source.path), self.steps[n].number)
         id_ = f"{self._prefix}step-{self.steps[n].number}"
         thought, action = text_or_empty(wire.get("thought")).strip(), text_or_empty(wire.get("action"))
         name, named = (
@@ -269,7 +269,7 @@ class SweAgentReader:
             if action.strip()
             else ("", {})
         )
-        call = ToolCall(f"{id_}-call", name, dump(named))
+        call = ToolCall(f"{id_}-call", name, dump_json(named))
         parts: tuple[Part, ...] = (*((Text(thought),) if thought else ()), *((call,) if name else ()))
         if parts:
             yield Message("assistant", parts, author="model", id=id_, model=self._model, source=place)
@@ -330,7 +330,7 @@ def _parse_thinking(item: dict[str, Any], step: SweAgentStep | None) -> list[Thi
 
 def _find_model(run: dict[str, Any]) -> str:
     config = run.get("replay_config")
-    agent = value_at(load_fields(config) if isinstance(config, str) else config, "agent")
+    agent = value_at(load_json_object(config) if isinstance(config, str) else config, "agent")
     name = text_or_empty(value_at(agent, "model", "name"))
     return "" if name in NON_MODEL_NAMES else name
 

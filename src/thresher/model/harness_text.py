@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from thresher.model.message import Author
 
-ELEMENTS = (
+HARNESS_ELEMENTS = (
     # Claude Code: slash commands, shell mode, reminders, hooks, background work, other agents, the editor.
     "local-command-caveat local-command-stdout local-command-stderr command-name command-message",
     "command-args command-contents bash-input bash-stdout bash-stderr system-reminder",
@@ -36,16 +36,16 @@ ELEMENTS = (
 )
 """Elements that may stand before, after or between a human's words; names in groups, one space between."""
 
-SPACED = "permissions instructions"
+ELEMENT_WITH_SPACE = "permissions instructions"
 """Codex's one element with a space in its name."""
 
-WHOLE = ("goal tick skill files",)
+WHOLE_MESSAGE_ELEMENTS = ("goal tick skill files",)
 """Elements whose names people use too: harness only where nothing else is in the message."""
 
 WRAPPERS = ("task feedback user_message user_query userrequest",)
 """Elements that hold a human's words: the tags are the harness's, what is inside is not."""
 
-RECALLED = (
+RECALLED_TEXT_ELEMENTS = (
     "claude-mem-context relevant-memories relevant_memories supermemory-context",
     "supermemory-containers memory-hint hindsight_memories hindsight_context openviking-context",
     "recalled_experience recalled-memories recalled_memories memory-context memory_context",
@@ -56,7 +56,7 @@ RECALLED = (
 HOOKS = ("system-reminder", "session-start-hook", "user-prompt-submit-hook", "hook_context")
 """Harness elements through which memory tools speak: old text inside one makes it recall."""
 
-TAILS = (
+ELEMENT_TRAILERS = (
     # Claude Code after a background task, Roo after a write: one more line of the element before.
     r"Read the output file to retrieve the result: [^\n]*",
     r"Full transcript available at: [^\n]*",
@@ -64,41 +64,41 @@ TAILS = (
 )
 """What only counts straight after an element."""
 
-END = ""
+END_OF_MESSAGE = ""
 
-PHRASES: tuple[tuple[str, str | None], ...] = (
+HARNESS_PHRASES: tuple[tuple[str, str | None], ...] = (
     # Claude Code: what it says when a user or a hook steps in, after a compaction, before a skill's text.
     (r"\[Request interrupted by user[^\]\n]{0,40}\]", None),
     (r"\[Image: (?:original|source)[^\]\n]{0,400}\]", None),
-    (r"(?:Stop|SubagentStop|UserPromptSubmit|PreToolUse|PostToolUse) hook feedback:", END),
-    (r"This session is being continued from a previous conversation(?: that ran out|[.:]|\s*\Z)", END),
-    (r"Caveat: The messages below were generated", END),
-    (r"Base directory for this skill: ", END),
+    (r"(?:Stop|SubagentStop|UserPromptSubmit|PreToolUse|PostToolUse) hook feedback:", END_OF_MESSAGE),
+    (r"This session is being continued from a previous conversation(?: that ran out|[.:]|\s*\Z)", END_OF_MESSAGE),
+    (r"Caveat: The messages below were generated", END_OF_MESSAGE),
+    (r"Base directory for this skill: ", END_OF_MESSAGE),
     # Codex: the project's instructions, the editor's state, the summary after a compaction.
     (r"# AGENTS\.md instructions(?: for [/~.A-Z][^\n]*\n|[^\n]*\n\s*<INSTRUCTIONS>)", "</INSTRUCTIONS>"),
     (r"# Context from my IDE setup:", "## My request for Codex:"),
-    (r"Another language model started to solve this problem and produced a summary", END),
+    (r"Another language model started to solve this problem and produced a summary", END_OF_MESSAGE),
     # Gemini CLI before it had a tag for it.
-    (r"This is the Gemini CLI\. We are setting up the context for our chat", END),
+    (r"This is the Gemini CLI\. We are setting up the context for our chat", END_OF_MESSAGE),
     # Cline, Roo, Kilo: results of tools told in the user's role, and lines that introduce a human's answer.
-    (r"\[\w+(?: for '[^\n]*)?\] Result:", END),
-    (r"\[ERROR\] You did not use a tool in your previous response", END),
+    (r"\[\w+(?: for '[^\n]*)?\] Result:", END_OF_MESSAGE),
+    (r"\[ERROR\] You did not use a tool in your previous response", END_OF_MESSAGE),
     (r"\[TASK RESUMPTION\]", "New instructions for task continuation:"),
     (r"The user (?:approved|denied) this operation and provided the following (?:context|feedback):", None),
     (r"New instructions for task continuation:", None),
     # Ours: what stands in for something that was left out.
     (r"\[thresher t1:[0-9a-f]{16} · [^\n\[\]]{0,1000}\](?:\n(?:(?!\[/thresher\])[\s\S])*\[/thresher\])?", None),
-    (r"\[result of an unknown call\]", END),
-    (r"\[another result of a call answered before\]", END),
+    (r"\[result of an unknown call\]", END_OF_MESSAGE),
+    (r"\[another result of a call answered before\]", END_OF_MESSAGE),
     (r"\[earlier conversation not included\]", None),
     # opencode: what it writes after a sub-agent, and before a file that the prompt names.
     (r"Summarize the task tool output above and continue with your task\.", None),
-    (r"Called the \w+ tool with the following input:", END),
+    (r"Called the \w+ tool with the following input:", END_OF_MESSAGE),
 )
-"""What may open a message, each with the text that closes it: `END` is the end of the message, None says that
-the phrase is all."""
+"""What may open a message, each with the text that closes it: `END_OF_MESSAGE` is the end of the message, None says
+that the phrase is all."""
 
-RECALL_PHRASE = re.compile(r"\s*\[\d+/\d+\]\s+[0-9a-f]{7,40}\s+•")
+SEARCH_RESULT_HEADER = re.compile(r"\s*\[\d+/\d+\]\s+[0-9a-f]{7,40}\s+•")
 """The header of a memory search's first result: `[1/5] abc1234 •`."""
 
 
@@ -106,19 +106,22 @@ def _names(groups: tuple[str, ...]) -> str:
     return "|".join(re.escape(name) for group in groups for name in group.split())
 
 
-_KNOWN = re.compile(
-    rf"[ \t]*<(?P<name>{_names(ELEMENTS)}|{SPACED}|(?P<recall>{_names(RECALLED)}))(?:\s[^<>]*)?>",
+_ELEMENT_TAG = re.compile(
+    rf"[ \t]*<(?P<name>{_names(HARNESS_ELEMENTS)}|{ELEMENT_WITH_SPACE}|"
+    rf"(?P<recall>{_names(RECALLED_TEXT_ELEMENTS)}))(?:\s[^<>]*)?>",
     re.IGNORECASE,
 )
-_OPENING = re.compile(rf"^{_KNOWN.pattern}", re.IGNORECASE | re.MULTILINE)
-_WHOLE = re.compile(rf"\s*<(?P<name>{_names(WHOLE)})(?:\s[^<>]*)?>", re.IGNORECASE)
+_ELEMENT_AT_LINE_START = re.compile(rf"^{_ELEMENT_TAG.pattern}", re.IGNORECASE | re.MULTILINE)
+_WHOLE = re.compile(rf"\s*<(?P<name>{_names(WHOLE_MESSAGE_ELEMENTS)})(?:\s[^<>]*)?>", re.IGNORECASE)
 _WRAPPER = re.compile(rf"\s*<(?P<name>{_names(WRAPPERS)})>", re.IGNORECASE)
-_TAIL = re.compile(rf"\s*(?:{'|'.join(TAILS)})")
-_PHRASE = re.compile(r"\s*(?:" + "|".join(f"({pattern})" for pattern, _ in PHRASES) + ")")
-_OLD_INSIDE = re.compile(rf"(?:<|&lt;)(?:{_names(RECALLED)})\b|^\[\d+/\d+\]\s+[0-9a-f]{{7,40}}\s+•", re.MULTILINE)
+_TAIL = re.compile(rf"\s*(?:{'|'.join(ELEMENT_TRAILERS)})")
+_PHRASE = re.compile(r"\s*(?:" + "|".join(f"({pattern})" for pattern, _ in HARNESS_PHRASES) + ")")
+_RECALLED_TEXT_INSIDE = re.compile(
+    rf"(?:<|&lt;)(?:{_names(RECALLED_TEXT_ELEMENTS)})\b|^\[\d+/\d+\]\s+[0-9a-f]{{7,40}}\s+•", re.MULTILINE
+)
 
 
-class Span(NamedTuple):
+class HarnessSpan(NamedTuple):
     """Where in a text somebody else than its author speaks."""
 
     start: int
@@ -126,39 +129,39 @@ class Span(NamedTuple):
     author: Literal["harness", "recall"]
 
 
-def author_of(text: str) -> Author:
+def detect_author(text: str) -> Author:
     """Who wrote a text of the user's role: a human, if anything of a human's is in it."""
-    spans = voices(text)
-    if not spans or _rest(text, spans):
+    spans = find_harness_spans(text)
+    if not spans or _text_outside_spans(text, spans):
         return "human"
     return "recall" if any(span.author == "recall" for span in spans) else "harness"
 
 
-def harness_spans(text: str) -> list[tuple[int, int]]:
+def find_harness_offsets(text: str) -> list[tuple[int, int]]:
     """Where in a text the harness speaks, or a memory tool through it: in order, not overlapping."""
-    return [(span.start, span.stop) for span in voices(text)]
+    return [(span.start, span.stop) for span in find_harness_spans(text)]
 
 
-def human_text(text: str) -> str:
+def extract_human_text(text: str) -> str:
     """What a human typed of it."""
-    return _rest(text, voices(text))
+    return _text_outside_spans(text, find_harness_spans(text))
 
 
-def voices(text: str) -> list[Span]:
+def find_harness_spans(text: str) -> list[HarnessSpan]:
     """The harness's and the memory tools' spans in a text of the user's role: in order, not overlapping."""
-    if RECALL_PHRASE.match(text):
-        return [Span(0, len(text), "recall")]
-    spans = _phrase(text)
+    if SEARCH_RESULT_HEADER.match(text):
+        return [HarnessSpan(0, len(text), "recall")]
+    spans = _match_opening_phrase(text)
     if "<" not in text or (spans and spans[-1].stop == len(text)):
         return spans
-    whole = _whole(text)
+    whole = _match_whole_message(text)
     if whole:
         return whole
     spans += _elements(text, spans[-1].stop if spans else 0)
     return sorted(spans + _wrapper(text, spans))
 
 
-def _rest(text: str, spans: list[Span]) -> str:
+def _text_outside_spans(text: str, spans: list[HarnessSpan]) -> str:
     kept: list[str] = []
     position = 0
     for span in spans:
@@ -168,31 +171,31 @@ def _rest(text: str, spans: list[Span]) -> str:
     return "".join(kept).strip()
 
 
-def _phrase(text: str) -> list[Span]:
+def _match_opening_phrase(text: str) -> list[HarnessSpan]:
     found = _PHRASE.match(text)
     if found is None or found.lastindex is None:
         return []
-    closing = PHRASES[found.lastindex - 1][1]
+    closing = HARNESS_PHRASES[found.lastindex - 1][1]
     if closing is None:
-        return [Span(0, found.end(), "harness")]
+        return [HarnessSpan(0, found.end(), "harness")]
     stop = text.find(closing, found.end()) if closing else -1
-    return [Span(0, len(text) if stop < 0 else stop + len(closing), "harness")]
+    return [HarnessSpan(0, len(text) if stop < 0 else stop + len(closing), "harness")]
 
 
-def _whole(text: str) -> list[Span]:
+def _match_whole_message(text: str) -> list[HarnessSpan]:
     found = _WHOLE.match(text)
     if found and text.rstrip().lower().endswith(f"</{found['name'].lower()}>"):
-        return [Span(0, len(text), "harness")]
+        return [HarnessSpan(0, len(text), "harness")]
     return []
 
 
-def _elements(text: str, position: int) -> list[Span]:
+def _elements(text: str, position: int) -> list[HarnessSpan]:
     """Elements that open a line, or follow straight upon another."""
     lowered = text.lower()  # a few characters change length in lower case; then tags must be written as they close
     searched = lowered if len(lowered) == len(text) else text
-    spans: list[Span] = []
+    spans: list[HarnessSpan] = []
     unclosed: set[str] = set()
-    while found := _KNOWN.match(text, position) or _OPENING.search(text, position):
+    while found := _ELEMENT_TAG.match(text, position) or _ELEMENT_AT_LINE_START.search(text, position):
         name = found["name"].lower()
         closing = f"</{name}>"
         stop = -1 if name in unclosed else searched.find(closing, found.end())
@@ -203,18 +206,18 @@ def _elements(text: str, position: int) -> list[Span]:
         position = stop + len(closing)
         tail = _TAIL.match(text, position)
         position = tail.end() if tail else position
-        spans.append(Span(found.start(), position, _voice(text, found, position)))
+        spans.append(HarnessSpan(found.start(), position, _element_author(text, found, position)))
     return spans
 
 
-def _voice(text: str, found: re.Match[str], stop: int) -> Literal["harness", "recall"]:
+def _element_author(text: str, found: re.Match[str], stop: int) -> Literal["harness", "recall"]:
     if found["recall"]:
         return "recall"
     is_hook = found["name"].lower() in HOOKS
-    return "recall" if is_hook and _OLD_INSIDE.search(text, found.end(), stop) else "harness"
+    return "recall" if is_hook and _RECALLED_TEXT_INSIDE.search(text, found.end(), stop) else "harness"
 
 
-def _wrapper(text: str, spans: list[Span]) -> list[Span]:
+def _wrapper(text: str, spans: list[HarnessSpan]) -> list[HarnessSpan]:
     """The tags around a human's words, where those are the first thing that is left."""
     position = 0
     for span in spans:
@@ -226,4 +229,4 @@ def _wrapper(text: str, spans: list[Span]) -> list[Span]:
     stop = text.find(closing, found.end()) if found else -1
     if found is None or stop < 0 or any(span.start <= stop < span.stop for span in spans):
         return []
-    return [Span(position, found.end(), "harness"), Span(stop, stop + len(closing), "harness")]
+    return [HarnessSpan(position, found.end(), "harness"), HarnessSpan(stop, stop + len(closing), "harness")]

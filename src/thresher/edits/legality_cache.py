@@ -2,7 +2,7 @@
 
 An agent's history grows by a turn at a time, and the rules look at neighbours: when the start was legal, it is enough
 to look at its last turn and what is new, behind a user's word. What rules look at from afar is left to the full look:
-ids that repeat, and the dialects whose rules tie one step to others (`TIED`).
+ids that repeat, and the dialects whose rules tie one step to others (`CROSS_STEP_DIALECTS`).
 """
 
 from collections import deque
@@ -10,34 +10,34 @@ from collections.abc import Iterator, Sequence
 from weakref import ref
 
 from thresher.model import History, Message, Text, ToolCall
-from thresher.model.jsontext import load_fields
+from thresher.model.jsontext import load_json_object
 
-TIED = ("gemini", "openai-responses")
-OPENING = Message("user", (Text("go on"),))
+CROSS_STEP_DIALECTS = ("gemini", "openai-responses")
+OPENING_MESSAGE = Message("user", (Text("go on"),))
 _legal: deque[tuple[str | None, list[ref[Message]]]] = deque(maxlen=8)
 """The latest legal histories, by dialect; their messages are not kept alive."""
 
 
 def remember_legal(history: History, dialect: str | None) -> None:
     """Note that a history is legal."""
-    known = _longest(history.messages, dialect)
+    known = _longest_legal_prefix(history.messages, dialect)
     if len(known) < len(history):
         _legal.append((dialect, [*known, *map(ref, history.messages[len(known) :])]))
 
 
-def new_part(history: History, dialect: str | None) -> History | None:
+def extract_unchecked_tail(history: History, dialect: str | None) -> History | None:
     """A small history that is legal if and only if this one is; None where there is no telling."""
-    messages, known = history.messages, len(_longest(history.messages, dialect))
+    messages, known = history.messages, len(_longest_legal_prefix(history.messages, dialect))
     # A model that goes on where it had ended opens its loop again, and that has rules of its own.
     goes_on = 0 < known < len(messages) and messages[known - 1].role == messages[known].role == "assistant"
     cut = 0 if goes_on else _last_turn(messages, known)
     new = messages[cut:]
-    if not cut or any(one.pocket is not None and one.pocket.format in TIED for one in new):
+    if not cut or any(one.pocket is not None and one.pocket.format in CROSS_STEP_DIALECTS for one in new):
         return None
-    return History((OPENING, *new)) if _call_ids(new).isdisjoint(_call_ids(messages[:cut])) else None
+    return History((OPENING_MESSAGE, *new)) if _call_ids(new).isdisjoint(_call_ids(messages[:cut])) else None
 
 
-def grown_tail(messages: Sequence[Message], known: int) -> History | None:
+def extract_grown_tail(messages: Sequence[Message], known: int) -> History | None:
     """A small history that is legal if and only if this one is, given that it was so far and that no id repeats.
 
     Signatures tie the steps of one turn together, so the step that is looked back at must have a call if any has.
@@ -45,25 +45,25 @@ def grown_tail(messages: Sequence[Message], known: int) -> History | None:
     goes_on = 0 < known < len(messages) and messages[known - 1].role == messages[known].role == "assistant"
     cut = 0 if goes_on else _last_turn(messages, known)
     calls = any(isinstance(part, ToolCall) for message in messages[cut:known] for part in message.parts)
-    return History((OPENING, *messages[cut:])) if cut and calls else None
+    return History((OPENING_MESSAGE, *messages[cut:])) if cut and calls else None
 
 
-def ids_in(messages: Sequence[Message]) -> Iterator[str]:
+def iterate_unique_ids(messages: Sequence[Message]) -> Iterator[str]:
     """The ids that may not come twice: of calls, and of the items of the Responses API."""
     for message in messages:
         for owner in (message, *message.parts):
             if isinstance(owner, ToolCall):
                 yield owner.id
             if owner.pocket is not None and owner.pocket.format == "openai-responses" and '"id"' in owner.pocket.fields:
-                yield f"item {load_fields(owner.pocket.fields).get('id')}"
+                yield f"item {load_json_object(owner.pocket.fields).get('id')}"
 
 
-def _longest(messages: Sequence[Message], dialect: str | None) -> list[ref[Message]]:
-    fitting = (known for name, known in tuple(_legal) if name == dialect and _starts(messages, known))
+def _longest_legal_prefix(messages: Sequence[Message], dialect: str | None) -> list[ref[Message]]:
+    fitting = (known for name, known in tuple(_legal) if name == dialect and _is_prefix(messages, known))
     return max(fitting, key=len, default=[])
 
 
-def _starts(messages: Sequence[Message], known: list[ref[Message]]) -> bool:
+def _is_prefix(messages: Sequence[Message], known: list[ref[Message]]) -> bool:
     if not 0 < len(known) <= len(messages) or known[-1]() is not messages[len(known) - 1]:
         return False
     return all(one() is message for one, message in zip(known, messages, strict=False))

@@ -15,87 +15,110 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from thresher.model.jsontext import load_fields
-from thresher.model.memo import per_message
+from thresher.model.jsontext import load_json_object
 from thresher.model.message import Message
+from thresher.model.message_cache import cached_per_message
 from thresher.model.parts import ToolCall, ToolResult
-from thresher.model.tool_table import TABLE, VERBS, Category, Operation, Tool, tool_named
-from thresher.model.turns import Chain
+from thresher.model.tool_catalog import (
+    EDITOR_SUBCOMMANDS,
+    TOOLS_BY_NAME,
+    FileOperation,
+    ToolCategory,
+    ToolKind,
+    find_tool_kind,
+)
+from thresher.model.turns import ToolChain
 
-__all__ = ["TABLE", "Category", "Link", "Operation", "Tool", "ToolUse", "links", "tool_named", "tool_use", "touched"]
+__all__ = [
+    "TOOLS_BY_NAME",
+    "FileOperation",
+    "ToolCallDetails",
+    "ToolCategory",
+    "ToolKind",
+    "ToolUse",
+    "build_tool_uses",
+    "describe_tool_call",
+    "find_tool_kind",
+    "list_touched_files",
+]
 
-CACHED_LENGTH = 4096
+MAX_CACHED_ARGUMENTS = 4096
 """Longer arguments are read anew each time, so that the cache never holds on to whole files."""
 
 
-class ToolUse(NamedTuple):
+class ToolCallDetails(NamedTuple):
     """What one call does; empty where the call does not say."""
 
-    category: Category
-    operation: Operation
+    category: ToolCategory
+    operation: FileOperation
     path: str
     command: str
     intent: str
 
 
-def tool_use(call: ToolCall) -> ToolUse:
+def describe_tool_call(call: ToolCall) -> ToolCallDetails:
     """Read a call; never raises."""
-    if len(call.arguments) <= CACHED_LENGTH:
-        return _cached(call.name, call.arguments)
-    return _read(call.name, call.arguments)
+    if len(call.arguments) <= MAX_CACHED_ARGUMENTS:
+        return _parse_call_details_cached(call.name, call.arguments)
+    return _parse_call_details(call.name, call.arguments)
 
 
-def touched(call: ToolCall) -> tuple[str, ...]:
-    """Every file that a call names: of a patch all, in order, of any other call the one that `tool_use` tells."""
-    use, tool = tool_use(call), tool_named(call.name)
-    if use.category != "file_edit" or not (tool.patches or use.command):
+def list_touched_files(call: ToolCall) -> tuple[str, ...]:
+    """Every file that a call names: of a patch all, in order, of any other call the one that `describe_tool_call`
+    tells."""
+    use, tool = describe_tool_call(call), find_tool_kind(call.name)
+    if use.category != "file_edit" or not (tool.patch_keys or use.command):
         return (use.path,) if use.path else ()
-    patch = use.command or _first(load_fields(call.arguments), tool.patches) or call.arguments
-    return tuple(dict.fromkeys(path.strip() for path in _NAMED.findall(patch)))
+    patch = use.command or _first(load_json_object(call.arguments), tool.patch_keys) or call.arguments
+    return tuple(dict.fromkeys(path.strip() for path in _PATCH_PATH.findall(patch)))
 
 
-class Link(NamedTuple):
+class ToolUse(NamedTuple):
     """A tool chain with what it holds."""
 
-    chain: Chain
+    chain: ToolChain
     call: ToolCall
     result: ToolResult | None
-    use: ToolUse
+    use: ToolCallDetails
 
 
-def links(messages: Sequence[Message], chains: Iterable[Chain]) -> Iterator[Link]:
+def build_tool_uses(messages: Sequence[Message], chains: Iterable[ToolChain]) -> Iterator[ToolUse]:
     """Every chain with its call, its result, and what it does."""
     for chain in chains:
         call = messages[chain.call.message].parts[chain.call.part]
         result = messages[chain.result.message].parts[chain.result.part] if chain.result else None
-        use = _uses(messages[chain.call.message])[chain.call.part]
+        use = _describe_calls(messages[chain.call.message])[chain.call.part]
         if isinstance(call, ToolCall) and use is not None:
-            yield Link(chain, call, result if isinstance(result, ToolResult) else None, use)
+            yield ToolUse(chain, call, result if isinstance(result, ToolResult) else None, use)
 
 
-@per_message
-def _uses(message: Message) -> tuple[ToolUse | None, ...]:
-    return tuple([tool_use(part) if isinstance(part, ToolCall) else None for part in message.parts])
+@cached_per_message
+def _describe_calls(message: Message) -> tuple[ToolCallDetails | None, ...]:
+    return tuple([describe_tool_call(part) if isinstance(part, ToolCall) else None for part in message.parts])
 
 
-def _read(name: str, arguments: str) -> ToolUse:
-    tool = tool_named(name)
-    if not tool.takes_arguments:
-        return ToolUse(tool.category, tool.operation, "", "", "")
-    fields = load_fields(arguments)
-    intent = _first_line(_first(fields, tool.intents))
-    if tool.patches:
-        operation, path = _patched(_first(fields, tool.patches) or arguments)
-        return ToolUse(tool.category, operation or tool.operation, path, "", intent)
-    if tool.commands:
+def _parse_call_details(name: str, arguments: str) -> ToolCallDetails:
+    tool = find_tool_kind(name)
+    if not tool.reads_arguments:
+        return ToolCallDetails(tool.category, tool.operation, "", "", "")
+    fields = load_json_object(arguments)
+    intent = _first_line(_first(fields, tool.intent_keys))
+    if tool.patch_keys:
+        operation, path = _first_patched_file(_first(fields, tool.patch_keys) or arguments)
+        return ToolCallDetails(tool.category, operation or tool.operation, path, "", intent)
+    if tool.command_keys:
         # Free text handed to a shell is the command itself.
-        command = _command(fields, tool.commands) if arguments.lstrip().startswith("{") else arguments
-        return _shell(tool, command, _first(fields, ("workdir", "cwd", "dir_path", "directory")), intent)
-    category, operation = VERBS.get(_first(fields, (tool.verb,)), (tool.category, tool.operation))
-    return ToolUse(category, operation, _first(fields, tool.paths), "", intent)
+        command = _command(fields, tool.command_keys) if arguments.lstrip().startswith("{") else arguments
+        return _describe_shell_command(
+            tool, command, _first(fields, ("workdir", "cwd", "dir_path", "directory")), intent
+        )
+    category, operation = EDITOR_SUBCOMMANDS.get(
+        _first(fields, (tool.subcommand_key,)), (tool.category, tool.operation)
+    )
+    return ToolCallDetails(category, operation, _first(fields, tool.path_keys), "", intent)
 
 
-_cached = lru_cache(maxsize=4096)(_read)
+_parse_call_details_cached = lru_cache(maxsize=4096)(_parse_call_details)
 
 
 def _first(fields: dict[str, Any], keys: tuple[str, ...]) -> str:
@@ -133,19 +156,19 @@ def _command(fields: dict[str, Any], keys: tuple[str, ...]) -> str:
 
 
 _SHELL = re.compile(r"(?:.*[/\\])?(?:(?:ba|z|da|k|fi)?sh|pwsh|powershell|cmd)(?:\.exe)?", re.IGNORECASE)
-_RUN = re.compile(r"-[a-z]*c|-command|/c", re.IGNORECASE)
+_RUN_OPTION = re.compile(r"-[a-z]*c|-command|/c", re.IGNORECASE)
 
 
 def _joined(words: list[str]) -> str:
     """`["bash", "-lc", command]` is the command; any other list is a command line."""
     if len(words) > 2 and _SHELL.fullmatch(words[0]):
         for place, word in enumerate(words[1:-1], 1):
-            if _RUN.fullmatch(word):
+            if _RUN_OPTION.fullmatch(word):
                 return words[place + 1]
     return shlex.join(words)
 
 
-_LEAD = re.compile(
+_COMMAND_PREFIX = re.compile(
     r"""\s*(?:
         cd\s+(?P<folder>"[^"\n]*"|'[^'\n]*'|[^\s;&|"']+)[ \t]*(?:&&|;|\n)   # where it runs
       | [A-Za-z_]\w*=[^\s"';&|]*[ \t]                                       # a variable for it
@@ -157,72 +180,72 @@ _GIT = re.compile(r"\s*(?:git|gh)(?:\s|$)")
 _APPLY = re.compile(r"\s*apply_?patch\b")
 
 
-def _shell(tool: Tool, command: str, folder: str, intent: str) -> ToolUse:
+def _describe_shell_command(tool: ToolKind, command: str, folder: str, intent: str) -> ToolCallDetails:
     start = 0
-    while lead := _LEAD.match(command, start):
+    while lead := _COMMAND_PREFIX.match(command, start):
         start = lead.end()
         folder = posixpath.join(folder, (lead["folder"] or "").strip("\"'")) if lead["folder"] else folder
     if _GIT.match(command, start):
-        return ToolUse("project", "", "", command, intent)
+        return ToolCallDetails("project", "", "", command, intent)
     if _APPLY.match(command, start):
-        operation, path = _patched(command)
-        return ToolUse("file_edit", operation or "edit", path, command, intent)
-    path = _file_read(command[start:]) if command else ""
+        operation, path = _first_patched_file(command)
+        return ToolCallDetails("file_edit", operation or "edit", path, command, intent)
+    path = _find_viewed_file(command[start:]) if command else ""
     if not path:
-        return ToolUse(tool.category, "", "", command, intent)
-    return ToolUse(tool.category, "read", posixpath.join(folder, path), command, intent)
+        return ToolCallDetails(tool.category, "", "", command, intent)
+    return ToolCallDetails(tool.category, "read", posixpath.join(folder, path), command, intent)
 
 
-_PATCHED = re.compile(
+_PATCH_HEADER = re.compile(
     r"^\*\*\* (?P<verb>Update|Add|Delete) File: (?P<path>[^\r\n]+)(?P<move>\r?\n\*\*\* Move to: )?",
     re.MULTILINE,
 )
-_NAMED = re.compile(r"^\*\*\* (?:(?:Update|Add|Delete) File|Move to): ([^\r\n]+)", re.MULTILINE)
-_PATCH_OPERATION: dict[str, Operation] = {"Update": "edit", "Add": "write", "Delete": "delete"}
+_PATCH_PATH = re.compile(r"^\*\*\* (?:(?:Update|Add|Delete) File|Move to): ([^\r\n]+)", re.MULTILINE)
+_PATCH_OPERATION: dict[str, FileOperation] = {"Update": "edit", "Add": "write", "Delete": "delete"}
 
 
-def _patched(patch: str) -> tuple[Operation, str]:
+def _first_patched_file(patch: str) -> tuple[FileOperation, str]:
     """The first file that a patch names, and what happens to it."""
-    found = _PATCHED.search(patch)
+    found = _PATCH_HEADER.search(patch)
     if found is None:
         return "", ""
-    operation: Operation = "move" if found["move"] else _PATCH_OPERATION[found["verb"]]
+    operation: FileOperation = "move" if found["move"] else _PATCH_OPERATION[found["verb"]]
     return operation, found["path"].strip()
 
 
-_READERS: dict[str, str] = {"cat": "", "bat": "", "head": "nc", "tail": "nc", "nl": "bvwnsf", "sed": ""}
+_FILE_VIEWERS: dict[str, str] = {"cat": "", "bat": "", "head": "nc", "tail": "nc", "nl": "bvwnsf", "sed": ""}
 """Commands that only show a file, with their one-letter options that take the next word as a value."""
-LONGEST_READ = 500
+MAX_VIEW_COMMAND_LENGTH = 500
 """A longer command that starts like this writes a file: `cat > name <<EOF`."""
 _READER = re.compile(r"\s*(?:cat|bat|head|tail|nl|sed)\s")
-_QUIET = re.compile(r"\s2>\s?/dev/null|\s2>&1")
-_WORDS = re.compile(r"""(?:[^\s"'|;&<>()`$]|"[^"$`]*"|'[^']*')+|[^ \t]""")
-_MANY = re.compile(r"[*?{]")
+_STDERR_REDIRECT = re.compile(r"\s2>\s?/dev/null|\s2>&1")
+_SHELL_WORD = re.compile(r"""(?:[^\s"'|;&<>()`$]|"[^"$`]*"|'[^']*')+|[^ \t]""")
+_GLOB_CHARACTER = re.compile(r"[*?{]")
 _SHOWS_LINES = re.compile(r"[\d,$]*p(?:;[\d,$]*p)*")
 
 
-def _file_read(command: str) -> str:
+def _find_viewed_file(command: str) -> str:
     """The file that a command only shows, be it piped through others that only show; else nothing."""
-    if not _READER.match(command) or len(command) > LONGEST_READ:
+    if not _READER.match(command) or len(command) > MAX_VIEW_COMMAND_LENGTH:
         return ""
     stages: list[list[str]] = [[]]
-    for word in _WORDS.findall(_QUIET.sub(" ", command.strip())):
+    for word in _SHELL_WORD.findall(_STDERR_REDIRECT.sub(" ", command.strip())):
         if word == "|":
             stages.append([])
         elif word in ";&<>()`$\"'\n":  # more than showing: another command, a redirection, an expansion
             return ""
         else:
             stages[-1].append(word.replace('"', "").replace("'", ""))
-    first, *others = map(_shown, stages)
-    one = first is not None and len(first) == 1 and not _MANY.search(first[0])
+    first, *others = map(_list_viewed_files, stages)
+    one = first is not None and len(first) == 1 and not _GLOB_CHARACTER.search(first[0])
     return first[0] if first and one and all(files == [] for files in others) else ""
 
 
-def _shown(words: list[str]) -> list[str] | None:
+def _list_viewed_files(words: list[str]) -> list[str] | None:
     """The files that one command shows, or None where it does something else."""
-    if not words or words[0] not in _READERS:
+    if not words or words[0] not in _FILE_VIEWERS:
         return None
-    valued = _READERS[words[0]]
+    valued = _FILE_VIEWERS[words[0]]
     files: list[str] = []
     options: list[str] = []
     for before, word in pairwise(words):

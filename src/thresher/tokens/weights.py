@@ -28,14 +28,14 @@ from thresher.model import (
     content_id,
 )
 from thresher.model.identity import content_ids
-from thresher.model.jsontext import canonical, load
-from thresher.tokens.counter import Counter
-from thresher.tokens.counter import counter as counter_named
+from thresher.model.jsontext import canonical_json, load_json
+from thresher.tokens.counter import TokenCounter
+from thresher.tokens.counter import get_counter as counter_named
 from thresher.tokens.media import media_tokens
-from thresher.tokens.models import model_named
+from thresher.tokens.model_catalog import find_model
 
 
-class Frame(NamedTuple):
+class TokenFrame(NamedTuple):
     """What stands around the texts and no text shows: roles, tags, ids."""
 
     message: int = 4
@@ -43,42 +43,45 @@ class Frame(NamedTuple):
     result: int = 10
 
 
-FRAMES = {"anthropic": Frame(4, 48, 40)}
+FRAMES = {"anthropic": TokenFrame(4, 48, 40)}
 """Measured on recorded bills, call and result together; where no vendor is known, OpenAI's, the smallest."""
 TOOL_PROMPT = {"anthropic": 346}
-"""What a vendor adds once where any tool is offered: https://platform.claude.com/docs/en/agents-and-tools/tool-use/overview"""
-SEAL = 240
-SEALED = 5.4
+"""What a vendor adds once where any tool is offered:
+https://platform.claude.com/docs/en/agents-and-tools/tool-use/overview"""
+SIGNATURE_HEADER_LENGTH = 240
+SIGNATURE_CHARACTERS_PER_TOKEN = 5.4
 """Characters of a signature that are its head, and those for each token of the thinking inside: what recorded bills
 and signatures of Claude agree on."""
-MOST_KEPT = 500_000
+MAX_CACHED_WEIGHTS = 500_000
 """Weights remembered before all are forgotten: some 80 MB."""
 
 
-class Scale:
+class TokenWeights:
     """Weighs with one counter, for one family of models; remembers what it has weighed."""
 
-    __slots__ = ("_frame", "_known", "_thousandths", "_weights", "counter", "factor", "media", "vendor")
+    __slots__ = ("_frame", "_message_cache", "_thousandths", "_weight_cache", "counter", "factor", "media", "vendor")
 
-    def __init__(self, counter: Counter, *, factor: float = 1.0, vendor: str = "", media: str = "") -> None:
+    def __init__(self, counter: TokenCounter, *, factor: float = 1.0, vendor: str = "", media: str = "") -> None:
         self.counter = counter
         self.factor = factor
         self.vendor = vendor
         self.media = media or vendor
         # Whole numbers, so that ten tokens at 1.1 are eleven and not, by a hair, twelve.
         self._thousandths = round(factor * 1000)
-        self._frame = FRAMES.get(vendor, Frame())
-        self._weights: dict[str, int] = {}
-        self._known: dict[int, tuple[ref[Message], tuple[int, ...], int]] = {}
+        self._frame = FRAMES.get(vendor, TokenFrame())
+        self._weight_cache: dict[str, int] = {}
+        self._message_cache: dict[int, tuple[ref[Message], tuple[int, ...], int]] = {}
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Scale) and self._key() == other._key()
+        return isinstance(other, TokenWeights) and self._key() == other._key()
 
     def __hash__(self) -> int:
         return hash(self._key())
 
     def __repr__(self) -> str:
-        return f"Scale({self.counter.name!r}, factor={self.factor}, vendor={self.vendor!r}, media={self.media!r})"
+        return (
+            f"TokenWeights({self.counter.name!r}, factor={self.factor}, vendor={self.vendor!r}, media={self.media!r})"
+        )
 
     def _key(self) -> tuple[str, int, str, str]:
         return self.counter.name, self._thousandths, self.vendor, self.media
@@ -89,27 +92,27 @@ class Scale:
         return self.counter.name if self.factor == 1 else f"{self.counter.name} × {self.factor:g}"
 
     @property
-    def overhead(self) -> int:
+    def message_overhead(self) -> int:
         """Tokens that frame a message."""
         return self._frame.message
 
     def text(self, text: str) -> int:
         """Tokens of a text."""
-        return self._scaled(self.counter(text))
+        return self._apply_factor(self.counter(text))
 
     def part(self, part: Part) -> int:
         """Tokens of a part."""
-        return self._weight(content_id(part), part)
+        return self._cached_weight(content_id(part), part)
 
     def parts(self, message: Message) -> tuple[int, ...]:
         """Tokens of each part of a message."""
-        known = self._known.get(id(message))
-        return known[1] if known is not None else self._weighed(message)[1]
+        known = self._message_cache.get(id(message))
+        return known[1] if known is not None else self._weigh_message(message)[1]
 
     def message(self, message: Message) -> int:
         """Tokens of a message, what frames it included."""
-        known = self._known.get(id(message))
-        return known[2] if known is not None else self._weighed(message)[2]
+        known = self._message_cache.get(id(message))
+        return known[2] if known is not None else self._weigh_message(message)[2]
 
     def tools(self, text: str) -> int:
         """Tokens of tool definitions, and of what the vendor says about tools once there are any."""
@@ -119,100 +122,100 @@ class Scale:
         """Tokens of all that a model is given."""
         return self.tools(history.tools) + sum(map(self.message, history.messages))
 
-    def _weighed(self, message: Message) -> tuple[ref[Message], tuple[int, ...], int]:
+    def _weigh_message(self, message: Message) -> tuple[ref[Message], tuple[int, ...], int]:
         key = id(message)
         ids = content_ids(message)
-        weights = tuple([self._weight(content, part) for content, part in zip(ids, message.parts, strict=True)])
-        known = self._known
+        weights = tuple([self._cached_weight(content, part) for content, part in zip(ids, message.parts, strict=True)])
+        known = self._message_cache
         entry = (ref(message, lambda _: known.pop(key, None)), weights, self._frame.message + sum(weights))
         known[key] = entry
         return entry
 
-    def _weight(self, content: str, part: Part) -> int:
-        weight = self._weights.get(content)
+    def _cached_weight(self, content: str, part: Part) -> int:
+        weight = self._weight_cache.get(content)
         if weight is None:
-            if len(self._weights) >= MOST_KEPT:
-                self._weights.clear()
-            weight = self._weights[content] = self._weigh(part)
+            if len(self._weight_cache) >= MAX_CACHED_WEIGHTS:
+                self._weight_cache.clear()
+            weight = self._weight_cache[content] = self._weigh_part(part)
         return weight
 
-    def _weigh(self, part: Part) -> int:
+    def _weigh_part(self, part: Part) -> int:
         match part:
             case Text() | Summary():
                 return self.text(part.text)
             case Thinking():
-                return self._scaled(max(self.counter(part.text), _sealed(part.signature)))
+                return self._apply_factor(max(self.counter(part.text), _signature_tokens(part.signature)))
             case ToolCall():
-                return self._frame.call + self._scaled(
-                    self.counter(part.name) + self.counter(_canonical(part.arguments))
+                return self._frame.call + self._apply_factor(
+                    self.counter(part.name) + self.counter(_canonicalize(part.arguments))
                 )
             case ToolResult():
-                words = sum(self.counter(_words(item)) for item in part.content if not isinstance(item, Image))
+                words = sum(self.counter(_countable_text(item)) for item in part.content if not isinstance(item, Image))
                 media = sum(media_tokens(item, self.media) for item in part.content if isinstance(item, Image))
-                return self._frame.result + self._scaled(words) + media
+                return self._frame.result + self._apply_factor(words) + media
             case Image():
                 return media_tokens(part, self.media)
             case Unknown():
-                return self.text(_canonical(part.data))
+                return self.text(_canonicalize(part.data))
             case _:
                 assert_never(part)
 
-    def _scaled(self, tokens: int) -> int:
+    def _apply_factor(self, tokens: int) -> int:
         return -(-tokens * self._thousandths // 1000)
 
 
-def _sealed(signature: str) -> int:
-    return max(0, round((len(signature) - SEAL) / SEALED))
+def _signature_tokens(signature: str) -> int:
+    return max(0, round((len(signature) - SIGNATURE_HEADER_LENGTH) / SIGNATURE_CHARACTERS_PER_TOKEN))
 
 
-def _words(item: Text | Unknown) -> str:
-    return item.text if isinstance(item, Text) else _canonical(item.data)
+def _countable_text(item: Text | Unknown) -> str:
+    return item.text if isinstance(item, Text) else _canonicalize(item.data)
 
 
-def _canonical(text: str) -> str:
+def _canonicalize(text: str) -> str:
     try:
-        return canonical(load(text))
+        return canonical_json(load_json(text))
     except (ValueError, RecursionError):
         return text
 
 
-def default_scale(model: str = "", counter: str = "auto") -> Scale:
+def default_token_weights(model: str = "", counter: str = "auto") -> TokenWeights:
     """The scale of a model, by the models table; of o200k itself where the model is not known. One of each is kept."""
-    return _scale_of(model, counter)
+    return _cached_token_weights(model, counter)
 
 
 @cache
-def _scale_of(model: str, name: str) -> Scale:
-    known = model_named(model) if model else None
+def _cached_token_weights(model: str, name: str) -> TokenWeights:
+    known = find_model(model) if model else None
     if known is None:
-        return Scale(counter_named(name))
-    return Scale(counter_named(name), factor=known.factor, vendor=known.vendor, media=known.media)
+        return TokenWeights(counter_named(name))
+    return TokenWeights(counter_named(name), factor=known.factor, vendor=known.vendor, media=known.media)
 
 
-VENDORS = {"anthropic": 1.11, "gemini": 1.05}
+VENDOR_FACTORS = {"anthropic": 1.11, "gemini": 1.05}
 """Whose messages these are tells, where no model is named, how they count: by the older models of the vendor."""
 
 
-def scale_for(history: History, *, model: str = "", counter: str = "auto") -> Scale:
+def token_weights_for(history: History, *, model: str = "", counter: str = "auto") -> TokenWeights:
     """The scale of the model that is named, or that a history was for; else that of the API it was recorded from."""
-    name = model or model_in(history)
-    if name and model_named(name) is not None:
-        return default_scale(name, counter)
+    name = model or find_model_name(history)
+    if name and find_model(name) is not None:
+        return default_token_weights(name, counter)
     pockets = (history.pocket, *(message.pocket for message in history.messages))
     found = next((pocket.format for pocket in pockets if pocket is not None), "")
-    return _vendor_scale(found, counter) if found in VENDORS else default_scale("", counter)
+    return _vendor_token_weights(found, counter) if found in VENDOR_FACTORS else default_token_weights("", counter)
 
 
 @cache
-def _vendor_scale(vendor: str, name: str) -> Scale:
-    return Scale(counter_named(name), factor=VENDORS[vendor], vendor=vendor)
+def _vendor_token_weights(vendor: str, name: str) -> TokenWeights:
+    return TokenWeights(counter_named(name), factor=VENDOR_FACTORS[vendor], vendor=vendor)
 
 
-def model_in(history: History) -> str:
+def find_model_name(history: History) -> str:
     """The model that a history was for, where it says so."""
     pocket = history.pocket
     if pocket is not None and '"model"' in pocket.fields:
-        named = load(pocket.fields).get("model")
+        named = load_json(pocket.fields).get("model")
         if isinstance(named, str):
             return named
     return next((message.model for message in reversed(history.messages) if message.model), "")
@@ -221,9 +224,9 @@ def model_in(history: History) -> str:
 def count(history: History | Iterable[Message], *, model: str = "", counter: str = "auto") -> int:
     """How many tokens a history weighs, tool definitions included, for its own model where it names one."""
     whole = history if isinstance(history, History) else History(tuple(history))
-    return scale_for(whole, model=model, counter=counter).history(whole)
+    return token_weights_for(whole, model=model, counter=counter).history(whole)
 
 
-def estimate(part: Part) -> int:
+def estimate_part_tokens(part: Part) -> int:
     """About how many tokens a part weighs, at a glance: by the estimator, whatever is installed."""
-    return default_scale(counter="estimate").part(part)
+    return default_token_weights(counter="estimate").part(part)

@@ -16,7 +16,7 @@ _encode = msgspec.json.Encoder().encode
 _decode: Callable[[bytes], Part] = msgspec.json.Decoder(Part).decode
 
 
-def bare(part: Part) -> Part:
+def strip_vendor_extras(part: Part) -> Part:
     """The part without its pocket, and without those inside it."""
     if isinstance(part, ToolResult):
         content = tuple(structs.replace(inner, pocket=None) for inner in part.content)
@@ -24,16 +24,16 @@ def bare(part: Part) -> Part:
     return structs.replace(part, pocket=None)
 
 
-def encode(part: Part) -> bytes:
+def encode_part(part: Part) -> bytes:
     """The bytes of a part, pockets left out."""
-    kept = bare(part)
+    kept = strip_vendor_extras(part)
     try:
         return _encode(kept)
     except UnicodeEncodeError:
         return json.dumps(msgspec.to_builtins(kept), ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
-def decode(data: bytes) -> Part:
+def decode_part(data: bytes) -> Part:
     """The part of these bytes."""
     try:
         return _decode(data)

@@ -4,59 +4,67 @@ from typing import Any
 
 from msgspec import structs
 
-from thresher.edits.cutting import cut, still_json
-from thresher.edits.edit import Cut, Drop, Edit, Fold, Gap, Stub
-from thresher.edits.standin import ID, LEFT_OUT
+from thresher.edits.edit import Drop, Edit, Elision, Replace, Summarize, Truncate
+from thresher.edits.placeholder import ID_SLOT, PLACEHOLDER_ARGUMENT
+from thresher.edits.truncate import apply_elisions, is_still_json
 from thresher.model import Message, Part, Summary, Text, ToolCall, ToolResult, part_text
-from thresher.model.jsontext import dump, load_fields
+from thresher.model.jsontext import dump_json, load_json_object
 from thresher.store import exact_id, short_id
 
-SHORT = 100
+MAX_SHOWN_ARGUMENT = 100
 """Characters of an argument that a stand-in for its call still shows."""
 
 
-def changed(part: Part, edit: Edit) -> Part | None:
+def rewrite_part(part: Part, edit: Edit) -> Part | None:
     """What an edit that was taken makes of a part; None where nothing is left."""
     match edit:
         case Drop():
             return None
-        case Stub():
-            return stand_in(part, edit.text)
-        case Fold():
+        case Replace():
+            return replace_with_placeholder(part, edit.text)
+        case Summarize():
             return Summary(edit.text)
-        case Cut():
+        case Truncate():
             if not isinstance(part, Text | ToolCall | ToolResult):
                 return part
-            after = cut_part(part, edit.gaps, short_id(exact_id(part)))
-            return None if after is None or (isinstance(part, Text) and blank(after)) else after
+            after = truncate_part(part, edit.gaps, short_id(exact_id(part)))
+            return None if after is None or (isinstance(part, Text) and is_blank_text(after)) else after
 
 
-def stand_in(part: Part, text: str) -> Part:
+def replace_with_placeholder(part: Part, text: str) -> Part:
     """The part with `text` in its place: a result stays a result, a call stays a call."""
     match part:
         case ToolResult():
             return structs.replace(part, content=(Text(text),))
         case ToolCall():
-            return structs.replace(part, arguments=dump({**_short(part.arguments), LEFT_OUT: text}))
+            return structs.replace(
+                part, arguments=dump_json({**_short_arguments(part.arguments), PLACEHOLDER_ARGUMENT: text})
+            )
         case _:
             return Text(text)
 
 
-def _short(arguments: str) -> dict[str, Any]:
+def _short_arguments(arguments: str) -> dict[str, Any]:
     """The arguments that are short: what a call is about can still be read."""
-    named = load_fields(arguments).items()
-    return {key: value for key, value in named if isinstance(value, str | int | float) and len(str(value)) <= SHORT}
+    named = load_json_object(arguments).items()
+    return {
+        key: value
+        for key, value in named
+        if isinstance(value, str | int | float) and len(str(value)) <= MAX_SHOWN_ARGUMENT
+    }
 
 
-def cut_part(part: Text | ToolCall | ToolResult, gaps: tuple[Gap, ...], short: str) -> Part | None:
+def truncate_part(part: Text | ToolCall | ToolResult, gaps: tuple[Elision, ...], short: str) -> Part | None:
     """The part with gaps in its text, their notes naming its id; None where JSON would break."""
     before = part_text(part)
-    text = cut(before, tuple([Gap(gap.start, gap.stop, gap.note.replace(ID, short)) for gap in gaps]))
+    text = apply_elisions(
+        before, tuple([Elision(gap.start, gap.stop, gap.note.replace(ID_SLOT, short)) for gap in gaps])
+    )
     match part:
         case Text():
             return structs.replace(part, text=text)
         case ToolCall():
-            return structs.replace(part, arguments=text) if still_json(before, text) else None
+            return structs.replace(part, arguments=text) if is_still_json(before, text) else None
         case ToolResult():
             others = tuple([item for item in part.content if not isinstance(item, Text)])
             first = next((item for item in part.content if isinstance(item, Text)), None)
@@ -64,12 +72,12 @@ def cut_part(part: Text | ToolCall | ToolResult, gaps: tuple[Gap, ...], short: s
             return structs.replace(part, content=(said, *others))
 
 
-def blank(part: Part) -> bool:
+def is_blank_text(part: Part) -> bool:
     """Whether a part is text without a word."""
     return isinstance(part, Text | Summary) and not part.text.strip()
 
 
-def joins(before: Message, after: Message) -> bool:
+def must_merge(before: Message, after: Message) -> bool:
     """Whether two messages must become one now that nothing stands between them: Gemini wants roles to take turns."""
     pockets = (before.pocket, after.pocket)
     native = all(pocket is not None and pocket.format == "gemini" and pocket.shape != "whole" for pocket in pockets)

@@ -12,7 +12,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-Category = Literal[
+ToolCategory = Literal[
     "file_edit",
     "file_read",
     "execution",
@@ -27,33 +27,33 @@ Category = Literal[
 ]
 """What kind of work a call is. `project` is the project's own state: git, memory, skills, modes."""
 
-Operation = Literal["read", "write", "edit", "delete", "move", "list", "search", ""]
+FileOperation = Literal["read", "write", "edit", "delete", "move", "list", "search", ""]
 """What is done to a file; empty where no one file is meant."""
 
 
-class Tool(Struct, frozen=True, gc=False):
+class ToolKind(Struct, frozen=True, gc=False):
     """One kind of tool, and where its calls say what they touch."""
 
-    category: Category
-    operation: Operation = ""
-    paths: tuple[str, ...] = ()
+    category: ToolCategory
+    operation: FileOperation = ""
+    path_keys: tuple[str, ...] = ()
     """Argument keys that hold the file; the first present wins."""
-    commands: tuple[str, ...] = ()
+    command_keys: tuple[str, ...] = ()
     """Argument keys that hold the shell command or the code."""
-    intents: tuple[str, ...] = ()
+    intent_keys: tuple[str, ...] = ()
     """Argument keys where the call says what it is for."""
-    patches: tuple[str, ...] = ()
+    patch_keys: tuple[str, ...] = ()
     """Argument keys that hold a patch, whose text names the files."""
-    verb: str = ""
-    """The argument key that says which of the tool's own operations is meant (see `VERBS`)."""
+    subcommand_key: str = ""
+    """The argument key that says which of the tool's own operations is meant (see `EDITOR_SUBCOMMANDS`)."""
 
     @property
-    def takes_arguments(self) -> bool:
+    def reads_arguments(self) -> bool:
         """Whether the arguments have anything to say; if not, they need no decoding."""
-        return bool(self.paths or self.commands or self.intents or self.patches)
+        return bool(self.path_keys or self.command_keys or self.intent_keys or self.patch_keys)
 
 
-FILE = (
+FILE_KEYS = (
     "file_path",
     "filePath",
     "path",
@@ -70,7 +70,7 @@ FILE = (
     "paths",
     "include",
 )
-FOLDER = (
+FOLDER_KEYS = (
     "path",
     "dir_path",
     "dir",
@@ -80,11 +80,11 @@ FOLDER = (
     "relative_workspace_path",
     "paths",
 )
-MOVED = ("source", "source_path", "old_path", "from", "path")
-COMMAND = ("command", "cmd", "commands", "script", "code", "action", "input", "keystrokes")
-PATCH = ("input", "patch", "patchText", "patch_text")
-SAID = ("intent", "description", "explanation", "justification", "summary", "instruction")
-TASK = (
+MOVE_SOURCE_KEYS = ("source", "source_path", "old_path", "from", "path")
+COMMAND_KEYS = ("command", "cmd", "commands", "script", "code", "action", "input", "keystrokes")
+PATCH_KEYS = ("input", "patch", "patchText", "patch_text")
+INTENT_KEYS = ("intent", "description", "explanation", "justification", "summary", "instruction")
+TASK_KEYS = (
     "description",
     "intent",
     "title",
@@ -96,7 +96,7 @@ TASK = (
     "instructions",
 )
 
-VERBS: dict[str, tuple[Category, Operation]] = {
+EDITOR_SUBCOMMANDS: dict[str, tuple[ToolCategory, FileOperation]] = {
     "view": ("file_read", "read"),
     "read": ("file_read", "read"),
     "create": ("file_edit", "write"),
@@ -112,40 +112,40 @@ VERBS: dict[str, tuple[Category, Operation]] = {
 }
 """What the sub-commands of an all-in-one editor mean."""
 
-ROWS: tuple[tuple[Tool, str], ...] = (
+TOOL_GROUPS: tuple[tuple[ToolKind, str], ...] = (
     (
-        Tool("file_read", "read", FILE, intents=SAID),
+        ToolKind("file_read", "read", FILE_KEYS, intent_keys=INTENT_KEYS),
         "read read_file read_files read_many_files read_text_file readfile view view_file view_image open"
         " open_file notebookread notebook_read read_notebook mcp__acp__read copilot_readfile inspect_file_as_text",
     ),
     (
         # SWE-agent pages through the file it has open: no path is given.
-        Tool("file_read", "read"),
+        ToolKind("file_read", "read"),
         "goto scroll_up scroll_down set_cursors",
     ),
     (
-        Tool("file_read", "list", FOLDER, intents=SAID),
+        ToolKind("file_read", "list", FOLDER_KEYS, intent_keys=INTENT_KEYS),
         "ls list list_dir list_directory list_files listdir tree folder_tree directory_tree developer__tree"
         " copilot_listdirectory",
     ),
     (
-        Tool("file_read", "search", FOLDER, intents=SAID),
+        ToolKind("file_read", "search", FOLDER_KEYS, intent_keys=INTENT_KEYS),
         "glob grep find search search_files search_file_content grep_search grep_files ripgrep rg"
         " file_search glob_file_search find_files codebase_search semantic_search semanticsearch search_code"
         " search_codebase search_dir find_file copilot_searchcodebase",
     ),
     (
         # These look inside one file, so the file is what they name.
-        Tool("file_read", "search", ("file_name", "file", "path")),
+        ToolKind("file_read", "search", ("file_name", "file", "path")),
         "search_file",
     ),
     (
-        Tool("file_edit", "write", FILE, intents=SAID),
+        ToolKind("file_edit", "write", FILE_KEYS, intent_keys=INTENT_KEYS),
         "write write_file write_to_file writefile create create_file save_file new_file mcp__acp__write"
         " create_new_jupyter_notebook developer__write",
     ),
     (
-        Tool("file_edit", "edit", FILE, intents=SAID),
+        ToolKind("file_edit", "edit", FILE_KEYS, intent_keys=INTENT_KEYS),
         "edit multiedit multi_edit edit_file edit_notebook notebookedit notebook_edit replace"
         " replace_in_file search_and_replace search_replace strreplace str_replace apply_diff insert"
         " insert_content append_file developer__edit insert_edit_into_file replace_string_in_file"
@@ -153,23 +153,23 @@ ROWS: tuple[tuple[Tool, str], ...] = (
         " mcp__acp__edit fast_edit_file",
     ),
     (
-        Tool("file_edit", "edit", FILE, intents=SAID, verb="command"),
+        ToolKind("file_edit", "edit", FILE_KEYS, intent_keys=INTENT_KEYS, subcommand_key="command"),
         "str_replace_editor str_replace_based_edit_tool str_replace_based_edit text_editor"
         " developer__text_editor file_editor planning_file_editor editor",
     ),
     (
         # Anthropic's memory tool edits files of its own; other tools of that name do not.
-        Tool("project", "", FILE, verb="command"),
+        ToolKind("project", "", FILE_KEYS, subcommand_key="command"),
         "memory",
     ),
     (
-        Tool("file_edit", "edit", patches=PATCH, intents=SAID),
+        ToolKind("file_edit", "edit", patch_keys=PATCH_KEYS, intent_keys=INTENT_KEYS),
         "apply_patch applypatch patch apply_patch_tool",
     ),
-    (Tool("file_edit", "delete", FILE, intents=SAID), "delete delete_file remove_file deletefile"),
-    (Tool("file_edit", "move", MOVED, intents=SAID), "move move_file rename_file mv"),
+    (ToolKind("file_edit", "delete", FILE_KEYS, intent_keys=INTENT_KEYS), "delete delete_file remove_file deletefile"),
+    (ToolKind("file_edit", "move", MOVE_SOURCE_KEYS, intent_keys=INTENT_KEYS), "move move_file rename_file mv"),
     (
-        Tool("execution", commands=COMMAND, intents=SAID),
+        ToolKind("execution", command_keys=COMMAND_KEYS, intent_keys=INTENT_KEYS),
         "bash shell shell_command local_shell local_shell_call exec exec_command unified_exec"
         " container.exec execute execute_bash execute_command run run_command run_commands run_shell_command"
         " run_terminal_cmd run_terminal_command run_terminal_command_v2 run_in_terminal runinterminal"
@@ -179,7 +179,7 @@ ROWS: tuple[tuple[Tool, str], ...] = (
     ),
     (
         # They go on with something that already runs.
-        Tool("execution"),
+        ToolKind("execution"),
         "write_stdin bashoutput bash_output killshell killbash kill_shell kill_bash taskoutput taskstop"
         " agentoutputtool read_bash write_bash stop_bash list_bash read_powershell write_powershell"
         " stop_powershell get_terminal_output await_terminal kill_terminal job_output job_kill task_output task_stop"
@@ -188,7 +188,7 @@ ROWS: tuple[tuple[Tool, str], ...] = (
         " list_agents read_agent write_agent stop_agent monitor sleep",
     ),
     (
-        Tool("web", intents=("prompt", "intent", "description")),
+        ToolKind("web", intent_keys=("prompt", "intent", "description")),
         "webfetch web_fetch fetch fetch_url fetchurl fetch_webpage websearch web_search web_search_call"
         " visit_page visit_webpage page_down page_up find_on_page_ctrl_f find_next find_archived_url"
         " google_web_search google_search search_web codesearch web_run browser browse browser_action"
@@ -200,13 +200,13 @@ ROWS: tuple[tuple[Tool, str], ...] = (
         " image_gen generate_image fetch_web_content",
     ),
     (
-        Tool("analysis", "", FILE, intents=("intent", "description")),
+        ToolKind("analysis", "", FILE_KEYS, intent_keys=("intent", "description")),
         "lsp list_code_definition_names list_code_usages diagnostics read_lints readlints get_errors"
         " geterrors get_changed_files developer__analyze analyze sourcegraph",
     ),
-    (Tool("analysis"), "think sequentialthinking sequential_thinking reflect expert_review"),
+    (ToolKind("analysis"), "think sequentialthinking sequential_thinking reflect expert_review"),
     (
-        Tool("project"),
+        ToolKind("project"),
         "skill activate_skill use_skill invoke_skill load_skill fetch_instructions fetch_rules run_slash_command"
         " slashcommand save_memory savememory store_memory update_memory create_memory recall"
         " vote_memory session_store_sql"
@@ -216,20 +216,20 @@ ROWS: tuple[tuple[Tool, str], ...] = (
         " tool_search_call tool_search_tool_regex tool_search_tool_bm25",
     ),
     (
-        Tool("mcp"),
+        ToolKind("mcp"),
         "use_mcp_tool access_mcp_resource load_mcp_documentation list_mcp_resources"
         " list_mcp_resource_templates read_mcp_resource fetch_mcp_resource listmcpresources"
         " listmcpresourcestool readmcpresource readmcpresourcetool call_mcp_tool call_tool_mcp",
     ),
     (
-        Tool("subagent", intents=TASK),
+        ToolKind("subagent", intent_keys=TASK_KEYS),
         "task agent task_v2 new_task spawn_agent spawn_agents_on_csv use_subagents run_subagent runsubagent"
         " invoke_agent delegate delegate_to_agent codebase_investigator cli_help generalist subagent"
         " dispatch_agent developer__delegate summon__delegate subagent__execute_task dynamic_task__create_task"
         " search_subagent team_run_task delegate_to_browsing_agent",
     ),
     (
-        Tool("plan", intents=("explanation", "intent", "strategic_intent", "subject", "reason")),
+        ToolKind("plan", intent_keys=("explanation", "intent", "strategic_intent", "subject", "reason")),
         "todowrite todoread todo_write todo_read write_todos update_todo update_todo_list manage_todo_list"
         " managetodolist todo todo__todo_write todo__todo_read taskcreate taskupdate tasklist taskget"
         " update_plan create_plan enterplanmode exitplanmode enter_plan_mode exit_plan_mode plan_exit"
@@ -241,36 +241,36 @@ ROWS: tuple[tuple[Tool, str], ...] = (
     ),
     (
         # The agent says that it is done.
-        Tool("plan"),
+        ToolKind("plan"),
         "finish submit attempt_completion complete_task exit_cost exit_forfeit task_complete report_agent_job_result"
         " final_answer"
         " mark_task_complete submit_and_exit exit_context exit_api exit_format exit_error exit_environment_error"
         " exit_total_execution_time exit_command_timeout",
     ),
     (
-        Tool("question", intents=("question", "intent")),
+        ToolKind("question", intent_keys=("question", "intent")),
         "askuserquestion ask_user ask_followup_question ask_question question request_user_input ask_user_question",
     ),
 )
 
-TABLE: dict[str, Tool] = {name: tool for tool, names in ROWS for name in names.split()}
+TOOLS_BY_NAME: dict[str, ToolKind] = {name: tool for tool, names in TOOL_GROUPS for name in names.split()}
 """Every known tool by its lower-cased name."""
 
-FOREIGN = Tool("mcp")
-UNKNOWN = Tool("other")
+MCP_TOOL = ToolKind("mcp")
+UNKNOWN_TOOL = ToolKind("other")
 
 
 @lru_cache(maxsize=1024)
-def tool_named(name: str) -> Tool:
+def find_tool_kind(name: str) -> ToolKind:
     """The tool of that name, or what its name gives away."""
     lowered = name.lower().removeprefix("functions.")
-    known = TABLE.get(lowered)
+    known = TOOLS_BY_NAME.get(lowered)
     if known is not None:
         return known
-    return FOREIGN if _is_foreign(lowered) else UNKNOWN
+    return MCP_TOOL if _is_mcp_name(lowered) else UNKNOWN_TOOL
 
 
-def _is_foreign(name: str) -> bool:
+def _is_mcp_name(name: str) -> bool:
     """Claude Code writes `mcp__server__tool`, Gemini CLI `mcp_server_tool`, goose `server__tool`, Copilot CLI
     `github-mcp-server-tool`; Codex keeps a connector's name apart and starts the tool's with an underscore.
     """

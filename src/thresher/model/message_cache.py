@@ -17,29 +17,29 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class per_message(Generic[T]):
+class cached_per_message(Generic[T]):
     """A function of one message that is called once for each."""
 
     def __init__(self, function: Callable[[Message], T]) -> None:
         """Remember the results of `function`."""
         self._function = function
-        self._known: dict[int, tuple[KeyedRef[int, Message], T]] = {}
+        self._cache: dict[int, tuple[KeyedRef[int, Message], T]] = {}
         update_wrapper(self, function)
 
     def __call__(self, message: Message) -> T:
         """What is known of the message, or is worked out now."""
-        known = self._known.get(id(message))
+        known = self._cache.get(id(message))
         if known is not None:
             return known[1]
         value = self._function(message)
-        self._known[id(message)] = (KeyedRef(message, self._forget, id(message)), value)
+        self._cache[id(message)] = (KeyedRef(message, self._evict, id(message)), value)
         return value
 
-    def _forget(self, gone: "KeyedRef[int, Message]") -> None:
-        self._known.pop(gone.key, None)
+    def _evict(self, gone: "KeyedRef[int, Message]") -> None:
+        self._cache.pop(gone.key, None)
 
 
-def per_history(function: "Callable[[History], T]") -> "Callable[[History], T]":
+def cached_per_history(function: "Callable[[History], T]") -> "Callable[[History], T]":
     """A function of one history that is called once for each; the history itself holds the result."""
     name = f"{function.__module__}.{function.__qualname__}"
 

@@ -1,8 +1,8 @@
 """What is known of each model: its window, its prices, its cache, and how its tokens compare with o200k's.
 
-The table is data (`models.json`), decoded when first asked for; each row says where it was read and when, and whether
-the vendor's own page said all of it. Prices are dollars for a million tokens, for prompts of ordinary length: the
-higher rates past 100,000 to 272,000 tokens that some vendors have are not in it. `THRESHER_MODELS` names a JSON or
+The table is data (`load_models.json`), decoded when first asked for; each row says where it was read and when, and
+whether the vendor's own page said all of it. Prices are dollars for a million tokens, for prompts of ordinary length:
+the higher rates past 100,000 to 272,000 tokens that some vendors have are not in it. `THRESHER_MODELS` names a JSON or
 TOML file with more rows, or others for the same names.
 """
 
@@ -19,14 +19,14 @@ from msgspec import Struct
 
 from thresher.errors import ThresherError
 
-VARIABLE = "THRESHER_MODELS"
+MODELS_VARIABLE = "THRESHER_MODELS"
 
 
-class ModelsError(ThresherError):
+class ModelCatalogError(ThresherError):
     """A file of models cannot be read, or a row in it is wrong."""
 
 
-class Price(Struct, frozen=True, forbid_unknown_fields=True):
+class ModelPrice(Struct, frozen=True, forbid_unknown_fields=True):
     """Dollars for a million tokens."""
 
     input: float
@@ -38,7 +38,7 @@ class Price(Struct, frozen=True, forbid_unknown_fields=True):
     """None: no such tier."""
 
 
-class Model(Struct, frozen=True, forbid_unknown_fields=True):
+class ModelInfo(Struct, frozen=True, forbid_unknown_fields=True):
     """One model, or a family whose members differ only in their date."""
 
     name: str
@@ -46,7 +46,7 @@ class Model(Struct, frozen=True, forbid_unknown_fields=True):
     window: int
     """Tokens of prompt and answer together."""
     max_output: int
-    price: Price
+    price: ModelPrice
     cache_ttl: int = 300
     """Seconds for which the cache keeps a prefix after its last use, at least."""
     cache_minimum: int = 1024
@@ -65,33 +65,33 @@ class Model(Struct, frozen=True, forbid_unknown_fields=True):
     """The vendor's own page gave all the figures; else some come from elsewhere or from an older model."""
 
 
-def models() -> Mapping[str, Model]:
+def load_models() -> Mapping[str, ModelInfo]:
     """Every known model by its name: the table of the package, and over it the file that THRESHER_MODELS names."""
-    return _models(os.environ.get(VARIABLE, ""))
+    return _models(os.environ.get(MODELS_VARIABLE, ""))
 
 
-def model_named(name: str) -> Model | None:
+def find_model(name: str) -> ModelInfo | None:
     """The model of a name: exact, by an alias, or by the longest known name that it begins with."""
-    return _named(name, os.environ.get(VARIABLE, ""))
+    return _find_model_in(name, os.environ.get(MODELS_VARIABLE, ""))
 
 
-_REST = re.compile(r"(?![-.]\d{1,2}(?!\d))[-_.:@\[]|$")
+_NAME_SUFFIX = re.compile(r"(?![-.]\d{1,2}(?!\d))[-_.:@\[]|$")
 """What may follow a known name: a date, a variant; not one more number of the version, which is another model."""
 
 
 @cache
-def _named(name: str, file: str) -> Model | None:
-    bare = _bare(name)
+def _find_model_in(name: str, file: str) -> ModelInfo | None:
+    bare = _normalize_name(name)
     known = _index(file)
     if bare in known:
         return known[bare]
     for start in sorted(known, key=len, reverse=True):
-        if bare.startswith(start) and _REST.match(bare, len(start)):
+        if bare.startswith(start) and _NAME_SUFFIX.match(bare, len(start)):
             return known[start]
     return None
 
 
-def _bare(name: str) -> str:
+def _normalize_name(name: str) -> str:
     """Without the provider (`anthropic/`, `us.anthropic.`, `models/`), and Claude's versions with dashes for dots."""
     bare = name.strip().lower().rpartition("/")[2]
     bare = re.sub(r"^(?:[a-z]{2,6}\.)?(?:anthropic|openai|google)\.", "", bare)
@@ -99,27 +99,29 @@ def _bare(name: str) -> str:
 
 
 @cache
-def _index(file: str) -> Mapping[str, Model]:
+def _index(file: str) -> Mapping[str, ModelInfo]:
     table = _models(file)
     return {alias: model for model in table.values() for alias in model.aliases} | dict(table)
 
 
 @cache
-def _models(file: str) -> Mapping[str, Model]:
+def _models(file: str) -> Mapping[str, ModelInfo]:
     own = _decoded(Path(__file__).with_name("models.json"))
     return MappingProxyType({model.name: model for model in [*own, *(_decoded(Path(file)) if file else ())]})
 
 
-def _decoded(path: Path) -> list[Model]:
-    """The rows of a file: a list under `models`."""
+def _decoded(path: Path) -> list[ModelInfo]:
+    """The rows of a file: a list under `load_models`."""
     try:
         rows = _rows(path)
     except (OSError, ValueError) as error:
-        raise ModelsError(f"{path}: cannot be read as models ({error}); {VARIABLE} names it") from error
+        raise ModelCatalogError(f"{path}: cannot be read as models ({error}); {MODELS_VARIABLE} names it") from error
     try:
-        return msgspec.convert(rows, list[Model])
+        return msgspec.convert(rows, list[ModelInfo])
     except msgspec.ValidationError as error:
-        raise ModelsError(f"{path}: a model is not as it should be: {error}; {VARIABLE} names it") from error
+        raise ModelCatalogError(
+            f"{path}: a model is not as it should be: {error}; {MODELS_VARIABLE} names it"
+        ) from error
 
 
 def _rows(path: Path) -> Any:

@@ -1,9 +1,9 @@
 """What the rules look at: a history as a dialect's writer would write it, without writing it.
 
-`Facts` is derived once from a history: its parts with their places, and which result answers which call. A `View`
-arranges the same parts in the rows that a dialect sends: a message native to the dialect is a row of its own,
-foreign ones grow together by role, what the dialect leaves out is not there. A row of which only the vendor knows
-the meaning (`whole`) is opaque: rules pass it by.
+`HistoryIndex` is derived once from a history: its parts with their places, and which result answers which call. A
+`DialectLayout` arranges the same parts in the rows that a dialect sends: a message native to the dialect is a row of
+its own, foreign ones grow together by role, what the dialect leaves out is not there. A row of which only the vendor
+knows the meaning (`whole`) is opaque: rules pass it by.
 
 A result answers the latest open call of its id, since every API looks at the turn before it; where one message
 holds several open calls of that id, it answers the first of them.
@@ -22,14 +22,14 @@ ANTHROPIC, CHAT, RESPONSES, GEMINI = "anthropic", "openai-chat", "openai-respons
 DIALECTS = (ANTHROPIC, CHAT, RESPONSES, GEMINI)
 
 
-class Piece(NamedTuple):
+class PlacedPart(NamedTuple):
     """A part and where it stands."""
 
     place: Place
     part: Part
 
 
-class Finding(NamedTuple):
+class RuleFinding(NamedTuple):
     """Something wrong, and where."""
 
     message: int
@@ -37,124 +37,126 @@ class Finding(NamedTuple):
     detail: str
 
 
-class Row:
+class LayoutRow:
     """One message of a request, as its API sees it."""
 
-    __slots__ = ("message", "native", "opaque", "pieces", "role")
+    __slots__ = ("is_native", "is_opaque", "message", "parts", "role")
 
-    def __init__(self, role: str, message: int, pieces: list[Piece], *, native: bool = False, opaque: bool = False):
+    def __init__(
+        self, role: str, message: int, pieces: list[PlacedPart], *, native: bool = False, opaque: bool = False
+    ):
         """Start with what the first message in it says."""
         self.role = role
         self.message = message
-        self.pieces = pieces
-        self.native = native
-        self.opaque = opaque
+        self.parts = pieces
+        self.is_native = native
+        self.is_opaque = opaque
 
 
-class Facts:
+class HistoryIndex:
     """What holds for a history in every dialect."""
 
     def __init__(self, history: History) -> None:
         """Derive it all in one pass."""
         self.history = history
-        self.pieces: list[list[Piece]] = []
-        self.simple: list[bool] = []
+        self.parts_by_message: list[list[PlacedPart]] = []
+        self.all_portable: list[bool] = []
         """Whether every part of a message goes to every dialect."""
-        self.empty: list[Piece] = []
-        self.blank: list[Piece] = []
+        self.empty_texts: list[PlacedPart] = []
+        self.blank_texts: list[PlacedPart] = []
         """Texts of nothing but space."""
-        self.answers: dict[Place, Place] = {}
+        self.result_by_call: dict[Place, Place] = {}
         """From a call to its result."""
-        self.answered: dict[Place, Place] = {}
+        self.call_by_result: dict[Place, Place] = {}
         """From a result to its call."""
-        self.orphans: set[Place] = set()
-        self.repeats: set[Place] = set()
+        self.orphan_results: set[Place] = set()
+        self.repeated_results: set[Place] = set()
         """Results to a call that has one already."""
-        self.suspects: list[tuple[int, int | None]] | None = None
+        self.encoding_suspects: list[tuple[int, int | None]] | None = None
         """Where something may be that cannot be sent; looked for by the rule on it, once for all dialects."""
-        self._open: dict[str, list[Place]] = {}
+        self._open_calls: dict[str, list[Place]] = {}
         for index, message in enumerate(history.messages):
-            self._add(index, message)
+            self._add_message(index, message)
 
-    def _add(self, index: int, message: Message) -> None:
-        pieces: list[Piece] = []
+    def _add_message(self, index: int, message: Message) -> None:
+        pieces: list[PlacedPart] = []
         simple = True
         for number, part in enumerate(message.parts):
             place = Place(index, number)
-            pieces.append(Piece(place, part))
+            pieces.append(PlacedPart(place, part))
             kind = type(part)
             if kind is ToolCall:
-                self._open.setdefault(part.id, []).append(place)  # type: ignore[union-attr]
+                self._open_calls.setdefault(part.id, []).append(place)  # type: ignore[union-attr]
             elif kind is ToolResult:
-                self._answer(place, part.call_id)  # type: ignore[union-attr]
+                self._pair_result(place, part.call_id)  # type: ignore[union-attr]
             elif kind is Thinking or kind is Unknown:
                 simple = False
             elif kind is not Image:
                 text = part.text  # type: ignore[union-attr]
                 simple = simple and bool(text)
                 if not text or text.isspace():
-                    (self.blank if text else self.empty).append(pieces[-1])
-        self.pieces.append(pieces)
-        self.simple.append(simple)
+                    (self.blank_texts if text else self.empty_texts).append(pieces[-1])
+        self.parts_by_message.append(pieces)
+        self.all_portable.append(simple)
 
-    def _answer(self, result: Place, call_id: str) -> None:
-        waiting = self._open.get(call_id)
+    def _pair_result(self, result: Place, call_id: str) -> None:
+        waiting = self._open_calls.get(call_id)
         if not waiting:
-            (self.orphans if waiting is None else self.repeats).add(result)
+            (self.orphan_results if waiting is None else self.repeated_results).add(result)
             return
         first = len(waiting) - 1
         while first and waiting[first - 1].message == waiting[-1].message:
             first -= 1
         call = waiting.pop(first)
-        self.answers[call] = result
-        self.answered[result] = call
+        self.result_by_call[call] = result
+        self.call_by_result[result] = call
 
 
-class View:
+class DialectLayout:
     """A history in the rows of one dialect."""
 
-    def __init__(self, facts: Facts, dialect: str) -> None:
+    def __init__(self, facts: HistoryIndex, dialect: str) -> None:
         """Arrange the parts, then find the calls and results again."""
-        self.facts = facts
+        self.history_index = facts
         self.dialect = dialect
         self.messages = facts.history.messages
-        self.rows: list[Row] = []
-        self.system: list[int] = []
+        self.rows: list[LayoutRow] = []
+        self.system_messages: list[int] = []
         """Messages that stand apart from the conversation, as system text."""
-        self.calls: list[tuple[int, Piece]] = []
-        self.results: list[tuple[int, Piece]] = []
-        self.thinking: list[tuple[int, Piece]] = []
-        self.row_of: dict[Place, int] = {}
+        self.calls: list[tuple[int, PlacedPart]] = []
+        self.results: list[tuple[int, PlacedPart]] = []
+        self.thinking: list[tuple[int, PlacedPart]] = []
+        self.row_by_place: dict[Place, int] = {}
         """The row of each call and result."""
-        self.legacy: set[Place] = set()
+        self.legacy_calls: set[Place] = set()
         """Calls written as `function_call`, as Chat Completions did before it had tools."""
         _ARRANGE[dialect](self)
-        self._index()
+        self._index_parts()
 
-    def _index(self) -> None:
+    def _index_parts(self) -> None:
         # Exact types, not `isinstance`: this runs over every part, once a dialect.
         for number, row in enumerate(self.rows):
-            for piece in row.pieces:
+            for piece in row.parts:
                 kind = type(piece[1])
                 if kind is ToolCall:
                     self.calls.append((number, piece))
-                    self.row_of[piece[0]] = number
+                    self.row_by_place[piece[0]] = number
                 elif kind is ToolResult:
                     self.results.append((number, piece))
-                    self.row_of[piece[0]] = number
+                    self.row_by_place[piece[0]] = number
                 elif kind is Thinking:
                     self.thinking.append((number, piece))
 
-    def native(self, index: int) -> bool:
+    def is_native(self, index: int) -> bool:
         """Whether a message came from this dialect."""
         pocket = self.messages[index].pocket
         return pocket is not None and pocket.format == self.dialect
 
 
-Check = Callable[[View], Iterable[Finding]]
+RuleCheck = Callable[[DialectLayout], Iterable[RuleFinding]]
 
 
-class Rule(Struct, frozen=True):
+class LegalityRule(Struct, frozen=True):
     """One thing that an API wants of a conversation."""
 
     name: str
@@ -163,50 +165,52 @@ class Rule(Struct, frozen=True):
     """The vendor's page on it."""
     error: str
     """What the API says, or does, where it is broken."""
-    check: Check
+    check: RuleCheck
 
 
-def _crossing(facts: Facts, index: int) -> list[Piece]:
+def _portable_parts(facts: HistoryIndex, index: int) -> list[PlacedPart]:
     """The parts of a foreign message that any dialect can hold."""
-    if facts.simple[index]:
-        return facts.pieces[index]
-    return [piece for piece in facts.pieces[index] if _crosses(piece.part)]
+    if facts.all_portable[index]:
+        return facts.parts_by_message[index]
+    return [piece for piece in facts.parts_by_message[index] if _is_portable(piece.part)]
 
 
-def _crosses(part: Part) -> bool:
+def _is_portable(part: Part) -> bool:
     if isinstance(part, Text | Summary):
         return bool(part.text)
     return not isinstance(part, Thinking | Unknown)
 
 
-def _arrange_merging(view: View) -> None:
+def _arrange_merging(view: DialectLayout) -> None:
     """Anthropic and Gemini: two roles, system text apart, foreign neighbours of one role grow together."""
     grows = False
     for index, message in enumerate(view.messages):
-        native = view.native(index)
-        if _apart(view, message, native):
-            view.system.append(index)
+        native = view.is_native(index)
+        if _is_separate_system_text(view, message, native):
+            view.system_messages.append(index)
             continue
         role = "assistant" if message.role == "assistant" else "user"
-        pieces = view.facts.pieces[index] if native else _crossing(view.facts, index)
+        pieces = view.history_index.parts_by_message[index] if native else _portable_parts(view.history_index, index)
         if native:
-            view.rows.append(Row(role, index, pieces, native=True, opaque=is_opaque_message(message, view.dialect)))
+            view.rows.append(
+                LayoutRow(role, index, pieces, native=True, opaque=is_opaque_message(message, view.dialect))
+            )
             grows = False
         elif pieces and grows and view.rows[-1].role == role:
-            view.rows[-1].pieces = _grown(view.rows[-1].pieces, pieces, role)
+            view.rows[-1].parts = _merge_row_parts(view.rows[-1].parts, pieces, role)
         elif pieces:
-            view.rows.append(Row(role, index, pieces))
+            view.rows.append(LayoutRow(role, index, pieces))
             grows = True
 
 
-def _apart(view: View, message: Message, native: bool) -> bool:
+def _is_separate_system_text(view: DialectLayout, message: Message, native: bool) -> bool:
     if native:
         shape = message.pocket.shape if message.pocket else ""
         return shape.startswith("system") and (view.dialect == GEMINI or message.role == "system")
     return message.role == "system" and not view.rows
 
 
-def _grown(before: list[Piece], after: list[Piece], role: str) -> list[Piece]:
+def _merge_row_parts(before: list[PlacedPart], after: list[PlacedPart], role: str) -> list[PlacedPart]:
     """The writers put results first where they join messages."""
     if role == "assistant":
         return [*before, *after]
@@ -215,27 +219,33 @@ def _grown(before: list[Piece], after: list[Piece], role: str) -> list[Piece]:
     return sorted([*before, *after], key=lambda piece: not isinstance(piece.part, ToolResult))
 
 
-def _arrange_chat(view: View) -> None:
+def _arrange_chat(view: DialectLayout) -> None:
     """Chat Completions: results in a role of their own; foreign messages of the assistant grow together."""
     grows = False
     for index, message in enumerate(view.messages):
-        if view.native(index) and _is_one_row(message):
+        if view.is_native(index) and _is_one_row(message):
             role = _chat_role(message)
-            row = Row(role, index, view.facts.pieces[index], native=True, opaque=is_opaque_message(message, CHAT))
+            row = LayoutRow(
+                role,
+                index,
+                view.history_index.parts_by_message[index],
+                native=True,
+                opaque=is_opaque_message(message, CHAT),
+            )
             view.rows.append(row)
             _note_legacy(view, row)
             grows = False
             continue
-        pieces = _crossing(view.facts, index)
+        pieces = _portable_parts(view.history_index, index)
         results = [piece for piece in pieces if isinstance(piece.part, ToolResult)]
         others = [piece for piece in pieces if _chat_holds(piece.part, message.role)]
         if results:
-            view.rows.append(Row("tool", index, results))
+            view.rows.append(LayoutRow("tool", index, results))
             grows = False
         if others and grows and message.role == "assistant":
-            view.rows[-1].pieces = [*view.rows[-1].pieces, *others]
+            view.rows[-1].parts = [*view.rows[-1].parts, *others]
         elif others:
-            view.rows.append(Row("user" if message.role == "tool" else message.role, index, others))
+            view.rows.append(LayoutRow("user" if message.role == "tool" else message.role, index, others))
             grows = message.role == "assistant"
 
 
@@ -259,29 +269,29 @@ def _chat_role(message: Message) -> str:
     return "function" if old else message.role
 
 
-def _note_legacy(view: View, row: Row) -> None:
-    for piece in row.pieces:
+def _note_legacy(view: DialectLayout, row: LayoutRow) -> None:
+    for piece in row.parts:
         pocket = piece.part.pocket
         if isinstance(piece.part, ToolCall) and pocket and pocket.format == CHAT and pocket.shape == "function_call":
-            view.legacy.add(piece.place)
+            view.legacy_calls.add(piece.place)
             return
 
 
-def _arrange_flat(view: View) -> None:
+def _arrange_flat(view: DialectLayout) -> None:
     """Responses: items one by one, in the order of the parts."""
     for index, message in enumerate(view.messages):
-        native = view.native(index)
+        native = view.is_native(index)
         leading = message.role == "system" and not view.rows and not native
         if leading or (native and message.pocket and message.pocket.shape == "instructions"):
-            view.system.append(index)
+            view.system_messages.append(index)
             continue
-        pieces = view.facts.pieces[index] if native else _crossing(view.facts, index)
+        pieces = view.history_index.parts_by_message[index] if native else _portable_parts(view.history_index, index)
         if native or pieces:
             opaque = native and is_opaque_message(message, RESPONSES)
-            view.rows.append(Row(message.role, index, pieces, native=native, opaque=opaque))
+            view.rows.append(LayoutRow(message.role, index, pieces, native=native, opaque=opaque))
 
 
-_ARRANGE: dict[str, Callable[[View], None]] = {
+_ARRANGE: dict[str, Callable[[DialectLayout], None]] = {
     ANTHROPIC: _arrange_merging,
     CHAT: _arrange_chat,
     RESPONSES: _arrange_flat,

@@ -5,35 +5,35 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from thresher.model.identity import content_id
 from thresher.model.parts import Part
-from thresher.store.base import NO_FOLDS, Found, the_only, told
-from thresher.store.coding import bare
-from thresher.store.ids import exact_id, sought
+from thresher.store.base import NO_SUMMARIES, StoredContent, read_stored_text, require_unique
+from thresher.store.ids import exact_id, parse_part_id
+from thresher.store.part_codec import strip_vendor_extras
 
 
-class MemoryStore:
+class InMemoryContentStore:
     """A store in memory."""
 
     def __init__(self) -> None:
-        self._things: dict[str, Found] = {}
+        self._contents: dict[str, StoredContent] = {}
         self._aliases: dict[str, str] = {}
         self._ids: list[str] = []
         """All ids, aliases too, sorted: so the beginning of one finds it."""
 
-    def put(self, parts: Iterable[Part], folds: Mapping[str, Sequence[str]] = NO_FOLDS) -> None:
+    def put(self, parts: Iterable[Part], folds: Mapping[str, Sequence[str]] = NO_SUMMARIES) -> None:
         """Keep these parts, and what folds stand for."""
         for part in parts:
             id, alias = exact_id(part), content_id(part)
-            self._keep(id, bare(part))
+            self._put_if_new(id, strip_vendor_extras(part))
             if alias != id and alias not in self._aliases:
                 self._aliases[alias] = id
                 insort(self._ids, alias)
         for id, members in folds.items():
-            self._keep(id, tuple(members))
+            self._put_if_new(id, tuple(members))
 
-    def get(self, id: str) -> Found | None:
+    def get(self, id: str) -> StoredContent | None:
         """What has this id, or begins with it."""
-        target = the_only(self._targets(id), id)
-        return None if target is None else self._things[target]
+        target = require_unique(self._targets(id), id)
+        return None if target is None else self._contents[target]
 
     def has(self, ids: Iterable[str]) -> set[str]:
         """Those of the ids that are here."""
@@ -41,15 +41,15 @@ class MemoryStore:
 
     def text(self, id: str) -> str:
         """The text that this id stands for."""
-        return told(self, id)
+        return read_stored_text(self, id)
 
-    def _keep(self, id: str, thing: Found) -> None:
-        if id not in self._things:
-            self._things[id] = thing
+    def _put_if_new(self, id: str, thing: StoredContent) -> None:
+        if id not in self._contents:
+            self._contents[id] = thing
             insort(self._ids, id)
 
     def _targets(self, id: str) -> set[str]:
-        start = sought(id)
+        start = parse_part_id(id)
         targets: set[str] = set()
         if start is None:
             return targets

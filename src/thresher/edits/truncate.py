@@ -7,45 +7,45 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 
-from thresher.edits.edit import Gap
-from thresher.edits.standin import ID
-from thresher.model.jsontext import load
+from thresher.edits.edit import Elision
+from thresher.edits.placeholder import ID_SLOT
+from thresher.model.jsontext import load_json
 
-NEAR = 80
+LINE_SNAP_DISTANCE = 80
 """How far a cut moves to end with a whole line."""
-LITTLE = 10
+MIN_SAVING_DIVISOR = 10
 """A cut takes away a tenth at least: less is not worth the hole."""
 _JOINERS = "\u200d\ufe0f\ufe0e"
 
 
-def head_and_tail(text: str, head: int, tail: int) -> tuple[Gap, ...]:
+def keep_head_and_tail(text: str, head: int, tail: int) -> tuple[Elision, ...]:
     """Keep so many characters of both ends, with the size of the whole said between; nothing if little would go."""
     note = _note(text)
     room = head + tail + len(note)
-    return () if len(text) <= room + room // LITTLE else _gap(text, head, tail, note)
+    return () if len(text) <= room + room // MIN_SAVING_DIVISOR else _elide_between(text, head, tail, note)
 
 
-def _gap(text: str, head: int, tail: int, note: str) -> tuple[Gap, ...]:
-    start = _line_end(text, _whole(text, head, -1), back=True)
-    stop = _line_end(text, _whole(text, len(text) - tail, 1), back=False) if tail else len(text)
-    return (Gap(start, stop, note),)
+def _elide_between(text: str, head: int, tail: int, note: str) -> tuple[Elision, ...]:
+    start = _line_end(text, _snap_to_character(text, head, -1), back=True)
+    stop = _line_end(text, _snap_to_character(text, len(text) - tail, 1), back=False) if tail else len(text)
+    return (Elision(start, stop, note),)
 
 
-def to_limit(text: str, limit: int, *, tail: float = 0.5) -> tuple[Gap, ...]:
+def elide_to_limit(text: str, limit: int, *, tail: float = 0.5) -> tuple[Elision, ...]:
     """Cut a text to at most `limit` characters, the note included; `tail` is the share kept of its end."""
     note = _note(text)
     if len(text) <= max(limit, len(note)):
         return ()
     room = max(0, limit - len(note))
     end = int(room * tail)
-    return _gap(text, room - end, end, note)
+    return _elide_between(text, room - end, end, note)
 
 
 def _note(text: str) -> str:
-    return f"\n[thresher {ID} · cut: {len(text):,} chars, {text.count(chr(10)) + 1:,} lines in all]\n"
+    return f"\n[thresher {ID_SLOT} · cut: {len(text):,} chars, {text.count(chr(10)) + 1:,} lines in all]\n"
 
 
-def cut(text: str, gaps: tuple[Gap, ...]) -> str:
+def apply_elisions(text: str, gaps: tuple[Elision, ...]) -> str:
     """The text with its gaps."""
     kept: list[str] = []
     position = 0
@@ -55,51 +55,51 @@ def cut(text: str, gaps: tuple[Gap, ...]) -> str:
     return "".join((*kept, text[position:]))
 
 
-def _whole(text: str, position: int, step: int) -> int:
+def _snap_to_character(text: str, position: int, step: int) -> int:
     """The next place in that direction that does not part a character from its marks, or an emoji from its next."""
-    while 0 < position < len(text) and _joins(text, position):
+    while 0 < position < len(text) and _splits_character(text, position):
         position += step
     return position
 
 
-def within(gaps: Iterable[Gap], length: int) -> Iterator[Gap]:
+def clamp_elisions(gaps: Iterable[Elision], length: int) -> Iterator[Elision]:
     """The gaps, as far as they are in a text of that length."""
     for start, stop, note in gaps:
         if start <= stop and start <= length and stop >= 0:
-            yield Gap(max(0, start), min(stop, length), note)
+            yield Elision(max(0, start), min(stop, length), note)
 
 
-def joined(gaps: Iterable[Gap]) -> tuple[Gap, ...]:
+def merge_elisions(gaps: Iterable[Elision]) -> tuple[Elision, ...]:
     """Gaps of two cuts as one cut: where they meet they become one, with the longer note."""
-    merged: list[Gap] = []
+    merged: list[Elision] = []
     for start, stop, note in sorted(gaps):
         if merged and start < merged[-1].stop:
             last = merged[-1]
-            merged[-1] = Gap(last.start, max(last.stop, stop), max(last.note, note, key=len))
+            merged[-1] = Elision(last.start, max(last.stop, stop), max(last.note, note, key=len))
         else:
-            merged.append(Gap(start, stop, note))
+            merged.append(Elision(start, stop, note))
     return tuple(merged)
 
 
-def _joins(text: str, position: int) -> bool:
+def _splits_character(text: str, position: int) -> bool:
     before, after = text[position - 1], text[position]
     if after in _JOINERS or before == "\u200d" or unicodedata.combining(after):
         return True
     if "\ud800" <= before <= "\udbff" and "\udc00" <= after <= "\udfff":
         return True
-    return "\U0001f3fb" <= after <= "\U0001f3ff" or (_flag(before) and _flag(after))
+    return "\U0001f3fb" <= after <= "\U0001f3ff" or (_is_flag_letter(before) and _is_flag_letter(after))
 
 
-def _flag(character: str) -> bool:
+def _is_flag_letter(character: str) -> bool:
     return "\U0001f1e6" <= character <= "\U0001f1ff"
 
 
 def _line_end(text: str, position: int, *, back: bool) -> int:
     """A line's end close by, or the place itself."""
     if back:
-        found = text.rfind("\n", max(0, position - NEAR), position)
+        found = text.rfind("\n", max(0, position - LINE_SNAP_DISTANCE), position)
         return found + 1 if found > 0 else position
-    found = text.find("\n", position, position + NEAR)
+    found = text.find("\n", position, position + LINE_SNAP_DISTANCE)
     return found if found >= 0 else position
 
 
@@ -108,23 +108,23 @@ _KEY = re.compile(r"\s*:")
 _ESCAPE = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)", re.DOTALL)
 
 
-def cut_arguments(arguments: str, limit: int) -> tuple[Gap, ...]:
+def elide_long_arguments(arguments: str, limit: int) -> tuple[Elision, ...]:
     """Shorten the long strings in a JSON text, each to about `limit` characters; what comes out is still JSON."""
-    gaps: list[Gap] = []
+    gaps: list[Elision] = []
     for found in _STRING.finditer(arguments):
         inside = found.end() - found.start() - 2
         if inside <= limit or _KEY.match(arguments, found.end()):
             continue
-        note = f" … [thresher {ID} · cut: {inside:,} chars in all] … "
+        note = f" … [thresher {ID_SLOT} · cut: {inside:,} chars in all] … "
         room = max(0, limit - len(note)) // 2
-        start = _escape_start(arguments, found.start() + 1, found.start() + 1 + room)
-        stop = _escape_start(arguments, found.start() + 1, found.end() - 1 - room)
+        start = _snap_before_escape(arguments, found.start() + 1, found.start() + 1 + room)
+        stop = _snap_before_escape(arguments, found.start() + 1, found.end() - 1 - room)
         if stop - start > len(note):
-            gaps.append(Gap(start, stop, note))
+            gaps.append(Elision(start, stop, note))
     return tuple(gaps)
 
 
-def _escape_start(text: str, first: int, position: int) -> int:
+def _snap_before_escape(text: str, first: int, position: int) -> int:
     """The place, moved in front of an escape or a character that it would split."""
     before = max(first, position - 12)
     while before > first and text[before - 1] == "\\":
@@ -132,17 +132,17 @@ def _escape_start(text: str, first: int, position: int) -> int:
     for escape in _ESCAPE.finditer(text, before, min(len(text), position + 12)):
         if escape.start() < position < escape.end():
             return escape.start()
-    return _whole(text, position, -1)
+    return _snap_to_character(text, position, -1)
 
 
-def still_json(before: str, after: str) -> bool:
+def is_still_json(before: str, after: str) -> bool:
     """Whether a text that was JSON still is."""
     return not _is_json(before) or _is_json(after)
 
 
 def _is_json(text: str) -> bool:
     try:
-        load(text)
+        load_json(text)
     except (ValueError, RecursionError):
         return False
     return True

@@ -19,7 +19,7 @@ class Repair(Struct, frozen=True):
     detail: str
 
 
-class Draft(NamedTuple):
+class MessageDraft(NamedTuple):
     """A message as it is now, with the message and the parts it was made of."""
 
     message: Message
@@ -28,7 +28,7 @@ class Draft(NamedTuple):
     """One for each part; a part that was made new stands where the one stood that it is for."""
 
 
-class Bench:
+class RepairWorkspace:
     """The drafts, and what was done to them."""
 
     def __init__(self, history: History) -> None:
@@ -36,7 +36,7 @@ class Bench:
         self._history = history
         self.repairs: list[Repair] = []
         self.drafts = [
-            Draft(message, index, tuple([Place(index, part) for part in range(len(message.parts))]))
+            MessageDraft(message, index, tuple([Place(index, part) for part in range(len(message.parts))]))
             for index, message in enumerate(history)
         ]
 
@@ -49,22 +49,22 @@ class Bench:
         """The part at a place of now."""
         return self.drafts[at.message].message.parts[at.part]
 
-    def note(self, rule: str, message: int, part: int | None, detail: str) -> None:
+    def record_repair(self, rule: str, message: int, part: int | None, detail: str) -> None:
         """Tell of a repair at a place of now."""
         draft = self.drafts[message]
         place = None if part is None or part >= len(draft.places) else draft.places[part]
         where = Place(draft.origin, -1) if place is None else place
         self.repairs.append(Repair(rule, where.message, None if place is None else place.part, detail))
 
-    def note_all(self, violations: Iterable[Violation], detail: str) -> None:
+    def record_repairs(self, violations: Iterable[Violation], detail: str) -> None:
         """Tell of the same repair at every place of some violations, once each."""
         for rule, message, part in dict.fromkeys((one.rule, one.message, one.part) for one in violations):
-            self.note(rule, message, part, detail)
+            self.record_repair(rule, message, part, detail)
 
     def replace_parts(self, new: Mapping[Place, tuple[Part, ...]]) -> None:
         """Put new parts for old ones; a message that loses its last part goes."""
         touched = {place.message for place in new}
-        drafts: list[Draft] = []
+        drafts: list[MessageDraft] = []
         for index, draft in enumerate(self.drafts):
             if index not in touched:
                 drafts.append(draft)
@@ -75,7 +75,7 @@ class Bench:
                 for part in new.get(Place(index, number), (old,))
             ]
             if pairs:
-                drafts.append(with_parts(draft, pairs))
+                drafts.append(replace_draft_parts(draft, pairs))
         self.drafts = drafts
 
     def replace_messages(self, new: Mapping[int, Message | None]) -> None:
@@ -87,7 +87,7 @@ class Bench:
         ]
 
 
-def with_parts(draft: Draft, pairs: Iterable[tuple[Part, Place]]) -> Draft:
+def replace_draft_parts(draft: MessageDraft, pairs: Iterable[tuple[Part, Place]]) -> MessageDraft:
     """The draft with other parts, each with its place."""
     parts, places = zip(*pairs, strict=True)
     return draft._replace(message=structs.replace(draft.message, parts=parts), places=places)

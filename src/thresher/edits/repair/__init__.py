@@ -1,0 +1,1 @@
+"""Repair what a dialect would refuse, and report each repair."""
