@@ -35,6 +35,7 @@ lint: $(VENV)/.ready-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/check_names.py
+	$(BIN)/python tools/check_dialects.py
 
 format: $(VENV)/.ready-dev
 	$(BIN)/ruff format .

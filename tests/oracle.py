@@ -6,24 +6,23 @@ not as the API documents them are passed by: nobody can say what it makes of the
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 Json = Any
+KEYS = {"anthropic": "messages", "openai-chat": "messages", "openai-responses": "input", "gemini": "contents"}
 LETTERS = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
 
 def violations(value: Json, dialect: str) -> list[str]:
     """What the API would refuse in messages, or in a request body."""
-    keys = {"anthropic": "messages", "openai-chat": "messages", "openai-responses": "input", "gemini": "contents"}
-    rows = value[keys[dialect]] if isinstance(value, dict) else value
-    judge = {"anthropic": _anthropic, "openai-chat": _chat, "openai-responses": _responses, "gemini": _gemini}
+    rows = value[KEYS[dialect]] if isinstance(value, dict) else value
     told = [*_unsendable(rows)]
     system = (
         value.get({"anthropic": "system", "openai-responses": "instructions"}.get(dialect)) if value is not rows else ""
     )
     told += _unsendable(system) if _texts(system) else []
-    return told + (list(judge[dialect](rows)) if isinstance(rows, list) else [])
+    return told + (list(JUDGES[dialect](rows)) if isinstance(rows, list) else [])
 
 
 def _unsendable(value: Json) -> Iterator[str]:
@@ -324,3 +323,11 @@ def _is_empty_text(part: Json) -> bool:
     keys = [key for key in _DATA if part.get(key) is not None]
     signed = part.get("thought") is True or "thoughtSignature" in part or "thought_signature" in part
     return keys == ["text"] and part["text"] == "" and not signed
+
+
+JUDGES: dict[str, Callable[[list[Json]], Iterator[str]]] = {
+    "anthropic": _anthropic,
+    "openai-chat": _chat,
+    "openai-responses": _responses,
+    "gemini": _gemini,
+}

@@ -17,14 +17,13 @@ from thresher.dialects.gemini import codec as gemini
 from thresher.dialects.openai_chat import codec as openai_chat
 from thresher.dialects.openai_responses import codec as openai_responses
 from thresher.dialects.pairing import CallIdAssigner
+from thresher.dialects.table import load_dialects
 from thresher.errors import FormatError
 from thresher.model import History, Image, Message, Part, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
 from thresher.model.jsontext import canonical_json
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
-WIRE: dict[str, Dialect] = {
-    module.DIALECT.name: module.DIALECT for module in (anthropic, openai_chat, openai_responses, gemini)
-}
+WIRE: dict[str, Dialect] = {dialect.name: dialect for dialect in load_dialects()}
 PNG = "iVBORw0KGgo="
 PNG_URL = f"data:image/png;base64,{PNG}"
 
@@ -673,7 +672,7 @@ def test_anthropic_to_chat_exactly() -> None:
         },
         {"role": "assistant", "content": [{"type": "server_tool_use", "id": "s"}, {"type": "text", "text": "done"}]},
     ]
-    emission = openai_chat._emit(anthropic._parse(rows), None)
+    emission = openai_chat.emit_openai_chat(anthropic.parse_anthropic(rows), None)
     call = {"id": "c1", "type": "function", "function": {"name": "shot", "arguments": "{}"}}
     assert emission.value == [
         {"role": "user", "content": "go"},
@@ -707,7 +706,7 @@ def test_responses_to_chat_merges_what_one_turn_said() -> None:
         {"role": "assistant", "content": "Once"},
         {"role": "assistant", "content": "more"},
     ]
-    value = openai_chat._emit(openai_responses._parse(items), None).value
+    value = openai_chat.emit_openai_chat(openai_responses.parse_openai_responses(items), None).value
     assert [row["role"] for row in value] == ["user", "assistant", "tool", "tool", "user", "assistant"]
     assert value[1]["content"] == "I look."
     assert [call["function"]["arguments"] for call in value[1]["tool_calls"]] == ["{}", '{"input":"free text"}']
@@ -718,7 +717,7 @@ def test_responses_to_chat_merges_what_one_turn_said() -> None:
 def test_an_image_in_a_result_stays_in_it_where_it_can() -> None:
     result = ToolResult("c1", (Text("taken"), Image("image/png", PNG), Unknown("x", "{}")), is_error=True)
     history = History((Message("tool", (result,), author="tool"),))
-    assert openai_responses._emit(history, None).value == [
+    assert openai_responses.emit_openai_responses(history, None).value == [
         {
             "type": "function_call_output",
             "call_id": "c1",
@@ -728,7 +727,7 @@ def test_an_image_in_a_result_stays_in_it_where_it_can() -> None:
             ],
         }
     ]
-    assert gemini._emit(history, None).value == [
+    assert gemini.emit_gemini(history, None).value == [
         {
             "role": "user",
             "parts": [
@@ -748,7 +747,7 @@ def test_results_come_first_in_gemini_and_system_text_in_the_middle_is_told() ->
             Message("tool", (ToolResult("c2", (Text("two"),)),), author="tool"),
         )
     )
-    emission = gemini._emit(history, None)
+    emission = gemini.emit_gemini(history, None)
     assert [[next(iter(part)) for part in row["parts"]] for row in emission.value] == [
         ["functionCall", "functionCall"],
         ["functionResponse", "functionResponse", "text"],
@@ -788,7 +787,7 @@ def test_body_or_list_as_it_is_asked_for(name: str, source: str) -> None:
 def test_gemini_schemas_become_plain_ones() -> None:
     declared = {"name": "f", "parameters": {"type": "OBJECT", "properties": {"type": {"type": "STRING"}}}}
     body = {"contents": [], "tools": [{"function_declarations": [declared]}, {"googleSearch": {}}]}
-    emission = openai_responses._emit(gemini._parse(body), None)
+    emission = openai_responses.emit_openai_responses(gemini.parse_gemini(body), None)
     assert emission.value["tools"][0]["parameters"] == {
         "type": "object",
         "properties": {"type": {"type": "string"}},
@@ -944,7 +943,7 @@ def test_gemini_calls_without_ids_are_paired_by_name_and_order() -> None:
         {"role": "model", "parts": [call("read")]},
         {"role": "user", "parts": [answer("read", id="read_177_0")]},
     ]
-    history = gemini._parse(contents)
+    history = gemini.parse_gemini(contents)
     assert_same(contents, name="gemini")
     ids = [[getattr(p, "id", "") or getattr(p, "call_id", "") for p in message.parts] for message in history]
     assert ids == [
@@ -956,7 +955,7 @@ def test_gemini_calls_without_ids_are_paired_by_name_and_order() -> None:
     ]
     assert len(history.orphans) == 1
     assert all(chain.result for chain in history.chains)
-    crossed = anthropic._emit(history, None).value
+    crossed = anthropic.emit_anthropic(history, None).value
     assert [block["id"] for block in crossed[0]["content"]] == ids[0]
 
 
@@ -972,7 +971,7 @@ def test_legacy_functions_are_paired_by_name_and_order() -> None:
     call = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
     answer = {"role": "function", "name": "f", "content": "ok"}
     rows = [call, answer, call, answer]
-    history = openai_chat._parse(rows)
+    history = openai_chat.parse_openai_chat(rows)
     assert_same(rows, name="openai-chat")
     assert [part.id for part in _parts(history) if isinstance(part, ToolCall)] == ["f-1", "f-2"]
     assert not history.orphans

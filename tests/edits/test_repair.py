@@ -11,10 +11,12 @@ import oracle
 from strategies import ODD, WIRE, edited, histories
 from thresher.dialects import emit, parse
 from thresher.dialects.extras import is_opaque_message
-from thresher.edits.legality import DIALECTS, check
-from thresher.edits.repair.content import EARLIER_CONVERSATION_NOTE, SKIP_SIGNATURE_VALIDATION
-from thresher.edits.repair.repair import repair
-from thresher.edits.repair.tools import INTERRUPTED, ORPHAN_RESULT_LABEL, REPEATED_RESULT_LABEL
+from thresher.dialects.gemini.repairs import SKIP_SIGNATURE_VALIDATION
+from thresher.dialects.repairs.content_repairs import EARLIER_CONVERSATION_NOTE
+from thresher.dialects.repairs.tool_repairs import INTERRUPTED, ORPHAN_RESULT_LABEL, REPEATED_RESULT_LABEL
+from thresher.dialects.table import DIALECTS
+from thresher.edits.legality import check
+from thresher.edits.repair_history import repair
 from thresher.errors import ReadError
 from thresher.model import History, Message, Part, Text, Thinking, ToolCall, ToolResult, VendorExtras, part_text
 from thresher.transcripts import read_all

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 
 from strategies import histories, parts
+from thresher.dialects.anthropic.dialect import DIALECT
+from thresher.dialects.base import TokenFrame
 from thresher.model import History, Image, Message, Part, Text, Thinking, ToolCall, ToolResult, Unknown
 from thresher.tokens import TokenWeights, count, default_token_weights, estimate_part_tokens
-from thresher.tokens.weights import FRAMES, TOOL_PROMPT, TokenFrame
 
 
 class Words:
@@ -63,7 +64,7 @@ def test_weights_are_whole_and_never_below_nothing(part: Part) -> None:
 @given(histories)
 def test_a_history_weighs_what_its_messages_and_parts_weigh(history: History) -> None:
     weigh = scale(1.37, "anthropic")
-    frame = FRAMES["anthropic"].message
+    frame = (DIALECT.token_frame or FRAME).message
     for message in history:
         assert weigh.parts(message) == tuple(weigh.part(part) for part in message.parts)
         assert weigh.message(message) == frame + sum(weigh.parts(message))
@@ -104,7 +105,7 @@ def test_a_message_that_is_gone_is_forgotten() -> None:
 def test_tools_weigh_their_definitions_and_what_the_vendor_adds() -> None:
     assert scale().tools("") == scale(vendor="anthropic").tools("") == 0
     assert scale().tools("[one two]") == 2
-    assert scale(vendor="anthropic").tools("[one two]") == 2 + TOOL_PROMPT["anthropic"]
+    assert scale(vendor="anthropic").tools("[one two]") == 2 + (DIALECT.token_frame or FRAME).tools
 
 
 def test_scales_are_equal_by_what_they_measure() -> None:

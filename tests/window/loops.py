@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 import oracle
 import working
 from thresher.dialects import parse
+from thresher.dialects.cache_control import strip_cache_breakpoints
 from thresher.edits import check, repair
 from thresher.edits.placeholder import find_placeholder_ids
-from thresher.edits.repair.repair import RepairError
+from thresher.edits.repair_history import RepairError
 from thresher.model import History, Part, Thinking, ToolCall, ToolResult, Unknown, part_text
 from thresher.model.harness_text import extract_human_text
 from thresher.store import ContentStore, InMemoryContentStore, StoreError, exact_id, get_restorable_text
 from thresher.tokens import default_token_weights
 from thresher.window import Ledger, Prices, Thresholds, Window
-from thresher.window.cache_breakpoints import strip_cache_breakpoints
 from working import Step
 
 Json = Any

@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies import ODD, WIRE
-from thresher.window.cache_breakpoints import (
+from thresher.dialects.anthropic.cache_breakpoints import (
     LOOKBACK_BLOCKS,
     MAX_BREAKPOINTS,
     CacheBreakpointMode,
-    has_cache_breakpoints,
     place_cache_breakpoints,
-    strip_cache_breakpoints,
 )
+from thresher.dialects.cache_control import has_cache_breakpoints, strip_cache_breakpoints
 
 Row = dict[str, Any]
 

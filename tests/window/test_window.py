@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 import thresher as th
+from thresher.dialects.cache_control import strip_cache_breakpoints
 from thresher.errors import BudgetError, FormatError, OptionError
 from thresher.model.message import Usage
 from thresher.store import InMemoryContentStore, SqliteContentStore, StoreError
 from thresher.window import Ledger, LedgerError, Prices, Thresholds, Window, replanner
-from thresher.window.cache_breakpoints import strip_cache_breakpoints
 from thresher.window.refetches import BASE_PIN_CALLS, RefetchTracker
 from thresher.window.usage import parse_provider_usage
 

@@ -13,7 +13,8 @@ from msgspec import Struct, structs
 from thresher.budget.escalation import build_budget_error, escalate_to_budget, propose_edits
 from thresher.budget.presets import PolicyStep
 from thresher.budget.settings import Settings, load_settings
-from thresher.dialects import emit, parse
+from thresher.dialects import emit
+from thresher.dialects.intake import Messages, read_with_dialect
 from thresher.edits import (
     Plan,
     PlanDraft,
@@ -32,7 +33,6 @@ from thresher.policies import Policy, make_policy
 from thresher.policies.table import policy_name
 from thresher.store import ContentStore, StoreError, compute_summary_id, default_content_store, exact_id
 from thresher.tokens import TokenWeights, find_model, find_model_name, token_weights_for
-from thresher.transcripts import sniff
 
 DEFAULT_WINDOW_SHARE = 0.7
 """The part of a model's window that a history may fill when no budget is given."""
@@ -49,7 +49,7 @@ class FitResult(Struct, frozen=True):
 
 
 def plan(  # noqa: PLR0913 - the front door has many keys
-    history: History | Session,
+    history: Messages,
     *,
     policy: PolicyLike | None = None,
     budget: int | str | None = None,
@@ -69,7 +69,7 @@ def plan(  # noqa: PLR0913 - the front door has many keys
     what the model wants), `scale` what tokens are weighed with (by default the model's, with the named `counter`),
     `store` where stand-ins are looked up. Other options are those of `Settings`: `exclude_tools=("Edit",)`.
     """
-    told = history.history if isinstance(history, Session) else history
+    told, dialect = read_with_dialect(history, dialect)
     return _plan_repaired(
         told,
         policy=policy,
@@ -283,13 +283,11 @@ def fit(messages: M, *, format: str | None = None, dialect: str | None = None, *
     if isinstance(messages, Session):
         after = fit_with_plan(messages, dialect=dialect, **options).history
         return structs.replace(messages, segments=(*messages.segments[:-1], after))
-    if isinstance(messages, list) and not messages:
+    if messages == []:
         return messages
-    name = format or sniff(messages)
-    history = parse(messages, name)
+    history, name = read_with_dialect(messages, format)  # type: ignore[arg-type]
     after = fit_with_plan(history, dialect=dialect or name, **options).history
-    same = after is history
-    return messages if same else emit(after, name or "")
+    return messages if after is history else emit(after, name or "")
 
 
 def restore(part_id: str, *, store: ContentStore | None = None) -> str:

@@ -5,7 +5,8 @@ dialect, one row in `table`, one fixture. Imports `model` and `errors` only.
 """
 
 from thresher.dialects.base import Dialect, Emission
-from thresher.dialects.convert import detect_dialect, emit, emit_with_losses, parse
+from thresher.dialects.convert import emit, emit_with_losses, parse
+from thresher.dialects.intake import detect_dialect
 from thresher.dialects.table import dialect_names, find_dialect
 
 __all__ = [

@@ -1,7 +1,7 @@
 """Every dialect by name. A row is an import path, resolved on first use.
 
 A third-party package adds its own through the entry point group `thresher.dialects`: the name, and the path of an
-object like the `DIALECT` of any codec here. The group `thresher.formats` is accepted, too.
+object like the `DIALECT` of any dialect here. The group `thresher.formats` is accepted, too.
 """
 
 from functools import cache
@@ -12,10 +12,10 @@ from thresher.dialects.plugins import load_plugins
 from thresher.errors import FormatError
 
 DIALECTS: dict[str, str] = {
-    "anthropic": "thresher.dialects.anthropic.codec",
-    "openai-chat": "thresher.dialects.openai_chat.codec",
-    "openai-responses": "thresher.dialects.openai_responses.codec",
-    "gemini": "thresher.dialects.gemini.codec",
+    "anthropic": "thresher.dialects.anthropic.dialect",
+    "openai-chat": "thresher.dialects.openai_chat.dialect",
+    "openai-responses": "thresher.dialects.openai_responses.dialect",
+    "gemini": "thresher.dialects.gemini.dialect",
 }
 
 
@@ -44,3 +44,16 @@ def dialect_names() -> list[str]:
 def load_dialects() -> list[Dialect]:
     """Return every dialect."""
     return [find_dialect(name) for name in dialect_names()]
+
+
+@cache
+def get_native_dialect(name: str) -> Dialect | None:
+    """Return the dialect of the name that vendor fields carry; None if it is a transcript format's."""
+    return find_dialect(name) if name in dialect_names() else None
+
+
+@cache
+def find_vendor_dialect(vendor: str) -> Dialect:
+    """Return the dialect that a vendor's models speak: its own, or the one that many speak."""
+    own = [one for one in load_dialects() if one.vendor == vendor]
+    return (own or [one for one in load_dialects() if not one.vendor])[0]

@@ -6,15 +6,16 @@ In: histories and proposed edits. Out: plans, smaller histories, violations, rep
 from typing import TYPE_CHECKING
 
 from thresher.deprecation import ForwardedNames
+from thresher.dialects.repairs.workspace import Repair, Violation
 from thresher.edits.apply import apply
 from thresher.edits.closure import ThinkingRule, close_draft
 from thresher.edits.draft import PlanDraft
 from thresher.edits.edit import Drop, Edit, Elision, Pin, Replace, Summarize, Truncate, list_targets
-from thresher.edits.legality import Violation, check, is_legal
+from thresher.edits.legality import check, is_legal
 from thresher.edits.pins import find_open_loop, find_pins
 from thresher.edits.placeholder import find_verified_placeholders, get_placeholder_id
 from thresher.edits.plan import Plan, Refusal, build_plan, finish_plan
-from thresher.edits.repair.repair import Repair, RepairResult, repair
+from thresher.edits.repair_history import RepairResult, repair
 from thresher.edits.truncate import apply_elisions, elide_long_arguments, elide_to_limit, keep_head_and_tail
 
 __all__ = [

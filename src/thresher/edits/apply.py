@@ -6,7 +6,7 @@ from msgspec import structs
 
 from thresher.edits.edit import Drop, Edit, Summarize
 from thresher.edits.plan import Plan
-from thresher.edits.repair.repair import repair
+from thresher.edits.repair_history import repair
 from thresher.edits.rewrite import must_merge, rewrite_part
 from thresher.errors import PlanError
 from thresher.model import History, Message, Occurrence, Place

@@ -8,6 +8,7 @@ from typing import Literal
 
 from msgspec import structs
 
+from thresher.dialects.table import get_native_dialect
 from thresher.edits.draft import PartDecision, PlanDraft, is_signed_thinking
 from thresher.edits.edit import Edit, Replace, Summarize
 from thresher.edits.pins import find_open_loop
@@ -114,7 +115,7 @@ def _keep_reasoning(draft: PlanDraft) -> None:
 
 def _reasoning(draft: PlanDraft) -> Iterator[tuple[Place, Part]]:
     for index, message in enumerate(draft.history.messages):
-        if message.role == "assistant" and _native(message, "openai-responses"):
+        if message.role == "assistant" and _needs_next_item(message):
             yield from ((Place(index, j), part) for j, part in enumerate(message.parts))
 
 
@@ -214,8 +215,9 @@ def _discount_merged_messages(draft: PlanDraft) -> None:
         last, bridged = index, False
 
 
-def _native(message: Message, dialect: str) -> bool:
-    return message.pocket is not None and message.pocket.format == dialect
+def _needs_next_item(message: Message) -> bool:
+    native = get_native_dialect(message.pocket.format) if message.pocket is not None else None
+    return native is not None and native.reasoning_needs_next_item
 
 
 def collect_edits(draft: PlanDraft) -> Iterator[Edit]:

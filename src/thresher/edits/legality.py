@@ -1,45 +1,24 @@
-"""Whether an API would take a conversation, and where not: the rules of a dialect over the rows it would be sent.
+"""Check a history against an API's rules: those of its dialect, over the rows it would be sent.
 
-Legal is what the API accepts, not what is good style: a rule here has a page of the vendor's and an error behind it.
+Legal is what the API accepts, not what is good style.
 """
 
-from msgspec import Struct
-
-from thresher.edits.layout import DIALECTS, DialectLayout, HistoryIndex, LegalityRule
+from thresher.dialects.intake import Messages, read_with_dialect
+from thresher.dialects.layout import DialectLayout, HistoryIndex
+from thresher.dialects.repairs.workspace import Violation
+from thresher.dialects.table import dialect_names, find_dialect
 from thresher.edits.legality_cache import extract_grown_tail, extract_unchecked_tail, iterate_unique_ids, remember_legal
-from thresher.edits.rules import LEGALITY_RULES, RULES_BY_DIALECT
-from thresher.errors import FormatError
 from thresher.model import History
 
-__all__ = [
-    "DIALECTS",
-    "LEGALITY_RULES",
-    "LegalityRule",
-    "LegalityTracker",
-    "Violation",
-    "check",
-    "dialects_for",
-    "is_legal",
-]
 
+def check(messages: Messages, dialect: str | None = None) -> tuple[Violation, ...]:
+    """Return every rule that a conversation breaks; none where it is legal.
 
-class Violation(Struct, frozen=True):
-    """One rule broken in one place."""
-
-    rule: str
-    dialect: str
-    message: int
-    """Counted from 0 in the history."""
-    part: int | None
-    """None: the message as a whole."""
-    detail: str
-    documented: str
-    """The vendor's page on it."""
-
-
-def check(history: History, dialect: str | None = None) -> tuple[Violation, ...]:
-    """Every rule that the history breaks in a dialect, or in any of the four; none where it is legal."""
-    names = dialects_for(dialect)
+    The rules are those of the `dialect`; without one, those of the API that the messages are for, and for a history
+    or a session those of all dialects.
+    """
+    history, dialect = read_with_dialect(messages, dialect)
+    names = (dialect,) if dialect else tuple(dialect_names())
     new = extract_unchecked_tail(history, dialect)
     if new is None or _check(new, names):
         found = _check(history, names)
@@ -75,24 +54,16 @@ def _check(history: History, dialects: tuple[str, ...]) -> tuple[Violation, ...]
     return tuple([one for name in dialects for one in _violations(facts, name)])
 
 
-def is_legal(history: History, dialect: str | None = None) -> bool:
+def is_legal(messages: Messages, dialect: str | None = None) -> bool:
     """Whether an API would take the history as it is written for it."""
-    return not check(history, dialect)
+    return not check(messages, dialect)
 
 
-def dialects_for(dialect: str | None) -> tuple[str, ...]:
-    """The dialects that a name stands for: itself, or all of them for None."""
-    if dialect is None:
-        return DIALECTS
-    if dialect not in RULES_BY_DIALECT:
-        raise FormatError(f"no rules are known for `{dialect}`; the dialects are {', '.join(DIALECTS)}")
-    return (dialect,)
-
-
-def _violations(facts: HistoryIndex, dialect: str) -> list[Violation]:
-    view = DialectLayout(facts, dialect)
+def _violations(facts: HistoryIndex, name: str) -> list[Violation]:
+    dialect = find_dialect(name)
+    view = DialectLayout(facts, name, dialect.arrange)
     return [
-        Violation(rule.name, dialect, found.message, found.part, found.detail, rule.documented)
-        for rule in RULES_BY_DIALECT[dialect]
+        Violation(rule.name, name, found.message, found.part, found.detail, rule.documented)
+        for rule in dialect.rules
         for found in rule.check(view)
     ]

@@ -2,17 +2,17 @@
 
 An agent's history grows by a turn at a time, and the rules look at neighbours: when the start was legal, it is enough
 to look at its last turn and what is new, behind a user's word. What rules look at from afar is left to the full look:
-ids that repeat, and the dialects whose rules tie one step to others (`CROSS_STEP_DIALECTS`).
+ids that repeat, and the dialects whose rules tie one step to others (`Dialect.links_steps`).
 """
 
 from collections import deque
 from collections.abc import Iterator, Sequence
 from weakref import ref
 
+from thresher.dialects.table import get_native_dialect
 from thresher.model import History, Message, Text, ToolCall
 from thresher.model.jsontext import load_json_object
 
-CROSS_STEP_DIALECTS = ("gemini", "openai-responses")
 OPENING_MESSAGE = Message("user", (Text("go on"),))
 _legal: deque[tuple[str | None, list[ref[Message]]]] = deque(maxlen=8)
 """The latest legal histories, by dialect; their messages are not kept alive."""
@@ -32,7 +32,7 @@ def extract_unchecked_tail(history: History, dialect: str | None) -> History | N
     goes_on = 0 < known < len(messages) and messages[known - 1].role == messages[known].role == "assistant"
     cut = 0 if goes_on else _last_turn(messages, known)
     new = messages[cut:]
-    if not cut or any(one.pocket is not None and one.pocket.format in CROSS_STEP_DIALECTS for one in new):
+    if not cut or any(_links_steps(one) for one in new):
         return None
     return History((OPENING_MESSAGE, *new)) if _call_ids(new).isdisjoint(_call_ids(messages[:cut])) else None
 
@@ -54,8 +54,15 @@ def iterate_unique_ids(messages: Sequence[Message]) -> Iterator[str]:
         for owner in (message, *message.parts):
             if isinstance(owner, ToolCall):
                 yield owner.id
-            if owner.pocket is not None and owner.pocket.format == "openai-responses" and '"id"' in owner.pocket.fields:
-                yield f"item {load_json_object(owner.pocket.fields).get('id')}"
+            if owner.pocket is not None and '"id"' in owner.pocket.fields:
+                native = get_native_dialect(owner.pocket.format)
+                if native is not None and native.has_item_ids:
+                    yield f"item {load_json_object(owner.pocket.fields).get('id')}"
+
+
+def _links_steps(message: Message) -> bool:
+    native = get_native_dialect(message.pocket.format) if message.pocket is not None else None
+    return native is not None and native.links_steps
 
 
 def _longest_legal_prefix(messages: Sequence[Message], dialect: str | None) -> list[ref[Message]]:

@@ -6,11 +6,11 @@ from typing import Any
 
 from msgspec import Struct
 
+from thresher.dialects.repairs.workspace import Repair
 from thresher.edits.closure import ThinkingRule, close_draft, collect_edits
 from thresher.edits.draft import PlanDraft
 from thresher.edits.edit import Edit
 from thresher.edits.explain import explain_plan
-from thresher.edits.repair.repair import Repair
 from thresher.model import History, Place
 from thresher.tokens import TokenWeights
 

@@ -4,10 +4,11 @@ from typing import Any
 
 from msgspec import structs
 
+from thresher.dialects.table import get_native_dialect
 from thresher.edits.edit import Drop, Edit, Elision, Replace, Summarize, Truncate
 from thresher.edits.placeholder import ID_SLOT, PLACEHOLDER_ARGUMENT
 from thresher.edits.truncate import apply_elisions, is_still_json
-from thresher.model import Message, Part, Summary, Text, ToolCall, ToolResult, part_text
+from thresher.model import Message, Part, Summary, Text, ToolCall, ToolResult, VendorExtras, part_text
 from thresher.model.jsontext import dump_json, load_json_object
 from thresher.store import exact_id, short_id
 
@@ -78,7 +79,12 @@ def is_blank_text(part: Part) -> bool:
 
 
 def must_merge(before: Message, after: Message) -> bool:
-    """Whether two messages must become one now that nothing stands between them: Gemini wants roles to take turns."""
-    pockets = (before.pocket, after.pocket)
-    native = all(pocket is not None and pocket.format == "gemini" and pocket.shape != "whole" for pocket in pockets)
-    return native and before.role == after.role and before.role in ("user", "assistant")
+    """Whether two messages must be merged now that nothing is left between them: some APIs want roles to alternate."""
+    if before.role != after.role or before.role not in ("user", "assistant"):
+        return False
+    return all(_merges_same_role(message.pocket) for message in (before, after))
+
+
+def _merges_same_role(pocket: VendorExtras | None) -> bool:
+    native = get_native_dialect(pocket.format) if pocket is not None and pocket.shape != "whole" else None
+    return native is not None and native.merges_same_role

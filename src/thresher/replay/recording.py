@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from thresher.dialects import emit_with_losses, parse
+from thresher.dialects.table import find_vendor_dialect
 from thresher.edits import repair
 from thresher.model import History, Session
 from thresher.replay.trace import RecordedCall, Trace, trace_history, trace_session
@@ -20,8 +21,6 @@ from thresher.tokens import TokenWeights, token_weights_for
 from thresher.tokens.weights import find_model_name
 from thresher.window.request import resolve_window_dialect
 
-DIALECT_BY_VENDOR = {"anthropic": "anthropic", "openai": "openai-responses", "gemini": "gemini"}
-"""The wire format of a vendor; all others speak OpenAI's chat."""
 COUNTER = "estimate"
 """Every weight in a replay is an estimate: thousands of requests are weighed, each with each way of making them."""
 
@@ -66,7 +65,7 @@ def build_recording(segment: History, name: str = "") -> Recording:
     """One segment."""
     whole = repair(segment).history
     scale = token_weights_for(whole, counter=COUNTER)
-    wire = DIALECT_BY_VENDOR.get(scale.vendor, "openai-chat")
+    wire = find_vendor_dialect(scale.vendor).name
     body = dict(emit_with_losses(whole, wire, body=True).value)
     rows = body.pop(find_rows_field(wire))
     history = parse({**body, find_rows_field(wire): rows}, wire)

@@ -9,11 +9,13 @@ Thinking weighs what is sealed in its signature or what is shown, whichever is m
 are billed for the whole, which goes back to them inside the signature. It is never billed twice.
 """
 
-from collections.abc import Iterable
 from functools import cache
-from typing import NamedTuple, assert_never
+from typing import assert_never
 from weakref import ref
 
+from thresher.dialects.base import TokenFrame
+from thresher.dialects.intake import Messages, read_history
+from thresher.dialects.table import find_vendor_dialect, get_native_dialect
 from thresher.model import (
     History,
     Image,
@@ -34,20 +36,6 @@ from thresher.tokens.counter import get_counter as counter_named
 from thresher.tokens.media import media_tokens
 from thresher.tokens.model_catalog import find_model
 
-
-class TokenFrame(NamedTuple):
-    """What stands around the texts and no text shows: roles, tags, ids."""
-
-    message: int = 4
-    call: int = 12
-    result: int = 10
-
-
-FRAMES = {"anthropic": TokenFrame(4, 48, 40)}
-"""Measured on recorded bills, call and result together; where no vendor is known, OpenAI's, the smallest."""
-TOOL_PROMPT = {"anthropic": 346}
-"""What a vendor adds once where any tool is offered:
-https://platform.claude.com/docs/en/agents-and-tools/tool-use/overview"""
 SIGNATURE_HEADER_LENGTH = 240
 SIGNATURE_CHARACTERS_PER_TOKEN = 5.4
 """Characters of a signature that are its head, and those for each token of the thinking inside: what recorded bills
@@ -68,7 +56,7 @@ class TokenWeights:
         self.media = media or vendor
         # Whole numbers, so that ten tokens at 1.1 are eleven and not, by a hair, twelve.
         self._thousandths = round(factor * 1000)
-        self._frame = FRAMES.get(vendor, TokenFrame())
+        self._frame = _vendor_frame(vendor)
         self._weight_cache: dict[str, int] = {}
         self._message_cache: dict[int, tuple[ref[Message], tuple[int, ...], int]] = {}
 
@@ -116,7 +104,7 @@ class TokenWeights:
 
     def tools(self, text: str) -> int:
         """Tokens of tool definitions, and of what the vendor says about tools once there are any."""
-        return self.text(text) + TOOL_PROMPT.get(self.vendor, 0) if text else 0
+        return self.text(text) + self._frame.tools if text else 0
 
     def history(self, history: History) -> int:
         """Tokens of all that a model is given."""
@@ -192,10 +180,6 @@ def _cached_token_weights(model: str, name: str) -> TokenWeights:
     return TokenWeights(counter_named(name), factor=known.factor, vendor=known.vendor, media=known.media)
 
 
-VENDOR_FACTORS = {"anthropic": 1.11, "gemini": 1.05}
-"""Whose messages these are tells, where no model is named, how they count: by the older models of the vendor."""
-
-
 def token_weights_for(history: History, *, model: str = "", counter: str = "auto") -> TokenWeights:
     """The scale of the model that is named, or that a history was for; else that of the API it was recorded from."""
     name = model or find_model_name(history)
@@ -203,12 +187,21 @@ def token_weights_for(history: History, *, model: str = "", counter: str = "auto
         return default_token_weights(name, counter)
     pockets = (history.pocket, *(message.pocket for message in history.messages))
     found = next((pocket.format for pocket in pockets if pocket is not None), "")
-    return _vendor_token_weights(found, counter) if found in VENDOR_FACTORS else default_token_weights("", counter)
+    return _dialect_token_weights(found, counter)
 
 
 @cache
-def _vendor_token_weights(vendor: str, name: str) -> TokenWeights:
-    return TokenWeights(counter_named(name), factor=VENDOR_FACTORS[vendor], vendor=vendor)
+def _dialect_token_weights(dialect: str, name: str) -> TokenWeights:
+    native = get_native_dialect(dialect)
+    if native is None or native.token_frame is None:
+        return default_token_weights("", name)
+    return TokenWeights(counter_named(name), factor=native.token_frame.factor, vendor=native.vendor)
+
+
+def _vendor_frame(vendor: str) -> TokenFrame:
+    """Return what frames texts for a vendor's models; the smallest known where it is not."""
+    frame = find_vendor_dialect(vendor).token_frame if vendor else None
+    return TokenFrame() if frame is None else frame
 
 
 def find_model_name(history: History) -> str:
@@ -221,9 +214,9 @@ def find_model_name(history: History) -> str:
     return next((message.model for message in reversed(history.messages) if message.model), "")
 
 
-def count(history: History | Iterable[Message], *, model: str = "", counter: str = "auto") -> int:
-    """How many tokens a history weighs, tool definitions included, for its own model where it names one."""
-    whole = history if isinstance(history, History) else History(tuple(history))
+def count(messages: Messages, *, model: str = "", counter: str = "auto") -> int:
+    """Count the tokens of a conversation, tool definitions included, for its own model where it names one."""
+    whole = read_history(messages)
     return token_weights_for(whole, model=model, counter=counter).history(whole)
 
 

@@ -9,8 +9,8 @@ import msgspec
 from msgspec import structs
 
 from thresher.dialects.base import Dialect
-from thresher.dialects.convert import detect_dialect
 from thresher.dialects.extras import is_nonconforming_message
+from thresher.dialects.intake import detect_dialect
 from thresher.errors import FormatError, ReadError, UnknownFormatError
 from thresher.model import Problem, Session
 from thresher.transcripts.base import TranscriptFormat, title_from_prompt

@@ -10,15 +10,15 @@ from typing import Any
 
 from msgspec import Struct, structs
 
+from thresher.dialects.cache_control import copy_cache_breakpoint
 from thresher.edits import Plan, apply, get_placeholder_id, repair
 from thresher.edits.legality import LegalityTracker
-from thresher.edits.repair.repair import RepairError
+from thresher.edits.repair_history import RepairError
 from thresher.model import History, Message, ToolResult
 from thresher.model.jsontext import canonical_json
 from thresher.tokens import TokenWeights
-from thresher.window.cache_breakpoints import copy_cache_breakpoint
 from thresher.window.ledger import EditsByTarget, ReplanRecord
-from thresher.window.request import PROMPT_FIELDS, WindowRequest, digest_row, is_self_contained, parse_request_rows
+from thresher.window.request import WindowRequest, digest_row, is_self_contained, parse_request_rows
 
 PLACEHOLDER_TOKENS = 45
 """About what a pointer weighs, in tokens: a result that weighs less is not worth one."""
@@ -260,7 +260,7 @@ def parse_request_prompt(request: WindowRequest) -> RequestPrompt:
 
 def _changed_fields(request: WindowRequest, written: dict[str, Any], changed: bool) -> dict[str, Any] | None:
     """What the body says before its rows, where an edit or a repair has changed it; None: nothing any more."""
-    return {key: written.get(key) for key in PROMPT_FIELDS if key in request.value} if changed else None
+    return {key: written.get(key) for key in request.dialect.prompt_fields if key in request.value} if changed else None
 
 
 def repair_if_possible(history: History, dialect: str) -> History:

@@ -10,10 +10,10 @@ from msgspec import structs
 
 from thresher.budget.escalation import build_budget_error
 from thresher.budget.fitting import PlanSetup, default_budget, store_removed_parts
+from thresher.dialects.anthropic.cache_breakpoints import CacheTtl
 from thresher.edits import ThinkingRule, finish_plan
 from thresher.model.turns import is_prompt
 from thresher.store import ContentStore, StoreError, default_content_store
-from thresher.window.cache_breakpoints import CacheTtl
 from thresher.window.cache_state import MAX_CONVERSATIONS, PromptCacheTracker
 from thresher.window.conversation import NewContent, WindowConversation, repair_if_possible
 from thresher.window.event_log import EventLog

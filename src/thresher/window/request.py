@@ -4,7 +4,6 @@ A row's digest is of its JSON without cache marks, so that moving a mark changes
 what came before it, so that equal chains mean equal beginnings. Rows may hold objects of a vendor's SDK.
 """
 
-from base64 import b64encode
 from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
@@ -17,28 +16,21 @@ import msgspec
 from msgspec import Struct
 
 from thresher.dialects import Dialect
-from thresher.dialects.table import load_dialects
+from thresher.dialects.cache_control import strip_cache_breakpoints
+from thresher.dialects.intake import CERTAIN_MATCH, convert_sdk_object, require_dialect, to_json_value, to_plain_request
+from thresher.dialects.table import find_vendor_dialect, get_native_dialect, load_dialects
 from thresher.errors import FormatError, OptionError
 from thresher.model import Message
 from thresher.model.jsontext import dump_json
 from thresher.tokens import find_model
 from thresher.transcripts import find_format, sniff
-from thresher.window.cache_breakpoints import strip_cache_breakpoints
 
 DIGEST_BYTES = 16
 CACHE_CONTROL_KEY = b'"cache_control"'
 ENCODE_ERRORS = (msgspec.EncodeError, UnicodeEncodeError, OverflowError, TypeError)
 """What the fast encoder raises for values that JSON can hold in another way."""
-PROMPT_FIELDS = frozenset(
-    {"system", "tools", "instructions", "systemInstruction", "system_instruction", "functions", "config"}
-)
-"""Fields of a body that are part of the prompt, and stand before the messages."""
-ROW_FIELDS = ("messages", "input", "contents")
-SERVER_HISTORY_FIELDS = ("previous_response_id", "conversation")
-"""Fields of a body of the Responses API that name a history on the server."""
 SNIFFED_ROWS = 6
 """Rows at the end that are looked at for signs of another format."""
-CERTAIN_MATCH = 3
 EMPTY_DIGEST = b""
 """What the chain begins with."""
 
@@ -60,7 +52,7 @@ class WindowRequest(Struct, frozen=True):
 
     def plain_rows(self, start: int = 0) -> list[Any]:
         """The rows from one on, as JSON values and without cache marks."""
-        rows: list[Any] = strip_cache_breakpoints([_to_json_value(row) for row in self.rows[start:]])
+        rows: list[Any] = strip_cache_breakpoints([to_json_value(row) for row in self.rows[start:]])
         return rows
 
     def other_fields(self) -> dict[str, Any]:
@@ -72,12 +64,16 @@ class WindowRequest(Struct, frozen=True):
 
 
 def has_nothing_to_fit(value: Any) -> bool:
-    """Whether there is nothing to be fitted: no rows yet, words in their place, or a history that the server keeps."""
-    if isinstance(value, dict):
-        words = any(isinstance(value.get(key), str | dict) for key in ("input", "contents"))
-        elsewhere = any(value.get(key) for key in SERVER_HISTORY_FIELDS)
-        return words or elsewhere or any(value.get(key) in ([], ()) for key in ROW_FIELDS)
-    return isinstance(value, list | tuple) and all(isinstance(row, str) for row in value)
+    """Whether there is nothing to fit: no rows yet, text in their place, or a history that the server keeps."""
+    if not isinstance(value, dict):
+        return isinstance(value, list) and all(isinstance(row, str) for row in value)
+    for dialect in load_dialects():
+        rows = value.get(dialect.messages_field)
+        if rows in ([], ()) or (dialect.takes_text and isinstance(rows, str | dict)):
+            return True
+        if any(value.get(key) for key in dialect.server_history_fields):
+            return True
+    return False
 
 
 def read_request(value: Any, format: str | None = None, last: "WindowRequest | None" = None) -> WindowRequest:
@@ -88,7 +84,7 @@ def read_request(value: Any, format: str | None = None, last: "WindowRequest | N
     if not isinstance(rows, list | tuple):
         raise FormatError(f"`{found.name}` messages are a list, or a body with a list under `{found.messages_field}`")
     digests, is_marked = _digest_rows(rows)
-    head = {key: value[key] for key in value if key in PROMPT_FIELDS} if is_body else {}
+    head = {key: value[key] for key in value if key in found.prompt_fields} if is_body else {}
     return WindowRequest(
         value=value,
         dialect=found,
@@ -111,31 +107,28 @@ def _detect_dialect(value: Any, name: str | None, last: WindowRequest | None) ->
         if last.dialect.sniff(few) and certain in ([], [last.dialect]):
             return last.dialect
     chosen = _sniff_dialect(value) if isinstance(value, list | tuple | dict) else None
-    if chosen is None:
-        raise FormatError(
-            f"a window takes a list of messages, or a request body, of an API that it knows; this "
-            f"{type(value).__name__} is none: name its format (`format=`), or use `th.fit` for a history or a session"
-        )
-    return resolve_window_dialect(chosen)
+    return require_dialect(to_plain_request(value)) if chosen is None else resolve_window_dialect(chosen)
 
 
 def _sniff_dialect(value: Any) -> str | None:
-    """What a request looks like; where it could be anyone's, the model that it names decides."""
+    """Return what a request looks like; where it could be another's, the vendor of its model decides."""
     seen = _sniff_sample(value)
     chosen = sniff(seen)
     known = find_model(str(value.get("model"))) if isinstance(value, dict) and value.get("model") else None
-    if chosen == "anthropic" and known is not None and known.vendor != "anthropic":
-        chat = resolve_window_dialect("openai-chat")
-        return chat.name if resolve_window_dialect(chosen).sniff(seen) < CERTAIN_MATCH and chat.sniff(seen) else chosen
-    return chosen
+    found = get_native_dialect(chosen) if chosen and known is not None else None
+    if found is None or known is None or known.vendor == found.vendor or found.sniff(seen) == CERTAIN_MATCH:
+        return chosen
+    shared = find_vendor_dialect("")
+    return shared.name if shared.sniff(seen) else chosen
 
 
-def is_for_claude(request: "WindowRequest") -> bool:
-    """Whether a request is surely for Anthropic's API: by its model, or by blocks that no other has."""
+def is_for_vendor(request: "WindowRequest") -> bool:
+    """Whether a request surely goes to the dialect's own vendor: by its model, or by blocks that no other has."""
     model = request.value.get("model") if request.is_body else None
     if isinstance(model, str) and model:
         known = find_model(model)
-        return known.vendor == "anthropic" if known is not None else "claude" in model.lower()
+        dialect = request.dialect
+        return known.vendor == dialect.vendor if known is not None else dialect.model_name_part in model.lower()
     return request.dialect.sniff(_sniff_sample(request.value, few=True)) == CERTAIN_MATCH
 
 
@@ -150,10 +143,11 @@ def resolve_window_dialect(name: str) -> Dialect:
 def _sniff_sample(value: Any, *, few: bool = False) -> Any:
     """A request as JSON values, as far as one looks at it to tell its format; a few rows tell whether it changed."""
     if isinstance(value, dict):
-        keys = [key for key in ROW_FIELDS if isinstance(value.get(key), list | tuple)]
+        fields = {one.messages_field for one in load_dialects()}
+        keys = [key for key in fields if isinstance(value.get(key), list | tuple)]
         return {**value, **{key: _sniff_sample(value[key], few=few) for key in keys}}
     rows = [*value[:2], *value[2:][-SNIFFED_ROWS:]] if few else value
-    return [_to_json_value(row) for row in rows] if isinstance(rows, list | tuple) else value
+    return [to_json_value(row) for row in rows] if isinstance(rows, list | tuple) else value
 
 
 def _extend_prefix_digests(last: WindowRequest | None, digests: list[bytes]) -> list[bytes]:
@@ -176,7 +170,7 @@ def _digest_rows(rows: Sequence[Any]) -> tuple[list[bytes], bool]:
     """What the rows are known by, and whether any carries a mark: the one loop that every call runs over all rows."""
     encode, digests, is_marked = _encoder().encode, [], False
     for given in rows:
-        row = given if type(given) is dict else _to_json_value(given)
+        row = given if type(given) is dict else to_json_value(given)
         content = row.get("content") if type(row) is dict else None
         try:
             data = encode(_collapse_single_text(row) if type(content) is list and len(content) == 1 else row)
@@ -184,7 +178,7 @@ def _digest_rows(rows: Sequence[Any]) -> tuple[list[bytes], bool]:
             data = _encode_json(_collapse_single_text(row))
         if CACHE_CONTROL_KEY in data:
             is_marked = True
-            data = _encode_json(_collapse_single_text(strip_cache_breakpoints([_to_json_value(row)])[0]))
+            data = _encode_json(_collapse_single_text(strip_cache_breakpoints([to_json_value(row)])[0]))
         digests.append(blake2b(data, digest_size=DIGEST_BYTES).digest())
     return digests, is_marked
 
@@ -202,7 +196,7 @@ def _collapse_single_text(row: Any) -> Any:
     """A lone text block means what a plain string means, and a cache mark makes the one of the other."""
     content = row.get("content") if type(row) is dict else None
     if type(content) is list and len(content) == 1:
-        block = content[0] if type(content[0]) is dict else _to_json_value(content[0])
+        block = content[0] if type(content[0]) is dict else to_json_value(content[0])
         if type(block) is dict and block.get("type") == "text" and len(block) == 2 and type(block.get("text")) is str:
             return {**row, "content": block["text"]}
     return row
@@ -212,36 +206,12 @@ def _encode_json(value: Any) -> bytes:
     try:
         return _encoder().encode(value)
     except ENCODE_ERRORS:
-        return dump_json(_to_json_value(value)).encode("utf-8", "surrogatepass")
+        return dump_json(to_json_value(value)).encode("utf-8", "surrogatepass")
 
 
 @cache
 def _encoder() -> msgspec.json.Encoder:
-    return msgspec.json.Encoder(enc_hook=_sdk_object_to_json)
-
-
-def _sdk_object_to_json(thing: Any) -> Any:
-    """An object of a vendor's SDK as a value."""
-    if hasattr(thing, "model_dump"):
-        return _to_json_value(thing.model_dump(mode="json", by_alias=True, exclude_none=True))
-    if hasattr(thing, "to_dict"):
-        return _to_json_value(thing.to_dict())
-    raise FormatError(f"a message holds a {type(thing).__name__}, which is no JSON value: give dicts, lists and texts")
-
-
-def _to_json_value(row: Any) -> Any:
-    """A row as JSON values; the same object where it is made of them already."""
-    if type(row) is dict:
-        changed = {key: value for key, old in row.items() if (value := _to_json_value(old)) is not old}
-        return {**row, **changed} if changed else row
-    if isinstance(row, tuple):
-        return [_to_json_value(item) for item in row]
-    if isinstance(row, bytes):
-        return b64encode(row).decode()
-    if type(row) is list:
-        items = [_to_json_value(item) for item in row]
-        return items if any(a is not b for a, b in zip(items, row, strict=True)) else row
-    return row if row is None or isinstance(row, str | int | float | bool | dict | list) else _sdk_object_to_json(row)
+    return msgspec.json.Encoder(enc_hook=convert_sdk_object)
 
 
 def parse_request_rows(request: WindowRequest, rows: list[Any]) -> tuple[Message, ...]:

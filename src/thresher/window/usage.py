@@ -4,6 +4,7 @@ from typing import Any
 
 from msgspec import structs
 
+from thresher.dialects.table import load_dialects
 from thresher.errors import OptionError
 from thresher.model.message import Usage
 from thresher.tokens.calibrate import Calibration, CalibrationPoint, fit_calibration
@@ -20,46 +21,23 @@ CACHE_HIT_SHARE = 0.5
 
 
 def parse_provider_usage(told: Any) -> Usage:
-    """A bill as any of the APIs tells it: an object of their SDK, a dict, or a `Usage`."""
+    """Read the usage of a response of any API: an object of its SDK, a dict, or a `Usage`."""
     if isinstance(told, Usage):
         return told
-    fields = told if isinstance(told, dict) else _to_fields(told)
-    counted_apart = "prompt_tokens" not in fields
-    if counted_apart and ("cache_read_input_tokens" in fields or "cache_creation_input_tokens" in fields):
-        read, write = _int_field(fields, "cache_read_input_tokens"), _int_field(fields, "cache_creation_input_tokens")
-        return Usage(_int_field(fields, "input_tokens"), _int_field(fields, "output_tokens"), read, write)
-    for given, details, answered in (
-        ("prompt_tokens", "prompt_tokens_details", "completion_tokens"),
-        ("input_tokens", "input_tokens_details", "output_tokens"),
-    ):
-        if given in fields:
-            read = _int_field(_to_fields(fields.get(details) or {}), "cached_tokens")
-            read = read or _int_field(fields, "cache_read_input_tokens")
-            return Usage(_int_field(fields, given) - read, _int_field(fields, answered), read)
-    for given, cached, answered in (
-        ("promptTokenCount", "cachedContentTokenCount", "candidatesTokenCount"),
-        ("prompt_token_count", "cached_content_token_count", "candidates_token_count"),
-    ):
-        if given in fields:
-            read = _int_field(fields, cached)
-            return Usage(_int_field(fields, given) - read, _int_field(fields, answered), read)
+    fields = _to_fields(told)
+    for dialect in load_dialects():
+        found = dialect.read_usage(fields) if dialect.read_usage is not None else None
+        if found is not None:
+            return found
     raise OptionError(
         "this is no bill that is known here: give the `usage` of a response (`usage_metadata` for Gemini), or a `Usage`"
     )
 
 
 def _to_fields(thing: Any) -> dict[str, Any]:
-    if isinstance(thing, dict):
-        return thing
-    if hasattr(thing, "model_dump"):
-        fields: dict[str, Any] = thing.model_dump()
-        return fields
-    return dict(vars(thing)) if hasattr(thing, "__dict__") else {}
-
-
-def _int_field(fields: dict[str, Any], name: str) -> int:
-    value = fields.get(name)
-    return value if isinstance(value, int) else 0
+    fields = thing if isinstance(thing, dict) else thing.model_dump() if hasattr(thing, "model_dump") else None
+    fields = dict(vars(thing)) if fields is None and hasattr(thing, "__dict__") else fields or {}
+    return {key: value if isinstance(value, int | str | None) else _to_fields(value) for key, value in fields.items()}
 
 
 class UsageObserver:

@@ -14,18 +14,15 @@ from typing import Any, TypeVar
 from msgspec import structs
 
 from thresher.budget.fitting import PolicyLike, resolve_plan_setup
+from thresher.dialects import emit, parse
+from thresher.dialects.anthropic.cache_breakpoints import CacheBreakpointMode, CacheTtl
+from thresher.dialects.table import find_vendor_dialect, get_native_dialect
 from thresher.edits import ThinkingRule
 from thresher.errors import OptionError
-from thresher.model import History
+from thresher.model import History, Session
 from thresher.store import ContentStore
 from thresher.summarize import Judge, Summarizer, SummaryRequest
-from thresher.window.cache_breakpoints import (
-    CacheBreakpointMode,
-    CacheTtl,
-    can_request_thinking_drop,
-    place_cache_breakpoints,
-    request_thinking_drop,
-)
+from thresher.tokens import token_weights_for
 from thresher.window.cache_state import PromptCacheTracker, conversation_key
 from thresher.window.conversation import NewContent, WindowConversation, parse_request_prompt
 from thresher.window.event_log import EventLog
@@ -38,7 +35,7 @@ from thresher.window.request import (
     WindowRequest,
     compute_prefix_digests,
     has_nothing_to_fit,
-    is_for_claude,
+    is_for_vendor,
     read_request,
     resolve_window_dialect,
     to_epoch_seconds,
@@ -128,13 +125,18 @@ class Window(Replanner):
 
     def fit(self, messages: M, *, at: datetime | float | None = None) -> M:
         """The same messages, or request body, as they shall be sent; `at` is the time of the call, by default now."""
+        if isinstance(messages, Session):
+            return structs.replace(messages, segments=(*messages.segments[:-1], self.fit(messages.history, at=at)))
+        if isinstance(messages, History):
+            return self._fit_history(messages, at)  # type: ignore[return-value]
         with self._lock:
             if has_nothing_to_fit(messages):
                 return messages
             now = to_epoch_seconds(at)
             request = read_request(messages, self._format, self._request)
             self._configure(request)
-            self._can_drop_thinking = request.dialect.name == "anthropic" and can_request_thinking_drop(messages)
+            ask_drop = request.dialect.request_thinking_drop
+            self._can_drop_thinking = ask_drop is not None and ask_drop(messages) is not None
             thread, came = self._track_conversation(request, now)
             with self._event_log.catch_ledger_errors(thread, self._setup.model, now):
                 self._refetches.detect_refetches(came.messages, thread.calls)
@@ -142,6 +144,15 @@ class Window(Replanner):
                 thread = self._replan_if_needed(request, thread, came, now)
             self._event_log.report_failures(thread, self._setup.model, now)
             return self._build_output(request, thread, now)  # type: ignore[no-any-return]
+
+    def _fit_history(self, history: History, at: datetime | float | None) -> History:
+        """Fit the request that a history makes in its own dialect."""
+        native = (get_native_dialect(owner.pocket.format) for owner in (history, *history) if owner.pocket is not None)
+        found = self._format or next((one.name for one in native if one is not None), None)
+        name = found or find_vendor_dialect(token_weights_for(history).vendor).name
+        body = emit(history, name, body=True)
+        after = self.fit(body, at=at)
+        return history if after == body else parse(after, name)
 
     # --- what came in --------------------------------------------------------------------------------------------
 
@@ -216,13 +227,13 @@ class Window(Replanner):
         # What it held is the user's, and may be large: only how it is known is kept.
         self._request = structs.replace(request, value=None, rows=())
         value = thread.build_request(request)
-        if request.dialect.name != "anthropic":
+        dialect = request.dialect
+        if dialect.request_thinking_drop is not None and self._thinking_rule == "drop_block" and thread.edits:
+            value = dialect.request_thinking_drop(value) or value
+        place = dialect.place_cache_breakpoints
+        if place is None or (self._marks == "auto" and not is_for_vendor(request)):
             return value
-        if self._thinking_rule == "drop_block" and thread.edits:
-            value = request_thinking_drop(value)
-        if self._marks == "auto" and not is_for_claude(request):
-            return value
-        return place_cache_breakpoints(
+        return place(
             value,
             asked=self._marks,
             ttl=self._life,

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from thresher.dialects.base import Dialect, Emission
+from thresher.dialects.base import Emission
 from thresher.dialects.body import (
     get_request_fields,
     has_request_body,
@@ -53,7 +53,8 @@ _LIST_EXTRAS = VendorExtras(NAME, shape="list")
 _ABSENT_EXTRAS = VendorExtras(NAME, shape="absent")
 
 
-def _parse(value: Any) -> History:
+def parse_anthropic(value: Any) -> History:
+    """Read messages, or a request body."""
     """Messages, or a request body, to a history."""
     rows, rest = split_request_body(NAME, value, "messages")
     messages = [parse_anthropic_message(row) for row in rows]
@@ -195,7 +196,8 @@ def _parse_system(system: str | list[Any]) -> Message:
     return Message("system", parts, author="harness", pocket=pocket)
 
 
-def _emit(history: History, body: bool | None) -> Emission:
+def emit_anthropic(history: History, body: bool | None) -> Emission:
+    """Write a history as messages, or as a request body."""
     """A history to messages, or to a body where it came as one or needs one for its system text and tools."""
     losses = ConversionLosses()
     system: list[Message] = []
@@ -339,7 +341,8 @@ def _api_role(role: Role) -> str:
     return "assistant" if role == "assistant" else "user"
 
 
-def _sniff(value: Any) -> int:
+def sniff_anthropic(value: Any) -> int:
+    """Return how certain it is that a value is in this dialect."""
     """Blocks of this API are a sure sign; plain strings could be anyone's."""
     rows = value.get("messages") if isinstance(value, dict) else value
     if (
@@ -362,6 +365,3 @@ def _sniff(value: Any) -> int:
                 return 3
             likely = likely or row["role"] == "assistant"
     return 2 if likely else 1 if rows and all("content" in row for row in rows) else 0
-
-
-DIALECT = Dialect(NAME, "Anthropic Messages", _parse, _emit, _sniff)

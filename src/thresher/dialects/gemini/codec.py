@@ -7,7 +7,7 @@ name and order. A made-up id is noted and not written. Keys have two spellings; 
 from collections.abc import Iterator
 from typing import Any
 
-from thresher.dialects.base import Dialect, Emission
+from thresher.dialects.base import Emission
 from thresher.dialects.body import (
     get_request_fields,
     is_from_dialect,
@@ -56,7 +56,8 @@ _OUTPUT_KEYS = ("output", "result", "content")
 _SYSTEM_KEYS = ("systemInstruction", "system_instruction")
 
 
-def _parse(value: Any) -> History:
+def parse_gemini(value: Any) -> History:
+    """Read messages, or a request body."""
     """Contents, or a request body, to a history."""
     rows, rest = split_request_body(NAME, value, "contents")
     pairing = CallIdAssigner(_collect_call_ids(rows))
@@ -205,7 +206,8 @@ def _parse_media(key: str, value: dict[str, Any]) -> Image | None:
     return keep_extra_fields(image, value, _emit_media(image), NAME)
 
 
-def _emit(history: History, body: bool | None) -> Emission:
+def emit_gemini(history: History, body: bool | None) -> Emission:
+    """Write a history as messages, or as a request body."""
     """A history to contents, or to a body where it came as one or needs one for its system text and tools."""
     losses = ConversionLosses()
     writer = _ContentWriter(index_tool_names(history), losses)
@@ -368,7 +370,8 @@ def _api_role(role: Role) -> str:
     return "model" if role == "assistant" else "user"
 
 
-def _sniff(value: Any) -> int:
+def sniff_gemini(value: Any) -> int:
+    """Return how certain it is that a value is in this dialect."""
     """Contents with parts are this API's alone."""
     rows = value.get("contents") if isinstance(value, dict) else value
     if not isinstance(rows, list) or not (rows or isinstance(value, dict)):
@@ -376,6 +379,3 @@ def _sniff(value: Any) -> int:
     roles = ("user", "model", "function", None)
     fits = (isinstance(row, dict) and isinstance(row.get("parts"), list) and row.get("role") in roles for row in rows)
     return 3 if all(fits) else 0
-
-
-DIALECT = Dialect(NAME, "Gemini generateContent", _parse, _emit, _sniff, messages_field="contents")

@@ -6,7 +6,7 @@ while that says nothing (`"content": null`, `"tool_calls": []`): once a part spe
 
 from typing import Any
 
-from thresher.dialects.base import Dialect, Emission
+from thresher.dialects.base import Emission
 from thresher.dialects.body import (
     get_request_fields,
     is_from_dialect,
@@ -38,7 +38,6 @@ from thresher.dialects.openai_chat.rows import (
     collect_chat_call_ids,
     compact_text_content,
     fits_one_row,
-    sniff_openai_chat,
 )
 from thresher.dialects.pairing import CallIdAssigner
 from thresher.dialects.tool_definitions import parse_tool_specs
@@ -65,7 +64,8 @@ _MEDIA_TYPES = ("image_url", "input_audio", "file")
 _AUDIO = {"audio/mpeg": "mp3", "audio/x-wav": "wav"}
 
 
-def _parse(value: Any) -> History:
+def parse_openai_chat(value: Any) -> History:
+    """Read messages, or a request body."""
     """Messages, or a request body, to a history."""
     rows, rest = split_request_body(NAME, value, "messages")
     pairing = CallIdAssigner(collect_chat_call_ids(rows))
@@ -189,7 +189,8 @@ def _parse_media(kind: str, inner: dict[str, Any]) -> Image | None:
     return Image(image.media_type, image.data, image.url, VendorExtras(NAME, shape=kind))
 
 
-def _emit(history: History, body: bool | None) -> Emission:
+def emit_openai_chat(history: History, body: bool | None) -> Emission:
+    """Write a history as messages, or as a request body."""
     """A history to messages, or to a body where it came as one or needs one for its tools."""
     losses = ConversionLosses()
     writer = _RowWriter(losses)
@@ -381,6 +382,3 @@ def _emit_media_piece(image: Image) -> dict[str, Any]:
         form = _AUDIO.get(image.media_type, image.media_type.partition("/")[2])
         return {"type": kind, kind: {"data": image.data, "format": form}}
     return {"type": kind, kind: {"file_data" if kind == "file" else "url": format_image_url(image)}}
-
-
-DIALECT = Dialect(NAME, "OpenAI Chat Completions", _parse, _emit, sniff_openai_chat)

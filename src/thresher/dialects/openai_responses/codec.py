@@ -7,7 +7,7 @@ on the message. Items we do not read (searches, references, compactions) are kep
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from thresher.dialects.base import Dialect, Emission
+from thresher.dialects.base import Emission
 from thresher.dialects.body import (
     get_request_fields,
     is_from_dialect,
@@ -56,7 +56,8 @@ _TEXT_TYPES = ("input_text", "output_text", "text", "refusal")
 _MEDIA_FIELDS = {"input_image": "image_url", "input_audio": "input_audio", "input_file": "file_data"}
 
 
-def _parse(value: Any) -> History:
+def parse_openai_responses(value: Any) -> History:
+    """Read messages, or a request body."""
     """Items, or a request body, to a history."""
     if isinstance(value, dict) and isinstance(value.get("input"), str):
         said = (Text(value["input"]),)
@@ -202,7 +203,8 @@ _PARSERS: dict[str, Callable[[dict[str, Any]], ToolCall | ToolResult | Thinking 
 }
 
 
-def _emit(history: History, body: bool | None) -> Emission:
+def emit_openai_responses(history: History, body: bool | None) -> Emission:
+    """Write a history as messages, or as a request body."""
     """A history to items, or to a body where it came as one or needs one for its tools."""
     losses = ConversionLosses()
     specs = None if is_from_dialect(history, NAME) else parse_tool_specs(history, losses)
@@ -363,7 +365,8 @@ def _emit_media_piece(image: Image) -> dict[str, Any]:
     return {"type": kind, key: format_image_url(image)}
 
 
-def _sniff(value: Any) -> int:
+def sniff_openai_responses(value: Any) -> int:
+    """Return how certain it is that a value is in this dialect."""
     """A body with `input`, items that only this API has, or its words for pieces of content."""
     if isinstance(value, dict):
         return 3 if isinstance(value.get("input"), str | list) and "messages" not in value else 0
@@ -377,6 +380,3 @@ def _sniff(value: Any) -> int:
     if pieces & {"input_text", "output_text", "input_image", "input_file"}:
         return 3
     return 2 if kinds == {"message"} else 0
-
-
-DIALECT = Dialect(NAME, "OpenAI Responses", _parse, _emit, _sniff, messages_field="input")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from msgspec import structs
 
-from thresher.dialects.convert import detect_dialect
+from thresher.dialects.intake import detect_dialect
 from thresher.model import Message, SourceLocation, Text, ToolCall
 from thresher.model.jsontext import dump_json
 from thresher.model.parts import Part

@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from thresher.dialects.convert import detect_dialect
+from thresher.dialects.intake import detect_dialect
 from thresher.errors import UnknownFormatError
 from thresher.model import History, Session, Usage
 from thresher.model.jsontext import dump_json

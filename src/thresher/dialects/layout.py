@@ -9,17 +9,12 @@ A result answers the latest open call of its id, since every API looks at the tu
 holds several open calls of that id, it answers the first of them.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
-from msgspec import Struct
-
-from thresher.dialects.extras import get_extra_fields, is_opaque_message
+from thresher.dialects.extras import is_opaque_message
 from thresher.model import History, Message, Place
 from thresher.model.parts import Image, Part, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
-
-ANTHROPIC, CHAT, RESPONSES, GEMINI = "anthropic", "openai-chat", "openai-responses", "gemini"
-DIALECTS = (ANTHROPIC, CHAT, RESPONSES, GEMINI)
 
 
 class PlacedPart(NamedTuple):
@@ -115,8 +110,8 @@ class HistoryIndex:
 class DialectLayout:
     """A history in the rows of one dialect."""
 
-    def __init__(self, facts: HistoryIndex, dialect: str) -> None:
-        """Arrange the parts, then find the calls and results again."""
+    def __init__(self, facts: HistoryIndex, dialect: str, arrange: "ArrangeRows") -> None:
+        """Arrange the parts of a history as `dialect` writes them, then index its calls and results."""
         self.history_index = facts
         self.dialect = dialect
         self.messages = facts.history.messages
@@ -130,7 +125,7 @@ class DialectLayout:
         """The row of each call and result."""
         self.legacy_calls: set[Place] = set()
         """Calls written as `function_call`, as Chat Completions did before it had tools."""
-        _ARRANGE[dialect](self)
+        arrange(self)
         self._index_parts()
 
     def _index_parts(self) -> None:
@@ -153,22 +148,7 @@ class DialectLayout:
         return pocket is not None and pocket.format == self.dialect
 
 
-RuleCheck = Callable[[DialectLayout], Iterable[RuleFinding]]
-
-
-class LegalityRule(Struct, frozen=True):
-    """One thing that an API wants of a conversation."""
-
-    name: str
-    dialects: tuple[str, ...]
-    documented: str
-    """The vendor's page on it."""
-    error: str
-    """What the API says, or does, where it is broken."""
-    check: RuleCheck
-
-
-def _portable_parts(facts: HistoryIndex, index: int) -> list[PlacedPart]:
+def portable_parts(facts: HistoryIndex, index: int) -> list[PlacedPart]:
     """The parts of a foreign message that any dialect can hold."""
     if facts.all_portable[index]:
         return facts.parts_by_message[index]
@@ -181,16 +161,19 @@ def _is_portable(part: Part) -> bool:
     return not isinstance(part, Thinking | Unknown)
 
 
-def _arrange_merging(view: DialectLayout) -> None:
-    """Anthropic and Gemini: two roles, system text apart, foreign neighbours of one role grow together."""
+ArrangeRows = Callable[[DialectLayout], None]
+
+
+def arrange_by_role(view: DialectLayout) -> None:
+    """Arrange two alternating roles: system text apart, foreign neighbors of one role in one row."""
     grows = False
     for index, message in enumerate(view.messages):
         native = view.is_native(index)
-        if _is_separate_system_text(view, message, native):
+        if _is_separate_system_text(view, message, native=native):
             view.system_messages.append(index)
             continue
         role = "assistant" if message.role == "assistant" else "user"
-        pieces = view.history_index.parts_by_message[index] if native else _portable_parts(view.history_index, index)
+        pieces = view.history_index.parts_by_message[index] if native else portable_parts(view.history_index, index)
         if native:
             view.rows.append(
                 LayoutRow(role, index, pieces, native=True, opaque=is_opaque_message(message, view.dialect))
@@ -203,10 +186,9 @@ def _arrange_merging(view: DialectLayout) -> None:
             grows = True
 
 
-def _is_separate_system_text(view: DialectLayout, message: Message, native: bool) -> bool:
+def _is_separate_system_text(view: DialectLayout, message: Message, *, native: bool) -> bool:
     if native:
-        shape = message.pocket.shape if message.pocket else ""
-        return shape.startswith("system") and (view.dialect == GEMINI or message.role == "system")
+        return message.role == "system" and message.pocket is not None and message.pocket.shape.startswith("system")
     return message.role == "system" and not view.rows
 
 
@@ -219,81 +201,15 @@ def _merge_row_parts(before: list[PlacedPart], after: list[PlacedPart], role: st
     return sorted([*before, *after], key=lambda piece: not isinstance(piece.part, ToolResult))
 
 
-def _arrange_chat(view: DialectLayout) -> None:
-    """Chat Completions: results in a role of their own; foreign messages of the assistant grow together."""
-    grows = False
-    for index, message in enumerate(view.messages):
-        if view.is_native(index) and _is_one_row(message):
-            role = _chat_role(message)
-            row = LayoutRow(
-                role,
-                index,
-                view.history_index.parts_by_message[index],
-                native=True,
-                opaque=is_opaque_message(message, CHAT),
-            )
-            view.rows.append(row)
-            _note_legacy(view, row)
-            grows = False
-            continue
-        pieces = _portable_parts(view.history_index, index)
-        results = [piece for piece in pieces if isinstance(piece.part, ToolResult)]
-        others = [piece for piece in pieces if _chat_holds(piece.part, message.role)]
-        if results:
-            view.rows.append(LayoutRow("tool", index, results))
-            grows = False
-        if others and grows and message.role == "assistant":
-            view.rows[-1].parts = [*view.rows[-1].parts, *others]
-        elif others:
-            view.rows.append(LayoutRow("user" if message.role == "tool" else message.role, index, others))
-            grows = message.role == "assistant"
-
-
-def _chat_holds(part: Part, role: str) -> bool:
-    return not isinstance(part, ToolResult) and not (isinstance(part, Image) and role in ("assistant", "system"))
-
-
-def _is_one_row(message: Message) -> bool:
-    """Whether a message of Chat Completions, edited perhaps, is still written as the one row it was."""
-    kinds = {type(part) for part in message.parts}
-    if message.role == "tool":
-        return len(message.parts) == 1 and kinds == {ToolResult}
-    return ToolResult not in kinds and (message.role == "assistant" or not kinds & {ToolCall, Thinking})
-
-
-def _chat_role(message: Message) -> str:
-    fields = message.pocket.fields if message.pocket else ""
-    old = (
-        message.role == "tool" and '"function"' in fields and get_extra_fields(message, CHAT).get("role") == "function"
-    )
-    return "function" if old else message.role
-
-
-def _note_legacy(view: DialectLayout, row: LayoutRow) -> None:
-    for piece in row.parts:
-        pocket = piece.part.pocket
-        if isinstance(piece.part, ToolCall) and pocket and pocket.format == CHAT and pocket.shape == "function_call":
-            view.legacy_calls.add(piece.place)
-            return
-
-
-def _arrange_flat(view: DialectLayout) -> None:
-    """Responses: items one by one, in the order of the parts."""
+def arrange_in_order(view: DialectLayout) -> None:
+    """Arrange one row per message, in order; leading system text and instructions apart."""
     for index, message in enumerate(view.messages):
         native = view.is_native(index)
         leading = message.role == "system" and not view.rows and not native
         if leading or (native and message.pocket and message.pocket.shape == "instructions"):
             view.system_messages.append(index)
             continue
-        pieces = view.history_index.parts_by_message[index] if native else _portable_parts(view.history_index, index)
+        pieces = view.history_index.parts_by_message[index] if native else portable_parts(view.history_index, index)
         if native or pieces:
-            opaque = native and is_opaque_message(message, RESPONSES)
+            opaque = native and is_opaque_message(message, view.dialect)
             view.rows.append(LayoutRow(message.role, index, pieces, native=native, opaque=opaque))
-
-
-_ARRANGE: dict[str, Callable[[DialectLayout], None]] = {
-    ANTHROPIC: _arrange_merging,
-    CHAT: _arrange_chat,
-    RESPONSES: _arrange_flat,
-    GEMINI: _arrange_merging,
-}

@@ -5,9 +5,27 @@ from typing import NamedTuple
 
 from msgspec import Struct, structs
 
-from thresher.edits.legality import Violation
 from thresher.model import History, Message, Place
 from thresher.model.parts import Part
+
+
+class Violation(Struct, frozen=True):
+    """One rule broken in one place."""
+
+    rule: str
+    dialect: str
+    message: int
+    """Counted from 0 in the history."""
+    part: int | None
+    """None: the message as a whole."""
+    detail: str
+    documented: str
+    """The vendor's page on it."""
+
+    @property
+    def place(self) -> Place:
+        """Where it is; part -1 stands for the whole message."""
+        return Place(self.message, -1 if self.part is None else self.part)
 
 
 class Repair(Struct, frozen=True):
@@ -31,9 +49,10 @@ class MessageDraft(NamedTuple):
 class RepairWorkspace:
     """The drafts, and what was done to them."""
 
-    def __init__(self, history: History) -> None:
-        """Lay the messages out as they are."""
+    def __init__(self, history: History, one_result_dialects: frozenset[str] = frozenset()) -> None:
+        """Start with the messages unchanged; in `one_result_dialects` a message holds one result."""
         self._history = history
+        self.one_result_dialects = one_result_dialects
         self.repairs: list[Repair] = []
         self.drafts = [
             MessageDraft(message, index, tuple([Place(index, part) for part in range(len(message.parts))]))

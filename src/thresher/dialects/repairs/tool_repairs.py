@@ -6,13 +6,9 @@ from collections.abc import Iterable, Sequence
 from msgspec import structs
 
 from thresher.dialects.content import encode_call_arguments
-from thresher.dialects.extras import get_extra_fields
-from thresher.edits.layout import CHAT, RESPONSES, HistoryIndex
-from thresher.edits.legality import Violation
-from thresher.edits.repair.workspace import MessageDraft, RepairWorkspace, replace_draft_parts
-from thresher.edits.rules_tools import SHELL, responses_tool_kind
+from thresher.dialects.layout import HistoryIndex
+from thresher.dialects.repairs.workspace import MessageDraft, RepairWorkspace, Violation, replace_draft_parts
 from thresher.model import Message, Place, VendorExtras
-from thresher.model.jsontext import dump_json
 from thresher.model.parts import Part, Text, Thinking, ToolCall, ToolResult, Unknown
 
 INTERRUPTED = "Error: interrupted, no result was recorded"
@@ -43,14 +39,14 @@ def repair_misplaced_parts(bench: RepairWorkspace, violations: Sequence[Violatio
         gather_results(bench, facts, calls)
         return
     bench.record_repairs(
-        [one for one in violations if _place(one) in new], "written as text: it cannot stand in this role"
+        [one for one in violations if one.place in new], "written as text: it cannot stand in this role"
     )
     bench.replace_parts(new)
 
 
 def convert_unmatched_results(bench: RepairWorkspace, violations: Sequence[Violation]) -> None:
     """Results that answer no call, or one answered before, become words of the user's side."""
-    repeats = {_place(one) for one in violations if one.rule == "repeated-result"}
+    repeats = {one.place for one in violations if one.rule == "repeated-result"}
     new: dict[Place, tuple[Part, ...]] = {}
     for place in _places(violations):
         part = bench.part(place)
@@ -179,54 +175,24 @@ def _build_result_message(
             return draft
     calling = bench.drafts[index]
     native = calling.message.pocket
-    pocket = None if native is None or native.format == CHAT else VendorExtras(native.format)
+    pocket = None if native is None or native.format in bench.one_result_dialects else VendorExtras(native.format)
     parts, places = zip(*_collect_results(bench, index, results, pocket), strict=True)
     time = next((bench.drafts[one].message.time for one in sorted(sources)), None)
     return MessageDraft(Message("tool", parts, author="tool", time=time, pocket=pocket), calling.origin, places)
 
 
-def match_result_kinds(bench: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """A result takes the kind of its call where its message can say it; else the call takes that of the result."""
+def use_plain_calls(bench: RepairWorkspace, violations: Sequence[Violation]) -> None:
+    """Write each call as a plain function call, so that its result is of the same kind."""
     facts = HistoryIndex(bench.history)
-    new: dict[Place, tuple[Part, ...]] = {}
-    messages: dict[int, Message | None] = {}
-    for one in violations:
-        place = _place(one)
-        call = facts.call_by_result[place]
-        asked, given = bench.part(call), bench.part(place)
-        message = messages.get(place.message) or bench.drafts[place.message].message
-        if not isinstance(asked, ToolCall) or not isinstance(given, ToolResult):
-            continue
-        if one.dialect == RESPONSES and _accepts_responses_kind(message):
-            kind = responses_tool_kind(asked, native=_message_dialect(bench.drafts[call.message].message) == RESPONSES)
-            new[place] = (_with_kind(given, kind),)
-            messages[place.message] = (
-                message if message.pocket else structs.replace(message, pocket=VendorExtras(RESPONSES))
-            )
-        else:
-            new[call] = (ToolCall(asked.id, asked.name, encode_call_arguments(asked)),)
+    calls = [facts.call_by_result[one.place] for one in violations]
+    asked = [(place, bench.part(place)) for place in calls]
     bench.record_repairs(violations, "call and result made of one kind")
-    bench.replace_parts(new)
-    for index, message_ in messages.items():
-        if message_ is not None and message_.pocket is not bench.drafts[index].message.pocket:
-            changed = structs.replace(bench.drafts[index].message, pocket=message_.pocket)
-            bench.drafts[index] = bench.drafts[index]._replace(message=changed)
+    bench.replace_parts({place: (plain_call(call),) for place, call in asked if isinstance(call, ToolCall)})
 
 
-def _accepts_responses_kind(message: Message) -> bool:
-    only_results = all(isinstance(part, ToolResult) for part in message.parts)
-    return _message_dialect(message) == RESPONSES or (message.pocket is None and only_results)
-
-
-def _message_dialect(message: Message) -> str:
-    return message.pocket.format if message.pocket else ""
-
-
-def _with_kind(result: ToolResult, kind: str) -> ToolResult:
-    pocket = result.pocket if result.pocket and result.pocket.format == RESPONSES else VendorExtras(RESPONSES)
-    words = [word for word in pocket.shape.split() if word not in ("custom", SHELL, "by-id")]
-    shape = " ".join(words if kind == "function" else [kind, *words])
-    return structs.replace(result, pocket=structs.replace(pocket, shape=shape))
+def plain_call(call: ToolCall) -> ToolCall:
+    """Return the call as a function call, without what only its own dialect has."""
+    return ToolCall(call.id, call.name, encode_call_arguments(call))
 
 
 def replace_call_ids(bench: RepairWorkspace, violations: Sequence[Violation]) -> None:
@@ -237,7 +203,7 @@ def replace_call_ids(bench: RepairWorkspace, violations: Sequence[Violation]) ->
     messages: dict[int, Message | None] = {}
     rules: dict[Place, set[str]] = {}
     for one in violations:
-        rules.setdefault(_place(one), set()).add(one.rule)
+        rules.setdefault(one.place, set()).add(one.rule)
     for place, broken in rules.items():
         part = bench.part(place)
         if isinstance(part, ToolResult):
@@ -282,30 +248,5 @@ def _without_missing_id_note(pocket: VendorExtras | None) -> VendorExtras | None
     return pocket if shape == pocket.shape else structs.replace(pocket, shape=shape)
 
 
-def remove_item_ids(bench: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """Item ids that repeat are left out: an item does without."""
-    new: dict[Place, tuple[Part, ...]] = {}
-    messages: dict[int, Message | None] = {}
-    for one in violations:
-        if one.part is None:
-            message = bench.drafts[one.message].message
-            messages[one.message] = structs.replace(message, pocket=_without_item_id(message))
-        else:
-            part = bench.part(_place(one))
-            new[_place(one)] = (structs.replace(part, pocket=_without_item_id(part)),)
-    bench.record_repairs(violations, "item id left out")
-    bench.replace_messages(messages)
-    bench.replace_parts(new)
-
-
-def _without_item_id(owner: Part | Message) -> VendorExtras | None:
-    rest = {key: value for key, value in get_extra_fields(owner, RESPONSES).items() if key != "id"}
-    return owner.pocket and structs.replace(owner.pocket, fields=dump_json(rest) if rest else "")
-
-
-def _place(one: Violation) -> Place:
-    return Place(one.message, -1 if one.part is None else one.part)
-
-
 def _places(violations: Iterable[Violation]) -> list[Place]:
-    return list(dict.fromkeys(_place(one) for one in violations))
+    return list(dict.fromkeys(one.place for one in violations))

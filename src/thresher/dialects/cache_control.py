@@ -1,0 +1,110 @@
+"""Cache breakpoints of rows: the `cache_control` field, which Anthropic defined and others take, too.
+
+A breakpoint is outside the identity of a message. A row is copied only where one is added or removed; all other rows
+stay the same objects.
+"""
+
+from typing import Any
+
+BlockPosition = tuple[int, int]
+"""A block: the number of its row, and its own in the row."""
+CACHE_CONTROL = "cache_control"
+_MARKABLE_BLOCK_TYPES = frozenset(
+    (
+        *("text", "image", "document", "search_result", "container_upload", "mid_conv_system"),
+        *("tool_use", "tool_result", "server_tool_use", "mcp_tool_use", "mcp_tool_result"),
+        *("web_search_tool_result", "web_fetch_tool_result", "tool_search_tool_result"),
+        *("code_execution_tool_result", "bash_code_execution_tool_result"),
+        "text_editor_code_execution_tool_result",
+    )
+)
+
+
+def strip_cache_breakpoints(value: Any) -> Any:
+    """The same messages or body without any mark, for comparing; the same object where there is none."""
+    if not has_cache_breakpoints(value):
+        return value
+    if isinstance(value, list):
+        return [strip_item(row) for row in value]
+    body = {key: field for key, field in value.items() if key != CACHE_CONTROL}
+    for key in ("tools", "system", "messages"):
+        if isinstance(body.get(key), list):
+            body[key] = [strip_item(item) for item in body[key]]
+    return body
+
+
+def has_cache_breakpoints(value: Any) -> bool:
+    """Whether messages, or anything in a body, carry a mark; a null is one: whoever wrote it thought of marks."""
+    if isinstance(value, list):
+        return any_has_breakpoint(value)
+    if not isinstance(value, dict):
+        return False
+    return CACHE_CONTROL in value or any(any_has_breakpoint(value.get(key)) for key in ("tools", "system", "messages"))
+
+
+def any_has_breakpoint(items: Any) -> bool:
+    """Whether any row or block carries a breakpoint."""
+    return isinstance(items, list) and any(_has_breakpoint(item) for item in items)
+
+
+def _has_breakpoint(item: Any) -> bool:
+    """Whether a row or a block carries a mark, or what lies in it: a result and a document hold blocks too."""
+    if not isinstance(item, dict):
+        return False
+    if CACHE_CONTROL in item:
+        return True
+    inner = item.get("content")
+    if isinstance(inner, list) and any(_has_breakpoint(block) for block in inner):
+        return True
+    return "source" in item and _has_breakpoint(item["source"])
+
+
+def strip_item(item: Any) -> Any:
+    """A row or a block without marks; itself if it has none."""
+    if not _has_breakpoint(item):
+        return item
+    bare = {key: field for key, field in item.items() if key != CACHE_CONTROL}
+    if isinstance(bare.get("content"), list):
+        bare["content"] = [strip_item(block) for block in bare["content"]]
+    if "source" in bare:
+        bare["source"] = strip_item(bare["source"])
+    return bare
+
+
+def find_last_markable(rows: list[Any], stop: int) -> BlockPosition | None:
+    """Return the last block before row `stop` that takes a breakpoint."""
+    for number in range(min(stop, len(rows)) - 1, -1, -1):
+        blocks = list_blocks(rows[number])
+        for position in range(len(blocks) - 1, -1, -1):
+            if is_markable(blocks[position]):
+                return number, position
+    return None
+
+
+def list_blocks(row: Any) -> list[Any]:
+    """The blocks of a row; a plain string is one text block to the API."""
+    content = row.get("content") if isinstance(row, dict) else None
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return content if isinstance(content, list) else []
+
+
+def is_markable(block: Any) -> bool:
+    """Whether a block takes a breakpoint."""
+    kind = block.get("type") if isinstance(block, dict) else None
+    if kind != "text":
+        return isinstance(kind, str) and kind in _MARKABLE_BLOCK_TYPES
+    text = block.get("text")
+    return isinstance(text, str) and text != "" and not text.isspace()
+
+
+def copy_cache_breakpoint(row: Any, source: Any) -> Any:
+    """A row that was written anew, with the mark that its source has at its end."""
+    blocks = list_blocks(source)
+    mark = blocks[-1].get(CACHE_CONTROL) if blocks and isinstance(blocks[-1], dict) else None
+    place = find_last_markable([row], 1)
+    if mark is None or place is None or _has_breakpoint(row):
+        return row
+    own = list(list_blocks(row))
+    own[place[1]] = own[place[1]] | {CACHE_CONTROL: mark}
+    return row | {"content": own}

@@ -1,0 +1,82 @@
+"""Repairs that only Gemini needs."""
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import structs
+
+from thresher.dialects.extras import get_extra_fields
+from thresher.dialects.gemini.codec import NAME
+from thresher.dialects.layout import DialectLayout, HistoryIndex, arrange_by_role
+from thresher.dialects.repairs.steps import RepairStep
+from thresher.dialects.repairs.workspace import MessageDraft, RepairWorkspace, Violation, replace_draft_parts
+from thresher.model import Place, VendorExtras
+from thresher.model.jsontext import dump_json
+from thresher.model.parts import Part, Summary, Text, Thinking, Unknown
+
+SKIP_SIGNATURE_VALIDATION = "skip_thought_signature_validator"
+"""What Google documents for a call that comes from elsewhere and so has no signature."""
+
+
+def merge_model_messages(bench: RepairWorkspace, violations: Sequence[Violation]) -> None:
+    """Messages of the model's that stand in a row become one, up to the last of them that calls."""
+    runs = list(_runs(bench, {one.message for one in violations}))
+    joined = {run[-1]: _merge_drafts([bench.drafts[index] for index in run]) for run in runs}
+    for run in runs:
+        for index in run:
+            bench.record_repair("call-after-model", index, None, "joined with the model's messages beside it")
+    gone = {index for run in runs for index in run[:-1]}
+    bench.drafts = [joined.get(i, draft) for i, draft in enumerate(bench.drafts) if i not in gone]
+
+
+def _runs(bench: RepairWorkspace, calling: set[int]) -> Iterator[list[int]]:
+    """For each run of the model's rows in which one calls too late, its messages up to the last such row."""
+    run: list[int] = []
+    end = 0
+    for row in DialectLayout(HistoryIndex(bench.history), NAME, arrange_by_role).rows:
+        if row.role != "assistant" or row.is_opaque:
+            if end:
+                yield run[:end]
+            run, end = [], 0
+            continue
+        members = list(dict.fromkeys(piece.place.message for piece in row.parts)) or [row.message]
+        run += members
+        end = len(run) if not calling.isdisjoint(members) else end
+    if end:
+        yield run[:end]
+
+
+def _merge_drafts(drafts: list[MessageDraft]) -> MessageDraft:
+    """One message of Gemini's, without what only another vendor takes back."""
+    home = next(draft.message.pocket for draft in drafts if _is_gemini(draft))
+    pairs = [
+        (part, place)
+        for draft in drafts
+        for part, place in zip(draft.message.parts, draft.places, strict=True)
+        if _is_gemini(draft) or not (isinstance(part, Thinking | Unknown) or _is_empty(part))
+    ]
+    last = drafts[-1]._replace(message=structs.replace(drafts[-1].message, pocket=home))
+    return replace_draft_parts(last, pairs)
+
+
+def _is_gemini(draft: MessageDraft) -> bool:
+    return draft.message.pocket is not None and draft.message.pocket.format == NAME
+
+
+def _is_empty(part: Part) -> bool:
+    return isinstance(part, Text | Summary) and not part.text
+
+
+def mark_unsigned_calls(bench: RepairWorkspace, violations: Sequence[Violation]) -> None:
+    """A call without a signature says so, in the word that the vendor has for it."""
+    parts: dict[Place, tuple[Part, ...]] = {}
+    for one in violations:
+        call = bench.part(one.place)
+        shape = call.pocket.shape if call.pocket and call.pocket.format == NAME else ""
+        fields = {**get_extra_fields(call, NAME), "thoughtSignature": SKIP_SIGNATURE_VALIDATION}
+        parts[one.place] = (structs.replace(call, pocket=VendorExtras(NAME, dump_json(fields), shape=shape)),)
+    bench.record_repairs(violations, "marked as a call without a signature")
+    bench.replace_parts(parts)
+
+
+MODEL_MESSAGES = RepairStep(120, merge_model_messages)
+SIGNATURES = RepairStep(160, mark_unsigned_calls)

@@ -1,0 +1,88 @@
+"""Rules of Gemini's generateContent."""
+
+from collections.abc import Iterator
+
+from thresher.dialects.gemini.codec import NAME
+from thresher.dialects.gemini.repairs import MODEL_MESSAGES, SIGNATURES
+from thresher.dialects.layout import DialectLayout, PlacedPart, RuleFinding
+from thresher.dialects.repairs import steps
+from thresher.dialects.rules import shared
+from thresher.dialects.rules.rule import LegalityRule
+from thresher.dialects.rules.tool_rules import finding_at
+from thresher.model.parts import Part, ToolResult
+
+_SIGNATURES = ("thoughtSignature", "thought_signature")
+
+
+def _check_empty_text(view: DialectLayout) -> Iterator[RuleFinding]:
+    """Find texts without a character; a system text, and one that carries a signature, may be empty."""
+    for piece in view.history_index.empty_texts:
+        message = view.messages[piece.place.message]
+        may_be_empty = has_thought_signature(piece.part) or message.role == "system"
+        if view.is_native(piece.place.message) and not may_be_empty:
+            yield finding_at(piece, "the text is empty")
+
+
+def check_thought_signature(view: DialectLayout) -> Iterator[RuleFinding]:
+    """A step of the current turn without a signature, where another step has one."""
+    first: dict[int, PlacedPart] = {}
+    start = _current_turn(view)
+    signed = False
+    for number, piece in view.calls:
+        if number >= start:
+            first.setdefault(number, piece)
+            signed = signed or has_thought_signature(piece.part)
+    for piece in first.values() if signed else ():
+        if not has_thought_signature(piece.part):
+            yield finding_at(piece, "the first call of the step has no thought signature")
+
+
+def _current_turn(view: DialectLayout) -> int:
+    """The row after the last one in which a person speaks."""
+    for number in range(len(view.rows) - 1, -1, -1):
+        row = view.rows[number]
+        if row.role == "user" and not any(isinstance(piece.part, ToolResult) for piece in row.parts):
+            return number
+    return 0
+
+
+def has_thought_signature(part: Part) -> bool:
+    """Whether Gemini's writer puts a thought signature beside a part."""
+    pocket = part.pocket
+    return pocket is not None and pocket.format == NAME and any(key in pocket.fields for key in _SIGNATURES)
+
+
+def check_call_after_model(view: DialectLayout) -> Iterator[RuleFinding]:
+    """A model's content that calls, right behind another one of the model's."""
+    last = 0
+    for number, piece in view.calls:
+        row, before = view.rows[number], view.rows[number - 1]
+        if number != last and row.role == before.role == "assistant" and not before.is_opaque:
+            yield finding_at(piece, "the model calls a tool in a second message of its own in a row")
+        last = number
+
+
+_CONTENT = "https://ai.google.dev/api/generate-content"
+_TOOLS = "https://ai.google.dev/gemini-api/docs/function-calling"
+_SIGNATURE_PAGE = "https://ai.google.dev/gemini-api/docs/thought-signatures"
+_NO_DATA = "required oneof field 'data' must have one initialized field"
+_UNEQUAL = "the number of function response parts is not equal to the number of function call parts"
+_RESPONSE_TURN = "function response turn must come immediately after a function call turn"
+_CALL_TURN = "function call turn must come immediately after a user turn"
+_NO_SIGNATURE = "Function call is missing a thought_signature"
+
+RULES = (
+    shared.LONE_SURROGATE_IN_OBJECTS,
+    shared.ARGUMENTS_JSON,
+    shared.MISPLACED_PART.documented_at(_TOOLS, _RESPONSE_TURN),
+    shared.ORPHAN_RESULT.documented_at(_TOOLS, _RESPONSE_TURN),
+    shared.REPEATED_RESULT.documented_at(_TOOLS, _UNEQUAL),
+    shared.UNANSWERED_CALL.documented_at(_TOOLS, _UNEQUAL),
+    shared.RESULT_PLACE.documented_at(_TOOLS, _UNEQUAL),
+    LegalityRule("empty-text", _check_empty_text, steps.REMOVED_PARTS, _CONTENT, _NO_DATA),
+    shared.EMPTY_MESSAGE.documented_at(_CONTENT, "contents.parts must not be empty"),
+    LegalityRule("call-after-model", check_call_after_model, MODEL_MESSAGES, _TOOLS, _CALL_TURN),
+    shared.known_role_rule("user", "model", "function").documented_at(_CONTENT, "Please use a valid role: user, model"),
+    shared.FIRST_ROLE.documented_at(_CONTENT, "a conversation starts with a user turn"),
+    LegalityRule("thought-signature", check_thought_signature, SIGNATURES, _SIGNATURE_PAGE, _NO_SIGNATURE),
+)

@@ -1,0 +1,25 @@
+"""The dialect of OpenAI's Chat Completions, which many vendors' servers speak."""
+
+from functools import partial
+
+from thresher.dialects.base import Dialect
+from thresher.dialects.openai_chat.codec import NAME, emit_openai_chat, parse_openai_chat
+from thresher.dialects.openai_chat.layout import arrange_chat_rows
+from thresher.dialects.openai_chat.rows import sniff_openai_chat
+from thresher.dialects.openai_chat.rules import RULES
+from thresher.dialects.usage_fields import usage_with_cached
+
+DIALECT = Dialect(
+    NAME,
+    "OpenAI Chat Completions",
+    parse_openai_chat,
+    emit_openai_chat,
+    sniff_openai_chat,
+    arrange=arrange_chat_rows,
+    rules=RULES,
+    prompt_fields=frozenset({"tools", "functions"}),
+    read_usage=partial(
+        usage_with_cached, given="prompt_tokens", answered="completion_tokens", details="prompt_tokens_details"
+    ),
+    one_result_per_message=True,
+)

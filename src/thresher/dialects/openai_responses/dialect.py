@@ -1,0 +1,35 @@
+"""The dialect of OpenAI's Responses API."""
+
+from functools import partial
+
+from thresher.dialects.base import Dialect
+from thresher.dialects.layout import arrange_in_order
+from thresher.dialects.openai_responses.codec import (
+    NAME,
+    emit_openai_responses,
+    parse_openai_responses,
+    sniff_openai_responses,
+)
+from thresher.dialects.openai_responses.rules import RULES
+from thresher.dialects.usage_fields import usage_with_cached
+
+DIALECT = Dialect(
+    NAME,
+    "OpenAI Responses",
+    parse_openai_responses,
+    emit_openai_responses,
+    sniff_openai_responses,
+    messages_field="input",
+    arrange=arrange_in_order,
+    rules=RULES,
+    vendor="openai",
+    prompt_fields=frozenset({"instructions", "tools"}),
+    server_history_fields=("previous_response_id", "conversation"),
+    takes_text=True,
+    read_usage=partial(
+        usage_with_cached, given="input_tokens", answered="output_tokens", details="input_tokens_details"
+    ),
+    links_steps=True,
+    has_item_ids=True,
+    reasoning_needs_next_item=True,
+)

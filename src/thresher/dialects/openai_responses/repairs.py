@@ -1,0 +1,88 @@
+"""Repairs that only the Responses API needs."""
+
+from collections.abc import Sequence
+
+from msgspec import structs
+
+from thresher.dialects.extras import get_extra_fields
+from thresher.dialects.layout import HistoryIndex
+from thresher.dialects.openai_responses.codec import NAME
+from thresher.dialects.repairs.steps import RepairStep
+from thresher.dialects.repairs.tool_repairs import plain_call
+from thresher.dialects.repairs.workspace import RepairWorkspace, Violation
+from thresher.model import Message, Place, VendorExtras
+from thresher.model.jsontext import dump_json
+from thresher.model.parts import Part, ToolCall, ToolResult
+
+SHELL = "local_shell"
+
+
+def get_tool_kind(part: Part, *, native: bool) -> str:
+    """Return which of the Responses API's kinds of tools a call or a result is written for."""
+    notes = part.pocket.shape.split() if native and part.pocket and part.pocket.format == NAME else ()
+    return "custom" if "custom" in notes else SHELL if SHELL in notes else "function"
+
+
+def match_result_kinds(bench: RepairWorkspace, violations: Sequence[Violation]) -> None:
+    """Give a result the kind of its call where its message can hold it; else make the call a plain one."""
+    facts = HistoryIndex(bench.history)
+    new: dict[Place, tuple[Part, ...]] = {}
+    foreign: set[int] = set()
+    for one in violations:
+        call = facts.call_by_result[one.place]
+        asked, given = bench.part(call), bench.part(one.place)
+        message = bench.drafts[one.message].message
+        if not isinstance(asked, ToolCall) or not isinstance(given, ToolResult):
+            continue
+        if _accepts_kind(message):
+            kind = get_tool_kind(asked, native=_is_native(bench.drafts[call.message].message))
+            new[one.place] = (_with_kind(given, kind),)
+            foreign |= set() if message.pocket else {one.message}
+        else:
+            new[call] = (plain_call(asked),)
+    bench.record_repairs(violations, "call and result made of one kind")
+    bench.replace_parts(new)
+    for index in foreign:
+        native = structs.replace(bench.drafts[index].message, pocket=VendorExtras(NAME))
+        bench.drafts[index] = bench.drafts[index]._replace(message=native)
+
+
+def _accepts_kind(message: Message) -> bool:
+    only_results = all(isinstance(part, ToolResult) for part in message.parts)
+    return _is_native(message) or (message.pocket is None and only_results)
+
+
+def _is_native(message: Message) -> bool:
+    return message.pocket is not None and message.pocket.format == NAME
+
+
+def _with_kind(result: ToolResult, kind: str) -> ToolResult:
+    pocket = result.pocket if result.pocket and result.pocket.format == NAME else VendorExtras(NAME)
+    words = [word for word in pocket.shape.split() if word not in ("custom", SHELL, "by-id")]
+    shape = " ".join(words if kind == "function" else [kind, *words])
+    return structs.replace(result, pocket=structs.replace(pocket, shape=shape))
+
+
+def remove_item_ids(bench: RepairWorkspace, violations: Sequence[Violation]) -> None:
+    """Item ids that repeat are left out: an item does without."""
+    new: dict[Place, tuple[Part, ...]] = {}
+    messages: dict[int, Message | None] = {}
+    for one in violations:
+        if one.part is None:
+            message = bench.drafts[one.message].message
+            messages[one.message] = structs.replace(message, pocket=_without_item_id(message))
+        else:
+            part = bench.part(one.place)
+            new[one.place] = (structs.replace(part, pocket=_without_item_id(part)),)
+    bench.record_repairs(violations, "item id left out")
+    bench.replace_messages(messages)
+    bench.replace_parts(new)
+
+
+def _without_item_id(owner: Part | Message) -> VendorExtras | None:
+    rest = {key: value for key, value in get_extra_fields(owner, NAME).items() if key != "id"}
+    return owner.pocket and structs.replace(owner.pocket, fields=dump_json(rest) if rest else "")
+
+
+RESULT_KINDS = RepairStep(69, match_result_kinds)
+ITEM_IDS = RepairStep(150, remove_item_ids)

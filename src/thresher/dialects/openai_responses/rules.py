@@ -1,0 +1,110 @@
+"""Rules of the Responses API."""
+
+from collections.abc import Iterator
+from functools import partial
+
+from thresher.dialects.extras import get_extra_fields
+from thresher.dialects.layout import DialectLayout, LayoutRow, PlacedPart, RuleFinding
+from thresher.dialects.openai_responses.codec import NAME
+from thresher.dialects.openai_responses.repairs import ITEM_IDS, RESULT_KINDS, get_tool_kind
+from thresher.dialects.repairs import steps
+from thresher.dialects.rules import shared
+from thresher.dialects.rules.rule import LegalityRule
+from thresher.dialects.rules.tool_rules import check_misplaced_part, finding_at
+from thresher.model import Message
+from thresher.model.parts import Part, Thinking, ToolCall, ToolResult
+
+
+def _check_result_kind(view: DialectLayout) -> Iterator[RuleFinding]:
+    """Find results of another kind than their call, which the API does not see as a pair."""
+    for _, piece in view.results:
+        call = view.history_index.call_by_result.get(piece.place)
+        if call is None or call not in view.row_by_place:
+            continue
+        asked = get_tool_kind(view.messages[call.message].parts[call.part], native=view.is_native(call.message))
+        given = get_tool_kind(piece.part, native=view.is_native(piece.place.message))
+        if asked != given:
+            yield finding_at(piece, f"an output of the kind `{given}` answers a call of the kind `{asked}`")
+
+
+def check_lone_reasoning(view: DialectLayout) -> Iterator[RuleFinding]:
+    """Reasoning without the item that it led to."""
+    waiting: list[PlacedPart] = []
+    for row in view.rows:
+        for piece in row.parts or (None,):
+            part = piece.part if piece else None
+            if piece is not None and isinstance(part, Thinking):
+                waiting.append(piece)
+                continue
+            if isinstance(part, ToolResult) or not (row.role == "assistant" or isinstance(part, ToolCall)):
+                yield from _lone_reasoning_findings(waiting)
+            waiting.clear()
+    yield from _lone_reasoning_findings(waiting)
+
+
+def _lone_reasoning_findings(waiting: list[PlacedPart]) -> list[RuleFinding]:
+    return [finding_at(piece, "no item of the model's follows the reasoning") for piece in waiting]
+
+
+def check_repeated_item(view: DialectLayout) -> Iterator[RuleFinding]:
+    """An item id that an item before it has."""
+    seen: set[str] = set()
+    for row in view.rows:
+        if not row.is_native or row.is_opaque:
+            continue
+        for part, owner in _items(view, row):
+            if owner.pocket is None or '"id":' not in owner.pocket.fields:
+                continue
+            item = get_extra_fields(owner, NAME).get("id")
+            if isinstance(item, str) and item in seen:
+                yield RuleFinding(row.message, part, f"the item id `{item}` is that of another item")
+            elif isinstance(item, str):
+                seen.add(item)
+
+
+def _items(view: DialectLayout, row: LayoutRow) -> Iterator[tuple[int | None, Part | Message]]:
+    """The items of a message, each with what holds its fields; what is said together is one item."""
+    message = view.messages[row.message]
+    said = not row.parts
+    for piece in row.parts:
+        if not isinstance(piece.part, ToolCall | ToolResult | Thinking):
+            said = True
+            continue
+        if said:
+            yield None, message
+        said = False
+        yield piece.place.part, piece.part
+    if said:
+        yield None, message
+
+
+_OPENAI = "https://platform.openai.com/docs"
+_TOOLS = f"{_OPENAI}/guides/function-calling"
+_RESPONSES = f"{_OPENAI}/api-reference/responses/create"
+_REASONING = f"{_OPENAI}/guides/reasoning"
+_CALLS_LOST = "`instructions` is text: calls in it are lost"
+_NO_OUTPUT = "No tool output found for function call"
+_NO_CUSTOM_OUTPUT = "No tool output found for custom tool call"
+_NO_FUNCTION_CALL = "No tool call found for function call output"
+_TOO_LONG = "string too long. Expected a string with maximum length 64"
+_NO_ITEM = "reasoning was provided without its required following item"
+
+RULES = (
+    shared.LONE_SURROGATE,
+    LegalityRule(
+        "misplaced-part",
+        partial(check_misplaced_part, any_role=True),
+        steps.MISPLACED_PARTS,
+        _RESPONSES,
+        _CALLS_LOST,
+    ),
+    shared.ORPHAN_RESULT.documented_at(_TOOLS, _NO_FUNCTION_CALL),
+    shared.REPEATED_RESULT.documented_at(_TOOLS, "one output for each call"),
+    shared.UNANSWERED_CALL.documented_at(_TOOLS, _NO_OUTPUT),
+    LegalityRule("result-kind", _check_result_kind, RESULT_KINDS, _RESPONSES, _NO_CUSTOM_OUTPUT),
+    shared.MISSING_ID.documented_at(_RESPONSES, "Missing required parameter: 'call_id'"),
+    shared.repeated_id_rule("open calls").documented_at(_TOOLS, "no telling which call a result answers"),
+    shared.id_length_rule(64).documented_at(_RESPONSES, _TOO_LONG),
+    LegalityRule("lone-reasoning", check_lone_reasoning, steps.LONE_PARTS, _REASONING, _NO_ITEM),
+    LegalityRule("repeated-item", check_repeated_item, ITEM_IDS, _RESPONSES, "Duplicate item found with id"),
+)

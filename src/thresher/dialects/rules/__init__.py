@@ -1,0 +1,1 @@
+"""Checks that several dialects share, and the rules they become."""

@@ -1,0 +1,60 @@
+"""Checks of what a message holds: who speaks first, what is empty, which roles there are."""
+
+from collections.abc import Iterator
+
+from thresher.dialects.extras import get_extra_fields
+from thresher.dialects.layout import DialectLayout, RuleFinding
+from thresher.dialects.rules.tool_rules import finding_at
+from thresher.model.parts import Part, Summary, Text
+
+
+def check_first_role(view: DialectLayout) -> Iterator[RuleFinding]:
+    """A conversation that the model opens."""
+    if view.rows and view.rows[0].role == "assistant" and not view.rows[0].is_opaque:
+        yield RuleFinding(view.rows[0].message, None, "the first message is the model's")
+
+
+def check_blank_message(view: DialectLayout) -> Iterator[RuleFinding]:
+    """A message whose texts are nothing but space."""
+    if not view.history_index.blank_texts:
+        return
+    spoken: dict[int, bool] = {}
+    rows = {piece.place.message: row for row in view.rows for piece in row.parts}
+    for piece in view.history_index.blank_texts:
+        row = rows.get(piece.place.message)
+        if row is None:
+            continue
+        if row.message not in spoken:
+            spoken[row.message] = any(_has_visible_text(one.part) for one in row.parts)
+        if not spoken[row.message]:
+            yield finding_at(piece, "the message says nothing but space")
+
+
+def _has_visible_text(part: Part) -> bool:
+    return isinstance(part, Text | Summary) and bool(part.text) and not part.text.isspace()
+
+
+def check_trailing_space(view: DialectLayout) -> Iterator[RuleFinding]:
+    """A last message of the model's, to be gone on with, that ends in space."""
+    row = view.rows[-1] if view.rows else None
+    if row is None or row.role != "assistant" or not row.parts:
+        return
+    part = row.parts[-1].part
+    if isinstance(part, Text | Summary) and part.text[-1:].isspace():
+        yield finding_at(row.parts[-1], "the last message, the model's, ends in space")
+
+
+def check_empty_message(view: DialectLayout) -> Iterator[RuleFinding]:
+    """Find messages without parts."""
+    for row in view.rows:
+        if row.is_native and not row.is_opaque and not row.parts:
+            yield RuleFinding(row.message, None, "the message is empty")
+
+
+def check_unknown_role(view: DialectLayout, *, roles: tuple[str, ...]) -> Iterator[RuleFinding]:
+    """Find messages in a role that the API does not have, as a harness may record them."""
+    for row in view.rows:
+        if row.is_native and not row.is_opaque:
+            role = get_extra_fields(view.messages[row.message], view.dialect).get("role")
+            if role is not None and role not in roles:
+                yield RuleFinding(row.message, None, f"the role {role!r} is not one of {', '.join(roles)}")

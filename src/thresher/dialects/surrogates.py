@@ -1,0 +1,120 @@
+"""Lone surrogates: find and replace what UTF-8 cannot hold.
+
+A lone surrogate is in a text itself, or an escape in JSON text that a writer decodes before sending: arguments, extra
+fields, opaque values.
+"""
+
+from typing import Any
+
+from msgspec import structs
+
+from thresher.model import Message, VendorExtras
+from thresher.model.jsontext import dump_json, load_json
+from thresher.model.parts import Image, Part, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
+
+
+def has_lone_surrogate(text: str) -> bool:
+    """Whether UTF-8 cannot hold a text."""
+    if text.isascii():
+        return False
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def replace_lone_surrogates(text: str) -> str:
+    """A text with U+FFFD for each lone surrogate; two halves that stand together are made one."""
+    return (
+        text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace") if has_lone_surrogate(text) else text
+    )
+
+
+def has_lone_surrogate_in_json(text: str) -> bool:
+    """Whether JSON text says something that UTF-8 cannot hold."""
+    if "\\ud" not in text and "\\uD" not in text:
+        return has_lone_surrogate(text)
+    try:
+        return contains_value(load_json(text), lambda value: isinstance(value, str) and has_lone_surrogate(value))
+    except (ValueError, RecursionError):
+        return has_lone_surrogate(text)
+
+
+def replace_lone_surrogates_in_json(text: str) -> str:
+    """JSON text that says the same without lone surrogates."""
+    if not has_lone_surrogate_in_json(text):
+        return text
+    try:
+        return dump_json(_repair_json_value(load_json(text)))
+    except (ValueError, RecursionError):
+        return replace_lone_surrogates(text)
+
+
+def contains_value(value: Any, wanted: Any) -> bool:
+    """Whether `wanted` holds for a key or a value, at any depth."""
+    if isinstance(value, dict):
+        return any(wanted(key) or contains_value(inner, wanted) for key, inner in value.items())
+    if isinstance(value, list):
+        return any(contains_value(inner, wanted) for inner in value)
+    return bool(wanted(value))
+
+
+def _repair_json_value(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {replace_lone_surrogates(key): _repair_json_value(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_repair_json_value(inner) for inner in value]
+    return replace_lone_surrogates(value) if isinstance(value, str) else value
+
+
+def repair_message_encoding(message: Message) -> Message:
+    """The message with a pocket that can be sent."""
+    return structs.replace(message, pocket=_repair_extras(message.pocket))
+
+
+def _repair_extras(pocket: VendorExtras | None) -> VendorExtras | None:
+    if pocket is None or not has_lone_surrogate_in_json(pocket.fields):
+        return pocket
+    return structs.replace(pocket, fields=replace_lone_surrogates_in_json(pocket.fields))
+
+
+def repair_part_encoding(part: Part) -> Part:
+    """The part without lone surrogates."""
+    pocket = _repair_extras(part.pocket)
+    match part:
+        case Text():
+            return Text(replace_lone_surrogates(part.text), pocket)
+        case Summary():
+            return Summary(replace_lone_surrogates(part.text), pocket)
+        case Thinking():
+            return Thinking(replace_lone_surrogates(part.text), replace_lone_surrogates(part.signature), pocket)
+        case ToolCall():
+            return ToolCall(
+                replace_lone_surrogates(part.id),
+                replace_lone_surrogates(part.name),
+                replace_lone_surrogates_in_json(replace_lone_surrogates(part.arguments)),
+                pocket,
+            )
+        case ToolResult():
+            return _repair_result(part, pocket)
+        case Image():
+            return Image(
+                replace_lone_surrogates(part.media_type),
+                replace_lone_surrogates(part.data),
+                replace_lone_surrogates(part.url),
+                pocket,
+            )
+        case Unknown():
+            return Unknown(replace_lone_surrogates(part.kind), replace_lone_surrogates_in_json(part.data), pocket)
+
+
+def _repair_result(result: ToolResult, pocket: VendorExtras | None) -> ToolResult:
+    content = tuple([one for inner in result.content if isinstance(one := repair_part_encoding(inner), ResultPart)])
+    mended = ToolResult(
+        replace_lone_surrogates(result.call_id), content, result.is_error, replace_lone_surrogates(result.name), pocket
+    )
+    if pocket is None or "object" not in pocket.shape or not has_lone_surrogate_in_json(mended.text):
+        return mended
+    # Its text is decoded when it is sent, so it is mended as JSON.
+    return structs.replace(mended, content=(Text(replace_lone_surrogates_in_json(mended.text)),))

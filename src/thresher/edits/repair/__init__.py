@@ -1,1 +1,0 @@
-"""Repair what a dialect would refuse, and report each repair."""
