@@ -31,13 +31,12 @@ from search_peers import DATA, LIMIT, PEERS, STOP_WORDS, Answered, ask_all, lodg
 
 from thresher import read_all
 from thresher.memory import Memory
-from thresher.memory.archive.protocol import SessionStore
 from thresher.memory.index.tantivy_index import IndexHit
 from thresher.memory.ingest.provenance import attribute_texts
-from thresher.memory.local_store import LocalSessionStore
 from thresher.memory.records import ArchivedSession
 from thresher.memory.search import commit_attribution, query_compiler, rank
 from thresher.memory.search.query import parse_query
+from thresher.memory.session_store import SessionStore
 
 Row = dict[str, Any]
 Ask = Callable[[str], list[str]]
@@ -154,7 +153,6 @@ class Kept(query_compiler.CompiledQuery):
     """A question whose answers are kept, so that many ways to rank them cost one search."""
 
     def __init__(self, words: str, memory: Memory, without: set[int]) -> None:
-        assert isinstance(memory.store, LocalSessionStore)
         index = memory.store.open_index()
         assert index is not None
         super().__init__(parse_query(words), index, without=without)

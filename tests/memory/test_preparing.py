@@ -3,9 +3,11 @@
 import os
 import pickle
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,13 @@ import pytest
 from chats import chat, name, places, synced, talk
 from tantivy import Query
 
-from thresher.memory.archive.protocol import IngestCounts
+from thresher.memory.archive.sqlite import SqliteArchive
 from thresher.memory.ingest import extract
 from thresher.memory.ingest.change_detection import read_file_stat
 from thresher.memory.ingest.extract import IngestJob, PreparedFile, prepare_file, worker_count
 from thresher.memory.ingest.sync import order_by_age
-from thresher.memory.local_store import LocalSessionStore
 from thresher.memory.records import SourceRecord, SyncReport
+from thresher.memory.session_store import IngestCounts, SessionStore
 from thresher.samples import write_samples
 from thresher.transcripts import read_all
 
@@ -28,8 +30,8 @@ Force = Callable[[], list["subprocess.Popen[bytes]"]]
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> LocalSessionStore:
-    return LocalSessionStore(tmp_path / "memory")
+def store(tmp_path: Path) -> SessionStore:
+    return SessionStore(tmp_path / "memory")
 
 
 @pytest.fixture
@@ -63,7 +65,7 @@ def _talks(folder: Path, count: int, length: int = 70) -> None:
         os.utime(file, (LONG_AGO + number, LONG_AGO + number))
 
 
-def _job(file: Path, store: LocalSessionStore | None = None) -> IngestJob:
+def _job(file: Path, store: SessionStore | None = None) -> IngestJob:
     stat = read_file_stat(file)
     assert stat is not None
     if store is None:
@@ -73,17 +75,17 @@ def _job(file: Path, store: LocalSessionStore | None = None) -> IngestJob:
     )
 
 
-def _contents(store: LocalSessionStore) -> tuple[object, ...]:
+def _contents(store: SessionStore) -> tuple[object, ...]:
     """Every row of the truth but the name of the index, and every entry of the index."""
     tables = ("sources", "sessions", "blocks", "tombstones")
-    with store.archive.connect() as connection:
+    with closing(sqlite3.connect(store.archive.name)) as connection:
         rows = [connection.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall() for table in tables]
     index = store.open_index()
     assert index is not None
     return (rows, sorted(found[1:] for found in index.search(Query.all_query(), 100_000)))
 
 
-def _two_rounds(store: LocalSessionStore, folder: Path) -> list[SyncReport]:
+def _two_rounds(store: SessionStore, folder: Path) -> list[SyncReport]:
     """Samples of all formats, a sub-agent, foreign files, one that cannot be read, copies; then some of it grows."""
     shutil.rmtree(folder)
     write_samples(folder / "home")
@@ -99,12 +101,12 @@ def _two_rounds(store: LocalSessionStore, folder: Path) -> list[SyncReport]:
     return [first, synced(store, folder)]
 
 
-def test_other_processes_change_nothing(store: LocalSessionStore, folder: Path, tmp_path: Path, force: Force) -> None:
+def test_other_processes_change_nothing(store: SessionStore, folder: Path, tmp_path: Path, force: Force) -> None:
     alone = _two_rounds(store, folder)
     assert alone[0].new > 9
     assert alone[1].grown == 5
     workers = force()
-    other = LocalSessionStore(tmp_path / "other")
+    other = SessionStore(tmp_path / "other")
     assert _two_rounds(other, folder) == alone
     assert len(workers) == 4
     mine, others = _contents(store), _contents(other)
@@ -127,7 +129,7 @@ def test_what_comes_back_holds_no_messages(folder: Path) -> None:
     assert pickle.loads(told) == found
 
 
-def test_of_a_file_that_grew_only_what_is_new_is_made_ready(store: LocalSessionStore, folder: Path) -> None:
+def test_of_a_file_that_grew_only_what_is_new_is_made_ready(store: SessionStore, folder: Path) -> None:
     _talks(folder, 1, 140)
     synced(store, folder)
     file = folder / f"{name(1)}.jsonl"
@@ -140,7 +142,7 @@ def test_of_a_file_that_grew_only_what_is_new_is_made_ready(store: LocalSessionS
     assert sorted(ready.documents) == [1]
 
 
-def test_what_was_thought_to_be_kept_is_taken_from_the_truth(store: LocalSessionStore, folder: Path) -> None:
+def test_what_was_thought_to_be_kept_is_taken_from_the_truth(store: SessionStore, folder: Path) -> None:
     _talks(folder, 1)
     found = prepare_file(_job(folder / f"{name(1)}.jsonl"))
     with store.write_lease():
@@ -162,7 +164,7 @@ def _killed_at(word: str) -> str:
 
 @pytest.mark.parametrize("code", [_killed_at(name(3)), "raise SystemExit(1)"])
 def test_a_worker_that_dies_costs_nothing(
-    store: LocalSessionStore, folder: Path, force: Force, monkeypatch: pytest.MonkeyPatch, code: str
+    store: SessionStore, folder: Path, force: Force, monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:
     _talks(folder, 8)
     force()
@@ -172,7 +174,7 @@ def test_a_worker_that_dies_costs_nothing(
 
 
 def test_a_large_file_that_a_worker_died_of_is_not_tried_again(
-    store: LocalSessionStore, folder: Path, force: Force, monkeypatch: pytest.MonkeyPatch
+    store: SessionStore, folder: Path, force: Force, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _talks(folder, 4)
     force()
@@ -188,7 +190,7 @@ def test_a_large_file_that_a_worker_died_of_is_not_tried_again(
 
 
 def test_no_process_can_be_started(
-    store: LocalSessionStore, folder: Path, force: Force, monkeypatch: pytest.MonkeyPatch
+    store: SessionStore, folder: Path, force: Force, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _talks(folder, 4)
     force()
@@ -197,7 +199,7 @@ def test_no_process_can_be_started(
 
 
 def test_want_of_memory_is_told_and_the_rest_goes_on(
-    store: LocalSessionStore, folder: Path, monkeypatch: pytest.MonkeyPatch
+    store: SessionStore, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _talks(folder, 2)
 
@@ -220,48 +222,46 @@ def test_a_file_that_went_in_between_is_no_failure(folder: Path) -> None:
 
 
 def test_an_interruption_ends_all_workers_and_keeps_what_was_recorded(
-    store: LocalSessionStore, folder: Path, force: Force, monkeypatch: pytest.MonkeyPatch
+    store: SessionStore, folder: Path, force: Force
 ) -> None:
     _talks(folder, 12)
     workers = force()
-    monkeypatch.setattr("thresher.memory.archive.sqlite.BATCH_SECONDS", 0.0)
-    record = LocalSessionStore.record
 
-    def interrupted(self: LocalSessionStore, known: SourceRecord, *rest: Any, **more: Any) -> IngestCounts:
-        if name(8) in known.path:
-            raise KeyboardInterrupt
-        return record(self, known, *rest, **more)
+    class Interrupted(SessionStore):
+        def record(self, known: SourceRecord, *rest: Any, **more: Any) -> IngestCounts:
+            if name(8) in known.path:
+                raise KeyboardInterrupt
+            return super().record(known, *rest, **more)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(LocalSessionStore, "record", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            synced(store, folder)
+    archive = SqliteArchive(Path(store.archive.name), batch_seconds=0.0)
+    with pytest.raises(KeyboardInterrupt):
+        synced(Interrupted(store.folder, archive), folder)
     assert len(workers) == 2
     assert all(process.poll() is not None for process in workers)
-    again = LocalSessionStore(store.folder)
+    again = SessionStore(store.folder)
     assert {facts.id for facts in again.find_sessions()} == {name(number) for number in (9, 10, 11, 12)}
     assert synced(again, folder) == SyncReport(new=8, unchanged=4, messages=560)
     assert len(places(again, "topic42")) == 12
 
 
-def test_the_users_own_program_is_not_run_again(store: LocalSessionStore, folder: Path, tmp_path: Path) -> None:
+def test_the_users_own_program_is_not_run_again(store: SessionStore, folder: Path, tmp_path: Path) -> None:
     _talks(folder, 4)
     script = tmp_path / "script.py"
     script.write_text(
         "import sys\n"
         "from pathlib import Path\n"
-        "from thresher.memory import local_store\nfrom thresher.memory.ingest import sync\n"
+        "from thresher.memory import session_store\nfrom thresher.memory.ingest import sync\n"
         "print('once')\n"
         "sync.worker_count = lambda *_: 2\n"
         "files = [(None, path) for path in Path(sys.argv[2]).iterdir()]\n"
-        "print(sync.sync_sources(local_store.LocalSessionStore(sys.argv[1]), files).new)\n"
+        "print(sync.sync_sources(session_store.SessionStore(sys.argv[1]), files).new)\n"
     )
     command = [sys.executable, str(script), str(store.folder), str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("once\n4\n", "")
 
 
-def test_the_newest_are_read_first(store: LocalSessionStore, folder: Path) -> None:
+def test_the_newest_are_read_first(store: SessionStore, folder: Path) -> None:
     _talks(folder, 4)
     synced(store, folder)
     assert [facts.id for facts in store.find_sessions()] == [name(number) for number in (4, 3, 2, 1)]

@@ -18,11 +18,11 @@ from thresher.memory.ingest.memory_tools import (
 )
 from thresher.memory.ingest.provenance import (
     AttributedText,
-    ExclusionReason,
     TextField,
     attribute_texts,
     detect_memory_tool,
 )
+from thresher.memory.records import ExclusionReason
 from thresher.model import Author, History, Image, Message, Session, Summary, Text, Thinking, ToolCall, ToolResult
 from thresher.model.harness_text import RECALLED_TEXT_ELEMENTS
 from thresher.model.parts import Part

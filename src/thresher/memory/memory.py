@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from thresher.errors import OptionError
-from thresher.memory.archive.protocol import SessionStore
+from thresher.memory.archive.protocol import Archive
+from thresher.memory.archive.sqlite import SqliteArchive
 from thresher.memory.index.tokenizer import tokenize_words
 from thresher.memory.ingest.provenance import attribute_texts
 from thresher.memory.ingest.sync import sync_sources
-from thresher.memory.local_store import MEMORY_FOLDER, LocalSessionStore
 from thresher.memory.records import ArchivedSession, MemorySizes, SyncReport
 from thresher.memory.results import RecallResult, SearchResults
 from thresher.memory.search.query import SEARCH_FIELDS, Query, content_words, parse_date_or_age, parse_query
 from thresher.memory.search.search import SearchView, search_archive, to_storable_text
+from thresher.memory.session_store import MEMORY_FOLDER, SessionStore
 from thresher.model import History, Session
 from thresher.store.errors import AmbiguousIdError, NotStoredError
 from thresher.transcripts import discover, files_below
@@ -35,20 +36,25 @@ MAX_RELATED_WORDS = 24
 class Memory:
     """Past sessions of every agent on this machine, and of what `sources` names.
 
-    `home` is where it is kept (default: `THRESHER_HOME`); `sources` are more files and folders to read; without
-    `discover` the agents' own folders are left out. `retention` ("365d", "2 years"; default: `THRESHER_RETENTION`, or
-    for ever) is how long a session is kept after its end. Nothing is written but below `home`.
+    `home` is where it is kept (default: `THRESHER_HOME`). `archive` is another database for the sessions: a SQLite
+    file, or anything that implements `Archive`; the search index stays below `home`. `sources` are more files and
+    folders to read; without `discover` the agents' own folders are left out. `retention` ("365d", "2 years"; default:
+    `THRESHER_RETENTION`, or for ever) is how long a session is kept after its end. Nothing is written but below `home`
+    and to the archive.
     """
 
     def __init__(
         self,
         *,
         home: str | os.PathLike[str] | None = None,
+        archive: str | os.PathLike[str] | Archive | None = None,
         sources: Sequence[str | os.PathLike[str]] = (),
         discover: bool = True,
         retention: str | None = None,
     ) -> None:
-        self.store: SessionStore = LocalSessionStore(None if home is None else Path(home) / MEMORY_FOLDER)
+        if isinstance(archive, str | os.PathLike):
+            archive = SqliteArchive(Path(archive))
+        self.store = SessionStore(None if home is None else Path(home) / MEMORY_FOLDER, archive)
         self._sources = [Path(source) for source in sources]
         self._discover = discover
         self._retention = retention

@@ -28,7 +28,6 @@ from typing import Literal, NamedTuple
 
 from thresher.errors import ReadError, UnknownFormatError
 from thresher.memory.archive.block_codec import (
-    MESSAGES_PER_BLOCK,
     compress,
     encode_layout,
     encode_messages,
@@ -36,14 +35,9 @@ from thresher.memory.archive.block_codec import (
     text_size,
 )
 from thresher.memory.archive.families import compute_origin_id
-from thresher.memory.archive.schema import EncodedBlock, EncodedSession
-from thresher.memory.index.documents import (
-    IndexDocument,
-    attribute_session,
-    build_documents,
-    clean_title,
-    encode_exclusions,
-)
+from thresher.memory.archive.placement import SessionName, StoredDigests, count_same_digests
+from thresher.memory.archive.protocol import EncodedBlock, EncodedSession
+from thresher.memory.index.documents import IndexDocument
 from thresher.memory.ingest.change_detection import (
     FileChange,
     classify_change,
@@ -51,8 +45,9 @@ from thresher.memory.ingest.change_detection import (
     fingerprint_sessions,
     read_file_stat,
 )
+from thresher.memory.ingest.document_builder import attribute_session, build_documents, clean_title, encode_exclusions
 from thresher.memory.ingest.provenance import AttributedText, detect_memory_tool
-from thresher.memory.records import ArchivedSession, FileStat, SourceRecord
+from thresher.memory.records import MESSAGES_PER_BLOCK, ArchivedSession, FileStat, SourceRecord
 from thresher.model import Message, Session
 from thresher.transcripts import list_session_versions, read_all
 
@@ -74,16 +69,6 @@ WORKER_SCRIPT = (
 )
 
 IngestStatus = Literal[FileChange, "foreign", "failed", "vanished"]
-SessionName = tuple[str, str, str, int]
-"""Agent, id, file, and which one it is of several sessions of that name."""
-
-
-class StoredDigests(NamedTuple):
-    """A session as it is kept now."""
-
-    made_by: str
-    digests: tuple[bytes, ...]
-    source_version: str = ""
 
 
 class IngestJob(NamedTuple):
@@ -199,7 +184,7 @@ def _prepare_session(
     messages, found = flatten_messages(session), attribute_session(session)
     blocks = _blocks(messages, found)
     text = text_size(message for message in messages if not message.carried)
-    same = _count_same_digests(blocks, before) if before is not None and before.made_by == facts.made_by else 0
+    same = count_same_digests(before.digests, blocks) if before is not None and before.made_by == facts.made_by else 0
     docs = {
         number: [*build_documents(messages, found, number, made_by=facts.made_by)]
         for number in range(same, len(blocks))
@@ -218,12 +203,6 @@ def _blocks(messages: Sequence[Message], found: Sequence[list[AttributedText]]) 
         digest.update(encode_exclusions(found[start : start + MESSAGES_PER_BLOCK]))
         blocks.append(EncodedBlock(digest.digest(), len(some), compress(body)))
     return blocks
-
-
-def _count_same_digests(blocks: Sequence[EncodedBlock], before: StoredDigests) -> int:
-    """How many blocks are as they were."""
-    pairs = zip(blocks, before.digests, strict=False)
-    return next((number for number, (block, digest) in enumerate(pairs) if block.digest != digest), len(before.digests))
 
 
 def _describe_session(session: Session, *, is_child: bool) -> ArchivedSession:

@@ -31,6 +31,7 @@ from thresher.memory.ingest.memory_tools import (
     is_memory_tool,
 )
 from thresher.memory.ingest.redaction import is_secret_name
+from thresher.memory.records import ExclusionReason
 from thresher.model import Message, Summary, Text, Thinking, ToolCall, ToolResult
 from thresher.model.harness_text import find_harness_spans
 from thresher.model.jsontext import load_json
@@ -39,7 +40,6 @@ from thresher.model.tool_calls import describe_tool_call
 
 __all__ = [
     "AttributedText",
-    "ExclusionReason",
     "TextField",
     "attribute_texts",
     "detect_memory_tool",
@@ -48,11 +48,6 @@ __all__ = [
 
 TextField = Literal["human", "agent", "thinking", "input", "output", "summary"]
 """Where a piece stood. What a harness or a system prompt says stands with the human's words."""
-
-ExclusionReason = Literal[
-    "", "short", "interruption", "error", "command", "editor", "harness", "syntax", "recall", "system"
-]
-"""Why a piece is left out of a search; empty where it is not."""
 
 MIN_TEXT_LENGTH = 10
 """Fewer characters say nothing that could be looked for: "ok", "thanks"."""

@@ -15,10 +15,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from thresher.memory.archive.protocol import Progress, SessionStore
 from thresher.memory.ingest.change_detection import read_file_stat
 from thresher.memory.ingest.extract import IngestJob, PreparedFile, prepare_file, prepare_files, worker_count
-from thresher.memory.records import HIDDEN_PATH_PREFIX, SourceRecord, SyncReport, hash_hidden_path
+from thresher.memory.records import HIDDEN_PATH_PREFIX, Progress, SourceRecord, SyncReport, hash_hidden_path
+from thresher.memory.session_store import SessionStore
 
 
 class SyncPlan(NamedTuple):

@@ -16,10 +16,11 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from thresher.memory.archive.protocol import QueryRunner, SessionStore
 from thresher.memory.ingest.git_commits import normalize_subject
 from thresher.memory.records import ArchivedSession
+from thresher.memory.search.query_compiler import CompiledQuery
 from thresher.memory.search.rank import has_message_conditions
+from thresher.memory.session_store import SessionStore
 
 COMMIT_MAKER_BONUS = 1.5
 """What the session gains that made the commit, beside a best message of 1 and a title: it goes first."""
@@ -46,7 +47,7 @@ class AdjustedScores(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def adjust_for_commits(worth: Mapping[int, float], asked: QueryRunner, store: SessionStore) -> AdjustedScores:
+def adjust_for_commits(worth: Mapping[int, float], asked: CompiledQuery, store: SessionStore) -> AdjustedScores:
     """What the sessions that match are worth, where the question is a commit's subject."""
     query = structs.replace(asked.query, phrases=(), prefixes=())  # git itself writes quotes: `Revert "…"`
     if not normalize_subject(query.full_text) or has_message_conditions(query) or query.rank != "best":
@@ -73,7 +74,7 @@ def _find_kin_of_makers(makers: Collection[int], worth: Mapping[int, float], sto
 
 
 def _adjust_by_date(
-    worth: Mapping[int, float], by: ArchivedSession, time: int, asked: QueryRunner, store: SessionStore
+    worth: Mapping[int, float], by: ArchivedSession, time: int, asked: CompiledQuery, store: SessionStore
 ) -> AdjustedScores:
     """What they are worth, since the commit was there when a session printed it."""
     found, home = dict(worth), find_repository_name(by.project)

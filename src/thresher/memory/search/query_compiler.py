@@ -21,6 +21,7 @@ from thresher.memory.index.tokenizer import tokenize_output, tokenize_words
 from thresher.memory.ingest.git_commits import normalize_subject
 from thresher.memory.records import ROLES, TEXT_KINDS, TextKind
 from thresher.memory.search.query import Query, content_words, is_stop_word
+from thresher.memory.session_store import SessionStore
 
 ADJACENT_WEIGHT = 0.15
 """What two words side by side add to the two words, as a share of their weight."""
@@ -231,3 +232,11 @@ def _all(parts: Iterable[IndexQuery], never: Iterable[IndexQuery] = ()) -> Index
     return IndexQuery.boolean_query(
         [*((Occur.Must, part) for part in parts), *((Occur.MustNot, part) for part in never)]
     )
+
+
+def compile_query(
+    store: SessionStore, query: Query, *, only: Collection[int] | None = None, excluded: Collection[int] = ()
+) -> CompiledQuery | None:
+    """Compile a query for a store's index: of these sessions, without those; None where there is no index yet."""
+    index = store.open_index()
+    return None if index is None else CompiledQuery(query, index, only=only, without=excluded)

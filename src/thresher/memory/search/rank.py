@@ -16,11 +16,11 @@ from functools import lru_cache
 from operator import mul
 from typing import NamedTuple
 
-from thresher.memory.archive.protocol import QueryRunner
 from thresher.memory.index.tantivy_index import IndexHit
 from thresher.memory.index.tokenizer import tokenize_words
 from thresher.memory.records import TEXT_KINDS, ArchivedSession
 from thresher.memory.search.query import DEFAULT_SEARCH_FIELDS, Query
+from thresher.memory.search.query_compiler import CompiledQuery
 
 EXTRA_TEXT_WEIGHT = 0.15
 """What each further text of a message adds, as a share of the one before."""
@@ -52,7 +52,7 @@ def has_message_conditions(query: Query) -> bool:
     return any(special) or bool(query.since or query.until) or query.fields != DEFAULT_SEARCH_FIELDS
 
 
-def score_sessions(asked: QueryRunner, matches: Mapping[int, int], texts: Iterable[IndexHit]) -> dict[int, float]:
+def score_sessions(asked: CompiledQuery, matches: Mapping[int, int], texts: Iterable[IndexHit]) -> dict[int, float]:
     """How good each session that matches is by its best texts, the best about 1; where only a title matches, 0."""
     found = dict.fromkeys(matches, 0.0) | _score_texts(texts)
     if asked.terms and not has_message_conditions(asked.query):
@@ -84,7 +84,7 @@ def rank_sessions(
     candidates: Iterable[ArchivedSession],
     found: Mapping[int, float],
     matches: Mapping[int, int],
-    asked: QueryRunner,
+    asked: CompiledQuery,
 ) -> list[RankedSession]:
     """One entry a family, the best first."""
     wanted = frozenset(asked.terms)

@@ -13,14 +13,15 @@ from collections.abc import Iterator, Sequence
 from msgspec import structs
 
 from thresher.errors import OptionError
-from thresher.memory.archive.protocol import SessionStore
 from thresher.memory.ingest.redaction import redact
 from thresher.memory.records import TEXT_KINDS, ArchivedSession, TextKind
 from thresher.memory.results import Excerpt, RecallResult
 from thresher.memory.search.query import SearchField, parse_query
+from thresher.memory.search.query_compiler import compile_query
 from thresher.memory.search.rank import RankedSession
 from thresher.memory.search.search import HitBuilder, MatchedMessage, SearchView, build_search_hit
 from thresher.memory.search.snippets import Snippet, build_snippet
+from thresher.memory.session_store import SessionStore
 from thresher.model import Message, Text
 from thresher.store.errors import NotStoredError
 from thresher.summarize.endpoint import Endpoint, ask_model
@@ -63,7 +64,7 @@ def recall_session(
     if not question.strip():
         raise OptionError("there is no question; ask one in plain words")
     query = structs.replace(parse_query(question), fields=RECALL_FIELDS, subagents=True)
-    asked = store.prepare_query(query)
+    asked = compile_query(store, query)
     if asked is None:
         raise NotStoredError("nothing is indexed yet; run `thresher sync`")
     with store.message_reader() as message:

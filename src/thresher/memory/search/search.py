@@ -16,7 +16,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from thresher.errors import FormatError
-from thresher.memory.archive.protocol import QueryRunner, SessionStore
+from thresher.memory.archive.protocol import SessionFilter
 from thresher.memory.index.tantivy_index import IndexHit
 from thresher.memory.index.tokenizer import tokenize_words
 from thresher.memory.ingest.memory_tools import classify_recall
@@ -26,8 +26,10 @@ from thresher.memory.records import EXCLUSION_REASONS, ROLES, TEXT_KINDS, Archiv
 from thresher.memory.results import SearchHit, SearchResults, SessionHit
 from thresher.memory.search.commit_attribution import adjust_for_commits
 from thresher.memory.search.query import MOST_WORDS, Query, content_words
+from thresher.memory.search.query_compiler import CompiledQuery, compile_query
 from thresher.memory.search.rank import DERIVED_WEIGHT, MAX_RANKED_TEXTS, RankedSession, rank_sessions, score_sessions
 from thresher.memory.search.snippets import Snippet, TermFinder, TermMatch, build_snippet, split_unspaced
+from thresher.memory.session_store import SessionStore
 from thresher.model import Message
 from thresher.model.tool_calls import describe_tool_call
 from thresher.transcripts import TranscriptFormat, find_format
@@ -71,7 +73,7 @@ def search_archive(store: SessionStore, query: Query, view: SearchView) -> Searc
     """The sessions that answer a query, one page of them."""
     with store.message_reader() as message:  # all along: who closes a database last has to tidy it up
         scope = SearchScope(store, query)
-        asked = store.prepare_query(query, only=scope.allowed, without=scope.excluded)
+        asked = compile_query(store, query, only=scope.allowed, excluded=scope.excluded)
         if asked is None:
             return SearchResults(
                 query=query.words, sessions=(), found=0, page=view.page, notes=("nothing is remembered yet",)
@@ -114,13 +116,16 @@ class SearchScope:
     """Which sessions may answer."""
 
     def __init__(self, store: SessionStore, query: Query) -> None:
-        self.allowed: set[int] | None = None
+        self.allowed: frozenset[int] | None = None
         self.notes: list[str] = []
         self._store, self._query = store, query
+        agent, project, branch = map(to_storable_text, (query.agent, query.project, query.branch))
+        self._filter = SessionFilter(agent=agent, project=project, branch=branch)
         if query.agent or query.project or query.branch:
-            self.allowed = {one.key for one in self._find_matching()}
+            self.allowed = frozenset(store.archive.find_keys(self._filter))
         hidden = not (query.subagents or query.everything)
-        self.hidden_subagents = store.subagent_keys() if hidden else frozenset()
+        subagents = store.archive.find_keys(SessionFilter(subagent=True)) if hidden else ()
+        self.hidden_subagents = frozenset(subagents)
         self.current_family: frozenset[int] = frozenset()
         if query.current and not query.everything:
             self.current_family = _find_family_keys(store, query.current)
@@ -129,13 +134,9 @@ class SearchScope:
                     f"the current session {query.current} is not known here yet, so nothing of it is left out"
                 )
 
-    def _find_matching(self) -> list[ArchivedSession]:
-        agent, project, branch = map(to_storable_text, (self._query.agent, self._query.project, self._query.branch))
-        return self._store.find_sessions(agent=agent, project=project, branch=branch)
-
     def newest_sessions(self) -> list[ArchivedSession]:
         """All of them, the newest first."""
-        known = (one for one in self._find_matching() if one.key not in self.excluded)
+        known = (row.session for row in self._store.archive.find_sessions(self._filter) if row.key not in self.excluded)
         kept = (one for one in known if self._query.everything or not one.made_by)
         return sorted(kept, key=lambda one: one.ended.timestamp() if one.ended else 0.0, reverse=True)
 
@@ -155,7 +156,7 @@ def to_storable_text(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def _count_excluded(asked: QueryRunner, scope: SearchScope) -> dict[str, int]:
+def _count_excluded(asked: CompiledQuery, scope: SearchScope) -> dict[str, int]:
     """What matches too and was left out, by the reason."""
     told: dict[str, int] = {}
     if not asked.query.everything:
@@ -179,7 +180,7 @@ class MatchedMessage(NamedTuple):
 class HitBuilder:
     """Fetches what is shown of sessions, each message once."""
 
-    def __init__(self, message: Callable[[int, int], Message], asked: QueryRunner, view: SearchView) -> None:
+    def __init__(self, message: Callable[[int, int], Message], asked: CompiledQuery, view: SearchView) -> None:
         """`message` gives one by its session and place."""
         self._read_message, self._runner, self._view = message, asked, view
         query = asked.query
