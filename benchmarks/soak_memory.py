@@ -143,9 +143,9 @@ def ever_said(home: Path) -> dict[str, set[int]]:
 
 def check_whole(home: Path) -> None:
     """The truth is whole, and a search answers, whatever else is lost."""
-    truth = home / "memory" / "truth.sqlite3"
-    if truth.exists():
-        with sqlite3.connect(truth) as connection:
+    archive = home / "memory" / "archive.sqlite3"
+    if archive.exists():
+        with sqlite3.connect(archive) as connection:
             hold("integrity", connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)])
         connection.close()
     memory = Memory(home=home, discover=False)

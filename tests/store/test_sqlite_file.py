@@ -35,7 +35,7 @@ def _sync(path: Path) -> None:
 FILES: dict[str, Callable[[Path], None]] = {
     "store.sqlite3": _put,
     "ledger.sqlite3": _note,
-    "memory/truth.sqlite3": _sync,
+    "memory/archive.sqlite3": _sync,
 }
 
 

@@ -5,6 +5,7 @@ the version of its tables: an older one is upgraded, a newer one is refused. Err
 """
 
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from functools import cache
@@ -96,6 +97,30 @@ class SqliteFile:
             yield
         except sqlite_errors() as error:
             raise self._error(f"{self.name}: cannot be {verb} ({error}); {self._advice}") from error
+
+    def adopt(self, old: Path) -> None:
+        """Take over a database that an earlier version gave another name, with all that its log holds.
+
+        It moves while this process has it for itself: its log is merged first, and the lock is held. So no process
+        goes on writing to a log under the old name, and of two that come at once one finds it done.
+        """
+        deadline = time.monotonic() + self._timeout
+        while self.path is not None and old.exists() and not self.path.exists():
+            try:
+                address = f"{old.absolute().as_uri()}?mode=rw"
+                with closing(connect_to_uri(address, timeout=self._timeout)) as connection:
+                    if old.exists():  # not moved since, by another process
+                        connection.execute("PRAGMA journal_mode = DELETE")
+                        connection.execute("BEGIN EXCLUSIVE")
+                    if old.exists():
+                        old.rename(self.path)
+            except sqlite_errors() as error:
+                if "locked" not in str(error) or time.monotonic() > deadline:
+                    if not old.exists():
+                        return
+                    advice = "end all other processes of Thresher, and try again"
+                    raise self._error(f"{old}: cannot be renamed to {self.path.name} ({error}); {advice}") from error
+                time.sleep(0.05)
 
     def _read_version(self, connection: "Connection") -> int:
         version: int = connection.execute("PRAGMA user_version").fetchone()[0]

@@ -16,9 +16,9 @@ from thresher.memory.archive.protocol import ABSENT_STATES, BlockRow, EncodedBlo
 from thresher.memory.records import ArchivedSession, FileStat, SourceRecord
 from thresher.store.errors import StoreError
 from thresher.store.home import create_private_folder
-from thresher.store.sqlite_file import SqliteFile, SqliteSchema
+from thresher.store.sqlite_file import LOCK_TIMEOUT_SECONDS, SqliteFile, SqliteSchema
 
-ARCHIVE_FILE = "truth.sqlite3"
+ARCHIVE_FILE, OLD_ARCHIVE_FILE = "archive.sqlite3", "truth.sqlite3"
 LOCK_FILE = "sync.lock"
 LEASE_POLL_SECONDS = 0.2
 BATCH_SECONDS, BATCH_BYTES = 2.0, 32_000_000
@@ -84,9 +84,16 @@ class _ThreadConnection(threading.local):
 class SqliteArchive:
     """An archive in a file. Transactions of one lease are made to last together, in batches."""
 
-    def __init__(self, path: Path, *, batch_seconds: float = BATCH_SECONDS, batch_bytes: int = BATCH_BYTES) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        batch_seconds: float = BATCH_SECONDS,
+        batch_bytes: int = BATCH_BYTES,
+        timeout: float = LOCK_TIMEOUT_SECONDS,
+    ) -> None:
         self.path, self.name = path, str(path)
-        self._file = SqliteFile(path, SCHEMA)
+        self._file = SqliteFile(path, SCHEMA, timeout=timeout)
         self._batch_seconds, self._batch_bytes = batch_seconds, batch_bytes
         self._own = _ThreadConnection()
         self._uncommitted_bytes = 0
@@ -95,7 +102,11 @@ class SqliteArchive:
 
     def exists(self) -> bool:
         """Return whether anything was ever stored."""
-        return self.path.exists()
+        return self.path.exists() or self._old_path.exists()
+
+    @property
+    def _old_path(self) -> Path:
+        return self.path.with_name(OLD_ARCHIVE_FILE)
 
     def size(self) -> int:
         """Return the bytes on disk."""
@@ -140,6 +151,7 @@ class SqliteArchive:
             return
         if not self.path.exists():
             create_private_folder(self.path.parent)
+            self._file.adopt(self._old_path)
         with self._file.open() as connection:
             self._own.connection = connection
             try:
