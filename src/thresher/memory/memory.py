@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import structs
 
@@ -20,7 +20,7 @@ from thresher.memory.search.query import SEARCH_FIELDS, Query, content_words, pa
 from thresher.memory.search.search import SearchView, search_archive, to_storable_text
 from thresher.memory.session_store import MEMORY_FOLDER, SessionStore
 from thresher.model import History, Session
-from thresher.store.errors import AmbiguousIdError, NotStoredError
+from thresher.store.errors import AmbiguousIdError, NotStoredError, StoreError
 from thresher.transcripts import discover, files_below
 
 if TYPE_CHECKING:
@@ -31,6 +31,16 @@ RETENTION_SLACK = 0.1
 PROMPTS = 3
 MAX_RELATED_WORDS = 24
 """Words of a conversation that related ones are looked for with."""
+
+
+BUSY_NOTE = "another sync is at work: the newest turns may be missing"
+
+
+class RefreshOutcome(NamedTuple):
+    """What a sync before a search did, and sentences on what may be missing."""
+
+    report: SyncReport
+    notes: tuple[str, ...] = ()
 
 
 class Memory:
@@ -78,6 +88,17 @@ class Memory:
         report = sync_sources(self.store, found, progress=progress, wait=wait, waiting=waiting)
         return report if report.busy else report._replace(forgotten=self._expire(wait=wait))
 
+    def refresh(self, *, progress: Callable[[int, int], None] | None = None) -> RefreshOutcome:
+        """Read what is new before something is looked for, without waiting for another sync.
+
+        What stands in the way of that does not stop the search: the outcome's notes say what may be missing.
+        """
+        try:
+            report = self.sync(progress=progress, wait=False)
+        except StoreError as error:
+            return RefreshOutcome(SyncReport(), (f"{error}; only what was known before is searched",))
+        return RefreshOutcome(report, (BUSY_NOTE,) if report.busy else ())
+
     def _expire(self, *, wait: bool) -> int:
         """Forget what is older than the retention: seldom, and then all of it, since the index is made anew by it."""
         told = self._retention or os.environ.get("THRESHER_RETENTION", "")
@@ -121,14 +142,14 @@ class Memory:
         """Find the sessions that answer a question, each with its best messages.
 
         `filters` are the fields of `Query`: `require=("jwt",)`, `project="shop"`, `since="7d"`. New turns are read
-        first, unless `sync_sources` is off. Secrets are redacted, unless `reveal`.
+        first, unless `sync` is off. Secrets are redacted, unless `reveal`.
         """
         query = _apply_filters(parse_query(words) if isinstance(words, str) else words, filters)
         for name, number in (("sessions", sessions), ("messages", messages), ("page", page), ("context", context)):
             if number < 1:
                 raise OptionError(f"`{name}` must be 1 or more, not {number}")
         view = SearchView(sessions, messages, context, page, reveal)
-        busy = self.sync(wait=False).busy if sync else False
+        notes = self.refresh().notes if sync else ()
         if query.regex:
             from thresher.memory.search.regex_search import search_by_regex  # noqa: PLC0415 - only where a pattern is asked for
 
@@ -136,7 +157,7 @@ class Memory:
         else:
             answer = search_archive(self.store, query, view)
         told = words if isinstance(words, str) else query.words
-        return structs.replace(answer, query=told, notes=(*_busy_notes(busy), *answer.notes))
+        return structs.replace(answer, query=told, notes=(*notes, *answer.notes))
 
     def related(
         self, history: History | Session, *, sessions: int = 5, sync: bool = True, current: str = ""
@@ -145,7 +166,7 @@ class Memory:
 
         `current` is the id of the conversation's own session, where it has one: it is no answer.
         """
-        busy = self.sync(wait=False).busy if sync else False
+        notes = self.refresh().notes if sync else ()
         if isinstance(history, Session):
             current, history = current or history.id, history.history
         spoken = (piece for _, said in attribute_texts(history.messages) for piece in said)
@@ -156,7 +177,7 @@ class Memory:
         if not kept:
             return SearchResults(query="", sessions=(), found=0, notes=("there is no prompt to go by",))
         found = self.search(Query(words=kept, current=current), sessions=sessions, sync=False)
-        return structs.replace(found, notes=(*_busy_notes(busy), *found.notes))
+        return structs.replace(found, notes=(*notes, *found.notes))
 
     def recall(
         self, id: str, question: str, *, budget: int = 2000, reveal: bool = False, endpoint: "Endpoint | None" = None
@@ -221,10 +242,6 @@ class Memory:
 
 
 CHOICES: dict[str, tuple[str, ...]] = {"role": ("", "user", "assistant"), "rank": ("best", "matches")}
-
-
-def _busy_notes(busy: bool) -> tuple[str, ...]:
-    return ("another sync is at work: the newest turns may be missing",) if busy else ()
 
 
 def _apply_filters(query: Query, filters: dict[str, Any]) -> Query:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from thresher.memory.records import EXCLUSION_REASONS, TextKind
 
-DOCUMENT_VERSION = 4
+DOCUMENT_VERSION = 5
 """How entries are made: another number makes all indexes be built again."""
 MOST_FOLDERS = 24
 RECALL_REASON = EXCLUSION_REASONS.index("recall")

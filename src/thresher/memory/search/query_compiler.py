@@ -8,7 +8,6 @@ one text that matches.
 Scripts without spaces are indexed by the character; here they become pairs of neighbours.
 """
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 
@@ -17,7 +16,7 @@ from tantivy import Query as IndexQuery
 
 from thresher.memory.index.documents import RECALL_REASON, path_suffixes
 from thresher.memory.index.tantivy_index import IndexHit, TantivyIndex
-from thresher.memory.index.tokenizer import tokenize_output, tokenize_words
+from thresher.memory.index.tokenizer import normalize_text, split_unspaced_runs, tokenize_output, tokenize_words
 from thresher.memory.ingest.git_commits import normalize_subject
 from thresher.memory.records import ROLES, TEXT_KINDS, TextKind
 from thresher.memory.search.query import Query, content_words, is_stop_word
@@ -30,7 +29,6 @@ MOST_PAIRS = 24
 MAX_PREFIX_TERMS = 64
 """Words that the beginning of one may stand for."""
 TITLES = 50
-UNSPACED_RUN = re.compile(r"[\u0e00-\u0e7f\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
 Pair = tuple[str, str]
 
 
@@ -48,8 +46,8 @@ class CompiledQuery:
         self.query, self._index = query, index
         self._only, self._excluded = None if only is None else frozenset(only), without
         spoken = " ".join((query.words, *query.phrases))
-        spaced = tokenize_words(UNSPACED_RUN.sub(" ", spoken))
-        runs = [tokenize_words(run) for run in UNSPACED_RUN.findall(spoken)]
+        rest, unspaced = split_unspaced_runs(normalize_text(spoken))
+        spaced, runs = tokenize_words(rest), [*map(tokenize_words, unspaced)]
         self.terms = content_words([*spaced, *(run[0] for run in runs if len(run) == 1)])
         neighbours = (pair for pair in pairwise(spaced) if not any(map(is_stop_word, pair)))
         self._adjacent_pairs: list[Pair] = list(dict.fromkeys(neighbours))[:MOST_PAIRS]
