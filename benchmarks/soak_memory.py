@@ -63,13 +63,13 @@ import resource, sys
 from thresher.cli import forget, main, search, sync
 from thresher.memory.archive.sqlite import SqliteArchive
 from thresher.memory.session_store import SessionStore
-from thresher.memory.ingest import extract
+from thresher.memory.ingest import workers
 pace = sys.argv.pop(1)
 if pace != "calm":
     SqliteArchive.__init__.__kwdefaults__["batch_seconds"] = 0.02
     SessionStore.__init__.__kwdefaults__["commit_sizes"] = (25_000_000, 400_000)
 if pace == "staffed":
-    extract.MUCH_BYTES = extract.FEW_FILES = 0
+    workers.MUCH_BYTES = workers.FEW_FILES = 0
 if limit := int(sys.argv.pop(1)):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 print("begun", flush=True)

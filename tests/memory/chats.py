@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from thresher.memory.ingest.sync import sync_sources
+from thresher.memory.ingest.workers import INGEST_OPTIONS, IngestOptions
 from thresher.memory.records import SyncReport
 from thresher.memory.search.query import Query, SearchField
 from thresher.memory.search.query_compiler import CompiledQuery
@@ -47,10 +48,10 @@ def talk(session: str, count: int, first: int = 0) -> bytes:
     return chat(session, (f"we speak of topic{number} at length here" for number in range(first, first + count)), first)
 
 
-def synced(store: SessionStore, folder: Path) -> SyncReport:
+def synced(store: SessionStore, folder: Path, options: IngestOptions = INGEST_OPTIONS) -> SyncReport:
     """The report of a sync with all files of a folder, without how long it took."""
     files = [(None, path) for path in sorted(folder.rglob("*")) if path.is_file()]
-    return sync_sources(store, files)._replace(seconds=0)
+    return sync_sources(store, files, options=options)._replace(seconds=0)
 
 
 def places(store: SessionStore, text: str, field: SearchField | None = None) -> list[tuple[str, int]]:

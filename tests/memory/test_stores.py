@@ -13,7 +13,7 @@ import thresher as th
 from fixture_files import FIXTURES, ready
 from thresher.memory.archive.sqlite import SCHEMA
 from thresher.memory.ingest import extract
-from thresher.memory.ingest import sync as syncing
+from thresher.memory.ingest.workers import IngestOptions
 from thresher.memory.records import SyncReport
 from thresher.memory.session_store import SessionStore
 from thresher.transcripts import read_all
@@ -31,18 +31,22 @@ def database(tmp_path: Path) -> Path:
     return ready(FIXTURES / "opencode.store.sql", folder)
 
 
-@pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The sessions that each reading gave."""
-    seen: list[list[str]] = []
+class Reads(list[list[str]]):
+    """The sessions that each reading gave; after so many it is interrupted."""
 
-    def read(path: Path, **options: Any) -> list[th.Session]:
+    most = 99
+
+    def __call__(self, path: Path, **options: Any) -> list[th.Session]:
+        if len(self) == self.most:
+            raise KeyboardInterrupt
         sessions = read_all(path, **options)
-        seen.append([session.id for session in sessions])
+        self.append([session.id for session in sessions])
         return sessions
 
-    monkeypatch.setattr(extract, "read_all", read)
-    return seen
+
+@pytest.fixture
+def reads() -> Reads:
+    return Reads()
 
 
 def change(database: Path, *statements: str) -> None:
@@ -56,51 +60,44 @@ SAY = """INSERT INTO part VALUES ('prt_99', 'msg_s04', 'ses_s2CHILD', 9, 1777100
     '{"type":"text","text":"And count the hearthstones."}')"""
 
 
-def test_only_what_changed_is_read_again(store: SessionStore, database: Path, reads: list[list[str]]) -> None:
-    assert synced(store, database.parent).new == 1
+def test_only_what_changed_is_read_again(store: SessionStore, database: Path, reads: Reads) -> None:
+    assert synced(store, database.parent, IngestOptions(reads)).new == 1
     change(database, SAY)
-    assert synced(store, database.parent).rewritten == 1
+    assert synced(store, database.parent, IngestOptions(reads)).rewritten == 1
     assert reads == [["ses_s1MAIN", "ses_s2CHILD", "ses_s3NEWER"], ["ses_s2CHILD"]]
     assert places(store, "hearthstones") == [("ses_s2CHILD", 0)]
     assert not any(facts.gone for facts in store.find_sessions())
 
 
-def test_many_sessions_are_read_some_at_a_time(
-    store: SessionStore, database: Path, reads: list[list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(extract, "MAX_SESSIONS_PER_READ", 1)
-    assert synced(store, database.parent) == SyncReport(new=1, messages=17)
+def test_many_sessions_are_read_some_at_a_time(store: SessionStore, database: Path, reads: Reads) -> None:
+    options = IngestOptions(reads, sessions_per_read=1)
+    assert synced(store, database.parent, options) == SyncReport(new=1, messages=17)
     assert reads == [["ses_s1MAIN"], ["ses_s2CHILD"], ["ses_s3NEWER"]]
-    assert synced(store, database.parent) == SyncReport(unchanged=1)
+    assert synced(store, database.parent, options) == SyncReport(unchanged=1)
     change(database, SAY)
-    assert synced(store, database.parent).rewritten == 1
+    assert synced(store, database.parent, options).rewritten == 1
     assert reads[3:] == [["ses_s2CHILD"]]
     assert not any(facts.gone for facts in store.find_sessions())
 
 
-def test_what_was_forgotten_is_not_read_for_ever(
-    store: SessionStore, database: Path, reads: list[list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(extract, "MAX_SESSIONS_PER_READ", 1)
-    synced(store, database.parent)
+def test_what_was_forgotten_is_not_read_for_ever(store: SessionStore, database: Path, reads: Reads) -> None:
+    options = IngestOptions(reads, sessions_per_read=1)
+    synced(store, database.parent, options)
     with store.write_lease():
         store.forget([facts.key for facts in store.find_sessions() if facts.id != "ses_s2CHILD"])
     change(database, SAY)
-    assert synced(store, database.parent).forgotten_again == 2
+    assert synced(store, database.parent, options).forgotten_again == 2
     assert sorted(one for some in reads[3:] for one in some) == ["ses_s1MAIN", "ses_s2CHILD", "ses_s3NEWER"]
     assert [facts.id for facts in store.find_sessions()] == ["ses_s2CHILD"]
 
 
-def test_a_sync_that_was_cut_short_goes_on_with_the_rest(
-    store: SessionStore, database: Path, reads: list[list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(extract, "MAX_SESSIONS_PER_READ", 1)
-    with monkeypatch.context() as patch:
-        patch.setattr(syncing, "prepare_file", lambda _: (_ for _ in ()).throw(KeyboardInterrupt()))
-        with pytest.raises(KeyboardInterrupt):
-            synced(store, database.parent)
+def test_a_sync_that_was_cut_short_goes_on_with_the_rest(store: SessionStore, database: Path, reads: Reads) -> None:
+    options, reads.most = IngestOptions(reads, sessions_per_read=1), 1
+    with pytest.raises(KeyboardInterrupt):
+        synced(store, database.parent, options)
+    reads.most = 99
     assert {facts.id for facts in store.find_sessions()} == {"ses_s1MAIN"}
-    synced(store, database.parent)
+    synced(store, database.parent, options)
     assert reads == [["ses_s1MAIN"], ["ses_s2CHILD"], ["ses_s3NEWER"]]
     assert len(store.find_sessions()) == 3
 
@@ -140,10 +137,10 @@ def test_an_unchanged_database_is_not_opened(
     assert synced(store, database.parent).unchanged == 1
 
 
-def test_a_touched_database_is_not_read(store: SessionStore, database: Path, reads: list[list[str]]) -> None:
-    synced(store, database.parent)
+def test_a_touched_database_is_not_read(store: SessionStore, database: Path, reads: Reads) -> None:
+    synced(store, database.parent, IngestOptions(reads))
     change(database, "CREATE TABLE another (x)")
-    assert synced(store, database.parent).unchanged == 1
+    assert synced(store, database.parent, IngestOptions(reads)).unchanged == 1
     assert len(reads) == 1
 
 

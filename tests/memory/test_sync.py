@@ -14,11 +14,19 @@ from chats import chat, line, name, places, synced, talk
 from thresher.memory.ingest import extract
 from thresher.memory.ingest.change_detection import fingerprint_file
 from thresher.memory.ingest.sync import sync_sources
+from thresher.memory.ingest.workers import IngestOptions
 from thresher.memory.records import SyncReport
 from thresher.memory.session_store import SessionStore
+from thresher.model import Session
 from thresher.samples import write_samples
 from thresher.transcripts import read_all
 
+
+def _no_reading(*_args: Any, **_more: Any) -> list[Session]:
+    pytest.fail("read")
+
+
+NO_READING = IngestOptions(read=_no_reading)
 LONG_AGO = 1_700_000_000
 
 
@@ -54,9 +62,8 @@ def test_a_world_that_did_not_change_costs_no_write_and_no_reading(
     first = synced(store, tmp_path / "home")
     assert first.new > 4
     before = _state(store.folder)
-    monkeypatch.setattr(extract, "read_all", lambda *_args, **_more: pytest.fail("read"))
     monkeypatch.setattr(extract, "fingerprint_file", lambda *_args: pytest.fail("opened"))
-    again = synced(SessionStore(store.folder), tmp_path / "home")
+    again = synced(SessionStore(store.folder), tmp_path / "home", NO_READING)
     assert again == SyncReport(unchanged=again.unchanged)
     assert again.unchanged == first.new + first.foreign
     assert _state(store.folder) == before
@@ -97,12 +104,11 @@ def test_a_line_that_is_still_being_written_costs_no_reading(store: SessionStore
     assert synced(store, folder) == SyncReport(grown=1, messages=1)
 
 
-def test_touched_is_not_read_again(store: SessionStore, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_touched_is_not_read_again(store: SessionStore, folder: Path) -> None:
     file = _one(folder)
     synced(store, folder)
     os.utime(file, (LONG_AGO, LONG_AGO))
-    monkeypatch.setattr(extract, "read_all", lambda *_args, **_more: pytest.fail("read"))
-    assert synced(store, folder) == SyncReport(unchanged=1)
+    assert synced(store, folder, NO_READING) == SyncReport(unchanged=1)
     before = _state(store.folder)
     assert synced(store, folder) == SyncReport(unchanged=1)
     assert _state(store.folder) == before
@@ -158,16 +164,12 @@ def test_a_copy_is_of_the_same_family(store: SessionStore, folder: Path) -> None
     assert [(facts.id, facts.root) for facts in store.find_sessions()] == [(name(1), name(1))] * 3
 
 
-def test_a_foreign_file_is_looked_into_again_when_it_changes(
-    store: SessionStore, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_foreign_file_is_looked_into_again_when_it_changes(store: SessionStore, folder: Path) -> None:
     file = folder / "notes.jsonl"
     file.write_text("these are only notes\n")
     (folder / "empty.jsonl").touch()
     assert synced(store, folder) == SyncReport(foreign=2)
-    with monkeypatch.context() as patch:
-        patch.setattr(extract, "read_all", lambda *_args, **_more: pytest.fail("read"))
-        assert synced(store, folder) == SyncReport(unchanged=2)
+    assert synced(store, folder, NO_READING) == SyncReport(unchanged=2)
     file.write_bytes(talk(name(3), 2))
     assert synced(store, folder) == SyncReport(new=1, unchanged=1, messages=2)
 
@@ -204,32 +206,30 @@ def _with_subagent(tmp_path: Path) -> tuple[Path, Path, Path]:
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_a_subagents_file_belongs_to_its_parent(
-    store: SessionStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
-) -> None:
+def test_a_subagents_file_belongs_to_its_parent(store: SessionStore, tmp_path: Path, named: bool) -> None:
     folder, parent, agent = _with_subagent(tmp_path)
     files: list[tuple[str | None, Path]] = [(None, path) for path in sorted(folder.rglob("*.jsonl"))]
     if not named:
         files.remove((None, agent))
     reads: list[Path] = []
 
-    def read(path: Path, **options: Any) -> object:
+    def read(path: Path, **options: Any) -> list[Session]:
         reads.append(path)
         return read_all(path, **options)
 
-    monkeypatch.setattr(extract, "read_all", read)
-    sync_sources(store, files)
+    options = IngestOptions(read=read)
+    sync_sources(store, files, options=options)
     assert agent not in reads
     (child,) = (facts for facts in store.find_sessions() if facts.subagent)
     (whole,) = (facts for facts in store.find_sessions() if facts.file == str(parent))
     assert child.root == whole.root == whole.id
     assert [one.id for one in store.session(whole.key).children] == [child.id]
     reads.clear()
-    assert sync_sources(store, files)._replace(seconds=0) == SyncReport(unchanged=2)
+    assert sync_sources(store, files, options=options)._replace(seconds=0) == SyncReport(unchanged=2)
     agent.write_bytes(
         agent.read_bytes().rstrip() + b"\n" + agent.read_bytes().splitlines()[-1].replace(b"a", b"b") + b"\n"
     )
-    assert sync_sources(store, files).grown == 1
+    assert sync_sources(store, files, options=options).grown == 1
     assert reads == [parent]
 
 
@@ -368,20 +368,16 @@ def test_gates_know_documents_from_lines(tmp_path: Path) -> None:
         assert fingerprint_file(file, len(body)).offset == offset
 
 
-def test_bytes_that_come_while_it_is_read_are_read_the_next_time(
-    store: SessionStore, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bytes_that_come_while_it_is_read_are_read_the_next_time(store: SessionStore, folder: Path) -> None:
     file = _one(folder)
 
-    def read(path: Path, **options: Any) -> object:
+    def read(path: Path, **options: Any) -> list[Session]:
         sessions = read_all(path, **options)
         with file.open("ab") as end:
             end.write(talk(name(1), 1, 70))
         return sessions
 
-    with monkeypatch.context() as patch:
-        patch.setattr(extract, "read_all", read)
-        assert synced(store, folder).messages == 70
+    assert synced(store, folder, IngestOptions(read=read)).messages == 70
     assert synced(store, folder) == SyncReport(grown=1, messages=1)
 
 

@@ -20,10 +20,9 @@ from thresher.memory.index.tokenizer import normalize_text, split_unspaced_runs,
 from thresher.memory.ingest.git_commits import normalize_subject
 from thresher.memory.records import ROLES, TEXT_KINDS, TextKind
 from thresher.memory.search.query import Query, content_words, is_stop_word
+from thresher.memory.search.weights import RANKING, RankingWeights
 from thresher.memory.session_store import SessionStore
 
-ADJACENT_WEIGHT = 0.15
-"""What two words side by side add to the two words, as a share of their weight."""
 MAIN_FIELD_KINDS = frozenset(TEXT_KINDS) - {"output"}
 MOST_PAIRS = 24
 MAX_PREFIX_TERMS = 64
@@ -42,8 +41,9 @@ class CompiledQuery:
         *,
         only: Collection[int] | None = None,
         without: Collection[int] = (),
+        weights: RankingWeights = RANKING,
     ) -> None:
-        self.query, self._index = query, index
+        self.query, self._index, self.weights = query, index, weights
         self._only, self._excluded = None if only is None else frozenset(only), without
         spoken = " ".join((query.words, *query.phrases))
         rest, unspaced = split_unspaced_runs(normalize_text(spoken))
@@ -157,7 +157,7 @@ class CompiledQuery:
         for pair in self._adjacent_pairs:
             if not ranked and any(word in self.terms for word in pair):
                 continue  # the word alone finds it
-            yield IndexQuery.boost_query(self._adjacent_query(field, pair), ADJACENT_WEIGHT)
+            yield IndexQuery.boost_query(self._adjacent_query(field, pair), self.weights.adjacent_words)
         yield from (self._adjacent_query(field, pair) for pair in self._character_pairs)
 
     def _phrase(self, field: str, text: str) -> IndexQuery:
@@ -233,8 +233,13 @@ def _all(parts: Iterable[IndexQuery], never: Iterable[IndexQuery] = ()) -> Index
 
 
 def compile_query(
-    store: SessionStore, query: Query, *, only: Collection[int] | None = None, excluded: Collection[int] = ()
+    store: SessionStore,
+    query: Query,
+    *,
+    only: Collection[int] | None = None,
+    excluded: Collection[int] = (),
+    weights: RankingWeights = RANKING,
 ) -> CompiledQuery | None:
     """Compile a query for a store's index: of these sessions, without those; None where there is no index yet."""
     index = store.open_index()
-    return None if index is None else CompiledQuery(query, index, only=only, without=excluded)
+    return None if index is None else CompiledQuery(query, index, only=only, without=excluded, weights=weights)

@@ -45,8 +45,6 @@ RECALL_FIELDS: tuple[SearchField, ...] = (
 )
 CITATION = 12
 """Tokens that a piece's place takes."""
-MIN_TERM_SHARE = 0.34
-"""The share of the question's words that a session must hold to speak of it."""
 NOT_FOUND_REPLY = "NOT IN THIS SESSION"
 INSTRUCTIONS = (
     "You are given numbered excerpts of one past session of a coding agent, and a question about it. Answer in one "
@@ -73,7 +71,7 @@ def recall_session(
         shown = shower.best_messages(facts.key, matches.get(facts.key, 0))
         session = shower.build_session(RankedSession(facts, 0.0, len(shown)))
     held = {mark.word for one in shown for mark in one.marks}
-    speaks = len(held) >= MIN_TERM_SHARE * len(asked.terms)
+    speaks = len(held) >= asked.weights.min_recalled_terms * len(asked.terms)
     kept = _fit_budget(budget, _build_excerpts(store, facts.key, shower, shown, reveal)) if speaks else []
     told = RecallResult(
         session=session,

@@ -22,13 +22,14 @@ from thresher.memory.index.tokenizer import tokenize_words
 from thresher.memory.ingest.memory_tools import classify_recall
 from thresher.memory.ingest.provenance import AttributedText, attribute_texts
 from thresher.memory.ingest.redaction import redact
-from thresher.memory.records import EXCLUSION_REASONS, ROLES, TEXT_KINDS, ArchivedSession, TextKind
+from thresher.memory.records import EXCLUSION_REASONS, ROLES, TEXT_KINDS, ArchivedSession
 from thresher.memory.results import SearchHit, SearchResults, SessionHit
 from thresher.memory.search.commit_attribution import adjust_for_commits
 from thresher.memory.search.query import MOST_WORDS, Query, content_words
 from thresher.memory.search.query_compiler import CompiledQuery, compile_query
-from thresher.memory.search.rank import DERIVED_WEIGHT, MAX_RANKED_TEXTS, RankedSession, rank_sessions, score_sessions
+from thresher.memory.search.rank import MAX_RANKED_TEXTS, RankedSession, rank_sessions, score_sessions
 from thresher.memory.search.snippets import Snippet, TermFinder, TermMatch, build_snippet, split_unspaced
+from thresher.memory.search.weights import KIND_VALUES, RANKING, RankingWeights
 from thresher.memory.session_store import SessionStore
 from thresher.model import Message
 from thresher.model.tool_calls import describe_tool_call
@@ -36,25 +37,13 @@ from thresher.transcripts import TranscriptFormat, find_format
 
 FIELD_BY_KIND = {"commands": "input", "edits": "input"}
 """Kinds that are told apart only in the index."""
-_KIND_VALUES: dict[TextKind, float] = {"human": 1.2, "agent": 1.1, "thinking": 0.8, "commands": 0.7, "output": 0.3}
-KIND_WEIGHTS = [_KIND_VALUES.get(kind, 0.6 if FIELD_BY_KIND.get(kind, kind) == "input" else 1.0) for kind in TEXT_KINDS]
-"""How much a text of each kind tells a person, of those that match alike."""
+KIND_WEIGHTS = [KIND_VALUES.get(kind, 1.0) for kind in TEXT_KINDS]
 CANDIDATES = 120
 """Sessions, best first, that are looked at one by one."""
 LOOKAHEAD_SESSIONS = 10
 """Sessions beyond the page that may move up into it."""
-QUESTION_SIMILARITY = 0.6
-"""The share of a prompt's words that are the question's, from which it is the question."""
-MIN_ANSWER_SCORE = 0.5
-"""How well something else in a session must match, beside the question, for it to be more than asked."""
 MESSAGES_PER_SESSION = 12
 """Messages a session, on average, that are looked at at once."""
-QUESTION_ONLY_WEIGHT = 0.4
-"""What a session is worth that only asked."""
-QUESTION_ONLY_CAP = 0.95
-"""The share of the best other session's worth that it may have at most."""
-MIN_OTHER_SCORE = 0.1
-"""What another session must be worth to go before it."""
 MAX_FOLLOW_UP_MESSAGES = 12
 """Messages after a prompt in which it is looked for what was done."""
 
@@ -69,11 +58,13 @@ class SearchView(NamedTuple):
     reveal: bool = False
 
 
-def search_archive(store: SessionStore, query: Query, view: SearchView) -> SearchResults:
+def search_archive(
+    store: SessionStore, query: Query, view: SearchView, weights: RankingWeights = RANKING
+) -> SearchResults:
     """The sessions that answer a query, one page of them."""
     with store.message_reader() as message:  # all along: who closes a database last has to tidy it up
         scope = SearchScope(store, query)
-        asked = compile_query(store, query, only=scope.allowed, excluded=scope.excluded)
+        asked = compile_query(store, query, only=scope.allowed, excluded=scope.excluded, weights=weights)
         if asked is None:
             return SearchResults(
                 query=query.words, sessions=(), found=0, page=view.page, notes=("nothing is remembered yet",)
@@ -183,6 +174,7 @@ class HitBuilder:
     def __init__(self, message: Callable[[int, int], Message], asked: CompiledQuery, view: SearchView) -> None:
         """`message` gives one by its session and place."""
         self._read_message, self._runner, self._view = message, asked, view
+        self._weights = asked.weights
         query = asked.query
         spoken = (query.words, *query.phrases, *query.require, *query.prefixes)
         terms = [*asked.terms, *(word for text in (*query.require, *query.prefixes) for word in tokenize_words(text))]
@@ -204,9 +196,9 @@ class HitBuilder:
             best[text.session].append(text)
         asking = {key for key in best.keys() - makers if self._is_question_only(facts[key], best[key])}
         highest = max((one.score for one in near if one.session.key not in asking), default=0.0)
-        most = QUESTION_ONLY_CAP * highest if highest > MIN_OTHER_SCORE else 1.0
+        most = self._weights.question_only_cap * highest if highest > self._weights.min_other else 1.0
         looked = [
-            one._replace(score=min(most, QUESTION_ONLY_WEIGHT * one.score)) if one.session.key in asking else one
+            one._replace(score=min(most, self._weights.question_only * one.score)) if one.session.key in asking else one
             for one in near
         ]
         return [*sorted(looked, key=lambda one: -one.score), *ranked[wanted + LOOKAHEAD_SESSIONS :]]
@@ -216,7 +208,7 @@ class HitBuilder:
         prompts = [one for one in best[:2] if ROLES[one.role] == "user" and one.at >= 0]
         others = max((one.score for one in best if ROLES[one.role] != "user" and not one.derived), default=0.0)
         return any(
-            others < MIN_ANSWER_SCORE * one.score
+            others < self._weights.min_answer * one.score
             and self.is_question(self._load_match(one))
             and not self._is_acted_on(one, facts.messages)
             for one in prompts
@@ -246,7 +238,7 @@ class HitBuilder:
         if len(self._runner.terms) < 3 and not shown.best_text.text.rstrip().endswith(("?", "？")):
             return False
         said = content_words(tokenize_words(shown.best_text.text[:2000]))
-        return len(frozenset(said) & frozenset(self._runner.terms)) >= QUESTION_SIMILARITY * len(said)
+        return len(frozenset(said) & frozenset(self._runner.terms)) >= self._weights.question_similarity * len(said)
 
     def best_messages(self, key: int, matches: int) -> list[MatchedMessage]:
         """The best messages of a session that match, best first; so many match in all."""
@@ -324,7 +316,7 @@ def _sort_by_value(found: Iterable[IndexHit]) -> list[IndexHit]:
     """What is said tells more than what is done; what was said out of a recall counts less."""
     return sorted(
         found,
-        key=lambda one: one.score * KIND_WEIGHTS[one.kind] * (DERIVED_WEIGHT if one.derived else 1.0),
+        key=lambda one: one.score * KIND_WEIGHTS[one.kind] * (RANKING.derived if one.derived else 1.0),
         reverse=True,
     )
 
