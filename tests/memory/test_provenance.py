@@ -12,6 +12,7 @@ from thresher.memory.ingest.embedded_data import strip_embedded_data
 from thresher.memory.ingest.memory_tools import (
     classify_recall,
     classify_recall_command,
+    detect_memory_tool,
     find_recall_spans,
     is_memory_prompt,
     is_memory_tool,
@@ -20,7 +21,6 @@ from thresher.memory.ingest.provenance import (
     AttributedText,
     TextField,
     attribute_texts,
-    detect_memory_tool,
 )
 from thresher.memory.records import ExclusionReason
 from thresher.model import Author, History, Image, Message, Session, Summary, Text, Thinking, ToolCall, ToolResult

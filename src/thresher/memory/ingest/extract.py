@@ -12,13 +12,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from thresher.errors import ReadError, UnknownFormatError
-from thresher.memory.archive.block_codec import (
-    compress,
-    encode_layout,
-    encode_messages,
-    flatten_messages,
-    text_size,
-)
+from thresher.memory.archive.block_codec import compress, encode_layout, encode_messages, flatten_messages, text_size
 from thresher.memory.archive.families import compute_origin_id
 from thresher.memory.archive.placement import SessionName, StoredDigests, count_same_digests
 from thresher.memory.archive.protocol import EncodedBlock, EncodedSession
@@ -31,7 +25,8 @@ from thresher.memory.ingest.change_detection import (
     read_file_stat,
 )
 from thresher.memory.ingest.document_builder import attribute_session, build_documents, clean_title, encode_exclusions
-from thresher.memory.ingest.provenance import AttributedText, detect_memory_tool
+from thresher.memory.ingest.memory_tools import detect_memory_tool
+from thresher.memory.ingest.provenance import AttributedText
 from thresher.memory.records import MESSAGES_PER_BLOCK, ArchivedSession, FileStat, SourceRecord
 from thresher.model import Message, Session
 from thresher.transcripts import list_session_versions, read_all

@@ -25,7 +25,6 @@ from thresher.memory.ingest.embedded_data import strip_embedded_data
 from thresher.memory.ingest.memory_tools import (
     RecallKind,
     classify_recall,
-    detect_memory_tool,
     find_recall_spans,
     is_memory_prompt,
     is_memory_tool,
@@ -37,14 +36,6 @@ from thresher.model.harness_text import find_harness_spans
 from thresher.model.jsontext import load_json
 from thresher.model.parts import Part
 from thresher.model.tool_calls import describe_tool_call
-
-__all__ = [
-    "AttributedText",
-    "TextField",
-    "attribute_texts",
-    "detect_memory_tool",
-    "strip_embedded_data",
-]
 
 TextField = Literal["human", "agent", "thinking", "input", "output", "summary"]
 """Where a piece stood. What a harness or a system prompt says stands with the human's words."""

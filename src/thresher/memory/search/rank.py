@@ -70,10 +70,7 @@ def _weighted_sum(scores: list[float], shares: Sequence[float]) -> float:
 
 
 def rank_sessions(
-    candidates: Iterable[ArchivedSession],
-    found: Mapping[int, float],
-    matches: Mapping[int, int],
-    asked: CompiledQuery,
+    candidates: Iterable[ArchivedSession], found: Mapping[int, float], matches: Mapping[int, int], asked: CompiledQuery
 ) -> list[RankedSession]:
     """One entry a family, the best first."""
     wanted = frozenset(asked.terms)
