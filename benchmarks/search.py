@@ -23,7 +23,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 from search_corpus import write_corpus
@@ -31,24 +30,25 @@ from search_peers import DATA, LIMIT, PEERS, STOP_WORDS, Answered, ask_all, lodg
 
 from thresher import read_all
 from thresher.memory import Memory
-from thresher.memory.archive.protocol import SessionStore
 from thresher.memory.index.tantivy_index import IndexHit
 from thresher.memory.ingest.provenance import attribute_texts
-from thresher.memory.local_store import LocalSessionStore
 from thresher.memory.records import ArchivedSession
 from thresher.memory.search import commit_attribution, query_compiler, rank
 from thresher.memory.search.query import parse_query
+from thresher.memory.search.search import SearchView, search_archive
+from thresher.memory.search.weights import RANKING, RankingWeights
+from thresher.memory.session_store import SessionStore
 
 Row = dict[str, Any]
 Ask = Callable[[str], list[str]]
 FOLDS = 8
-GRID: dict[tuple[ModuleType, str], tuple[Any, ...]] = {
-    (rank, "EXTRA_TEXT_WEIGHT"): (0.15, 0.3),
-    (rank, "TITLE_WEIGHT"): (0.15, 0.3),
-    (rank, "SHARES"): ((1.0,), (1.0, 1 / 2, 1 / 3)),
-    (rank, "EDIT_WEIGHT"): (1.0, 1.2, 1.4),
-    (commit_attribution, "EARLIER_SESSION_BONUS"): (0.0, 0.3, 0.6, 0.9),
-    (commit_attribution, "MIN_EDITS"): (0, 2),
+GRID: dict[str, tuple[Any, ...]] = {
+    "extra_text": (0.15, 0.3),
+    "title": (0.15, 0.3),
+    "message_shares": ((1.0,), (1.0, 1 / 2, 1 / 3)),
+    "edit": (1.0, 1.2, 1.4),
+    "earlier_session": (0.0, 0.3, 0.6, 0.9),
+    "min_edits": (0, 2),
 }
 """What is tried of the ranking's numbers."""
 
@@ -80,12 +80,12 @@ def told(name: str, answers: Sequence[Answered]) -> None:
     print(f"| {name} | {' | '.join(cells)} | {empty} | {median * 1000:.0f} ms |", flush=True)
 
 
-def remembered(home: Path) -> Ask:
+def remembered(home: Path, weights: RankingWeights = RANKING) -> Ask:
     memory = Memory(home=home, sources=[DATA / "claude_code"], discover=False)
     memory.sync()
 
     def ask(words: str) -> list[str]:
-        answer = memory.search(words, sessions=LIMIT, messages=1, sync=False)
+        answer = search_archive(memory.store, parse_query(words), SearchView(sessions=LIMIT, messages=1), weights)
         return [f"claude_code/{Path(one.file).name}" for one in answer.sessions]
 
     return ask
@@ -126,11 +126,8 @@ def quality(names: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         ask = remembered(Path(folder) / "own")
         told("**thresher**", asked(ask, queries))
-        (
-            commit_attribution.COMMIT_MAKER_BONUS,
-            commit_attribution.EARLIER_SESSION_BONUS,
-            commit_attribution.LATER_SESSION_WEIGHT,
-        ) = 0.0, 0.0, 1.0
+        words_alone = RankingWeights(commit_maker=0.0, earlier_session=0.0, later_session=1.0)
+        ask = remembered(Path(folder) / "own", words_alone)
         told("thresher, by words alone", asked(ask, queries))
         told("FTS5 baseline", asked(baseline(), queries))
         if names:
@@ -154,7 +151,6 @@ class Kept(query_compiler.CompiledQuery):
     """A question whose answers are kept, so that many ways to rank them cost one search."""
 
     def __init__(self, words: str, memory: Memory, without: set[int]) -> None:
-        assert isinstance(memory.store, LocalSessionStore)
         index = memory.store.open_index()
         assert index is not None
         super().__init__(parse_query(words), index, without=without)
@@ -191,10 +187,9 @@ def trials(queries: Sequence[Row], memory: Memory) -> Iterator[Trial]:
     questions = [Kept(row["subject"], memory, subagents) for row in queries]
     for values in product(*GRID.values()):
         setting = dict(zip(GRID, values, strict=True))
-        for (module, name), value in setting.items():
-            setattr(module, name, value)
-        told_setting = {name: value for (_, name), value in setting.items()}
-        yield Trial(told_setting, asked(ranks(questions, facts, memory.store), queries))
+        for question in questions:
+            question.weights = RankingWeights(**setting)
+        yield Trial(setting, asked(ranks(questions, facts, memory.store), queries))
 
 
 def ranks(questions: Sequence[Kept], facts: Mapping[int, ArchivedSession], store: SessionStore) -> Ask:

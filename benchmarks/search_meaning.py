@@ -22,6 +22,7 @@ from thresher.memory import Memory
 from thresher.memory.ingest.provenance import attribute_texts
 from thresher.memory.records import ArchivedSession
 from thresher.memory.search import rank
+from thresher.memory.search.weights import RANKING
 
 LONGEST = 800
 """Characters of a text that the model is given: it reads a hundred words or two."""
@@ -58,7 +59,8 @@ def by_meaning(texts: Sequence[tuple[int, str]], questions: Sequence[str]) -> li
 
 
 def _weighted(some: Sequence[float]) -> float:
-    return sum(share * value for share, value in zip(rank.SHARES, some, strict=False)) / sum(rank.SHARES)
+    shares = RANKING.message_shares
+    return sum(share * value for share, value in zip(shares, some, strict=False)) / sum(shares)
 
 
 def place_of(worth: Mapping[int, float], facts: Mapping[int, ArchivedSession], relevant: Sequence[str]) -> int:

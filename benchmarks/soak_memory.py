@@ -40,10 +40,12 @@ from tantivy import Query as IndexQuery  # noqa: E402
 from thresher.errors import OptionError, UnknownFormatError  # noqa: E402
 from thresher.memory import Memory  # noqa: E402
 from thresher.memory.archive.block_codec import encode_messages, flatten_messages  # noqa: E402
-from thresher.memory.local_store import MEMORY_FOLDER, LocalSessionStore  # noqa: E402
+from thresher.memory.archive.protocol import SessionFilter  # noqa: E402
 from thresher.memory.records import ArchivedSession  # noqa: E402
 from thresher.memory.search import rank  # noqa: E402
 from thresher.memory.search.query import parse_query  # noqa: E402
+from thresher.memory.search.query_compiler import compile_query  # noqa: E402
+from thresher.memory.session_store import MEMORY_FOLDER, SessionStore  # noqa: E402
 from thresher.model import Message, Session  # noqa: E402
 from thresher.model.parts import part_text  # noqa: E402
 from thresher.samples import write_samples  # noqa: E402
@@ -59,14 +61,15 @@ LONG = 120.0
 CHILD = """
 import resource, sys
 from thresher.cli import forget, main, search, sync
-from thresher.memory import local_store
-from thresher.memory.archive import sqlite
-from thresher.memory.ingest import extract
+from thresher.memory.archive.sqlite import SqliteArchive
+from thresher.memory.session_store import SessionStore
+from thresher.memory.ingest import workers
 pace = sys.argv.pop(1)
 if pace != "calm":
-    sqlite.BATCH_SECONDS, local_store.COMMIT_BYTES = 0.02, 400_000
+    SqliteArchive.__init__.__kwdefaults__["batch_seconds"] = 0.02
+    SessionStore.__init__.__kwdefaults__["commit_sizes"] = (25_000_000, 400_000)
 if pace == "staffed":
-    extract.MUCH_BYTES = extract.FEW_FILES = 0
+    workers.MUCH_BYTES = workers.FEW_FILES = 0
 if limit := int(sys.argv.pop(1)):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 print("begun", flush=True)
@@ -118,19 +121,19 @@ def in_file(path: Path) -> dict[Name, Said]:
     return found
 
 
-def current(store: LocalSessionStore) -> list[ArchivedSession]:
+def current(store: SessionStore) -> list[ArchivedSession]:
     """Sessions as their files say or last said, without what was set aside when a file changed."""
-    return store.archive.find_sessions("ordinal >= 0")
+    return [row.session for row in store.archive.find_sessions(SessionFilter()) if row.ordinal >= 0]
 
 
 def remembered(home: Path) -> dict[Name, Said]:
-    store = LocalSessionStore(home / MEMORY_FOLDER)
+    store = SessionStore(home / MEMORY_FOLDER)
     return {(one.id, one.file): said(store.messages(one.key)) for one in current(store)} if store.exists() else {}
 
 
 def ever_said(home: Path) -> dict[str, set[int]]:
     """All that is kept of each session, whichever version of it holds it."""
-    store = LocalSessionStore(home / MEMORY_FOLDER)
+    store = SessionStore(home / MEMORY_FOLDER)
     found: dict[str, set[int]] = {}
     for one in store.find_sessions() if store.exists() else ():
         parts = ((message.role, part_text(part)) for message in store.messages(one.key) for part in message.parts)
@@ -140,9 +143,9 @@ def ever_said(home: Path) -> dict[str, set[int]]:
 
 def check_whole(home: Path) -> None:
     """The truth is whole, and a search answers, whatever else is lost."""
-    truth = home / "memory" / "truth.sqlite3"
-    if truth.exists():
-        with sqlite3.connect(truth) as connection:
+    archive = home / "memory" / "archive.sqlite3"
+    if archive.exists():
+        with sqlite3.connect(archive) as connection:
             hold("integrity", connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)])
         connection.close()
     memory = Memory(home=home, discover=False)
@@ -152,7 +155,7 @@ def check_whole(home: Path) -> None:
 
 def state_of(home: Path) -> dict[str, Any]:
     """All that must be the same in two memories of the same files."""
-    store = LocalSessionStore(home / MEMORY_FOLDER)
+    store = SessionStore(home / MEMORY_FOLDER)
     index = store.open_index()
     hold("there is an index", index)
     assert index is not None
@@ -170,11 +173,11 @@ def state_of(home: Path) -> dict[str, Any]:
 
 def answers(home: Path, queries: Sequence[str], *, scores: bool) -> list[Any]:
     """Who answers, and how often; with scores, how well, where nothing that went is still counted."""
-    store = LocalSessionStore(home / MEMORY_FOLDER)
+    store = SessionStore(home / MEMORY_FOLDER)
     names = {one.key: (one.id, one.file) for one in current(store)}
     found = []
     for query in queries:
-        asked = store.prepare_query(parse_query(query), only=names)
+        asked = compile_query(store, parse_query(query), only=names)
         assert asked is not None
         matches, _ = asked.message_matches(asked.match_counts())
         worth = rank.score_sessions(asked, matches, asked.best_matches(rank.MAX_RANKED_TEXTS)) if scores else {}
@@ -185,9 +188,10 @@ def answers(home: Path, queries: Sequence[str], *, scores: bool) -> list[Any]:
 
 def without_versions(home: Path) -> None:
     """Let go of what was set aside: a fresh build knows nothing of it."""
-    store = LocalSessionStore(home / MEMORY_FOLDER)
+    store = SessionStore(home / MEMORY_FOLDER)
     with store.write_lease():
-        store.forget([one.key for one in store.archive.find_sessions("ordinal < 0")], for_good=False)
+        rows = store.archive.find_sessions(SessionFilter())
+        store.forget([row.key for row in rows if row.ordinal < 0], for_good=False)
 
 
 def check_same(what: str, one: Any, other: Any) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from thresher.memory.ingest.sync import sync_sources
-from thresher.memory.local_store import LocalSessionStore
+from thresher.memory.ingest.workers import INGEST_OPTIONS, IngestOptions
 from thresher.memory.records import SyncReport
 from thresher.memory.search.query import Query, SearchField
 from thresher.memory.search.query_compiler import CompiledQuery
+from thresher.memory.session_store import SessionStore
 
 
 def name(number: int) -> str:
@@ -47,13 +48,13 @@ def talk(session: str, count: int, first: int = 0) -> bytes:
     return chat(session, (f"we speak of topic{number} at length here" for number in range(first, first + count)), first)
 
 
-def synced(store: LocalSessionStore, folder: Path) -> SyncReport:
+def synced(store: SessionStore, folder: Path, options: IngestOptions = INGEST_OPTIONS) -> SyncReport:
     """The report of a sync with all files of a folder, without how long it took."""
     files = [(None, path) for path in sorted(folder.rglob("*")) if path.is_file()]
-    return sync_sources(store, files)._replace(seconds=0)
+    return sync_sources(store, files, options=options)._replace(seconds=0)
 
 
-def places(store: LocalSessionStore, text: str, field: SearchField | None = None) -> list[tuple[str, int]]:
+def places(store: SessionStore, text: str, field: SearchField | None = None) -> list[tuple[str, int]]:
     """The id of the session and the place of each text that has any of the words, in a field or in what was said."""
     index = store.open_index()
     assert index is not None

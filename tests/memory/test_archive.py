@@ -1,5 +1,7 @@
 """The truth: what was read comes back, and only what changed is written."""
 
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,8 +12,8 @@ from tantivy import Query
 
 from thresher.memory.archive.block_codec import compress, decode_messages, encode_messages
 from thresher.memory.ingest.extract import prepare_sessions
-from thresher.memory.local_store import LocalSessionStore
 from thresher.memory.records import FileStat, SourceRecord
+from thresher.memory.session_store import SessionStore
 from thresher.model import AbandonedBranch, History, Message, Session, Text, ToolCall
 from thresher.samples import write_samples
 from thresher.store.errors import NotStoredError, StoreError
@@ -19,8 +21,8 @@ from thresher.transcripts import read_all
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> LocalSessionStore:
-    return LocalSessionStore(tmp_path / "memory")
+def store(tmp_path: Path) -> SessionStore:
+    return SessionStore(tmp_path / "memory")
 
 
 def _bare(session: Session) -> Session:
@@ -37,7 +39,7 @@ def _bare(session: Session) -> Session:
     )
 
 
-def _record(store: LocalSessionStore, *sessions: Session, file: str = "/a") -> int:
+def _record(store: SessionStore, *sessions: Session, file: str = "/a") -> int:
     with store.write_lease():
         added = store.record(SourceRecord(file, FileStat(1, 2, 3, 4), prefix=b"x"), [*prepare_sessions(sessions, {})])
         store.refresh_index()
@@ -49,7 +51,7 @@ def _said(*texts: str, id: str = "one", **more: object) -> Session:
     return Session("claude-code", id, "/a", (History(messages),), **more)  # type: ignore[arg-type]
 
 
-def test_samples_come_back_as_they_were_read(store: LocalSessionStore, tmp_path: Path) -> None:
+def test_samples_come_back_as_they_were_read(store: SessionStore, tmp_path: Path) -> None:
     files = [path for path in write_samples(tmp_path / "home") if "subagents" not in str(path)]
     synced(store, tmp_path / "home")
     for file in files:
@@ -59,7 +61,7 @@ def test_samples_come_back_as_they_were_read(store: LocalSessionStore, tmp_path:
             assert (facts.title, facts.project, facts.started) == (session.title, session.project, session.started)
 
 
-def test_every_format_comes_back(store: LocalSessionStore, shared_data: Path, tmp_path: Path) -> None:
+def test_every_format_comes_back(store: SessionStore, shared_data: Path, tmp_path: Path) -> None:
     for folder in ("claude_code", "codex", "pi", "mini_swe", "opencode", "openai_tools"):
         file = min((shared_data / folder).iterdir(), key=lambda path: (path.stat().st_size, path.name))
         (tmp_path / "data").mkdir(exist_ok=True)
@@ -71,7 +73,7 @@ def test_every_format_comes_back(store: LocalSessionStore, shared_data: Path, tm
             assert _bare(session) in [store.session(one.key) for one in found]
 
 
-def test_half_characters_survive(store: LocalSessionStore) -> None:
+def test_half_characters_survive(store: SessionStore) -> None:
     odd = Message("user", (Text("half \ud800 of it, and \U0001f600"),))
     assert decode_messages(compress(encode_messages([odd]))) == [odd]
     _record(store, _said("half \ud800 a pair of words", title="a \udc00 title", project="/\ud800"))
@@ -80,28 +82,28 @@ def test_half_characters_survive(store: LocalSessionStore) -> None:
     assert store.find_sessions()[0].title == "a ? title"
 
 
-def test_messages_by_place(store: LocalSessionStore) -> None:
+def test_messages_by_place(store: SessionStore) -> None:
     _record(store, _said(*map(str, range(200))))
     for start, stop in ((0, 1), (63, 65), (64, 128), (130, 200), (199, 900), (500, 501), (5, 5)):
         assert [one.text for one in store.messages(1, start, stop)] == [str(n) for n in range(200)][start:stop]
     assert len(store.messages(1, 100)) == 100
 
 
-def test_growth_rewrites_only_the_last_block(store: LocalSessionStore) -> None:
+def test_growth_rewrites_only_the_last_block(store: SessionStore) -> None:
     texts = [f"word{number} and some more" for number in range(150)]
     assert _record(store, _said(*texts)) == 150
-    assert store.archive.blocks_after(0) == [(1, 0, 1), (1, 1, 2), (1, 2, 3)]
+    assert [row[:3] for row in store.archive.find_blocks()] == [(1, 0, 1), (1, 1, 2), (1, 2, 3)]
     assert _record(store, _said(*texts, "and word150 at the end")) == 1
-    assert store.archive.blocks_after(0) == [(1, 0, 1), (1, 1, 2), (1, 2, 4)]
+    assert [row[:3] for row in store.archive.find_blocks()] == [(1, 0, 1), (1, 1, 2), (1, 2, 4)]
     assert places(store, "word150", "human") == [("one", 150)]
     assert places(store, "word149", "human") == [("one", 149)]
 
 
-def test_what_a_file_loses_is_set_aside_until_it_comes_back(store: LocalSessionStore) -> None:
+def test_what_a_file_loses_is_set_aside_until_it_comes_back(store: SessionStore) -> None:
     texts = [f"word{number} and some more" for number in range(150)]
     _record(store, _said(*texts))
     assert _record(store, _said(*texts[:70], "something else was said")) == 1
-    assert [row[:2] for row in store.archive.blocks_after(0)] == [(1, 0), (1, 1), (1, 2), (2, 0), (2, 1)]
+    assert [row[:2] for row in store.archive.find_blocks()] == [(1, 0), (1, 1), (1, 2), (2, 0), (2, 1)]
     assert places(store, "word149", "human") == [("one", 149)]
     assert [(one.messages, one.gone, one.root) for one in store.find_sessions()] == [
         (150, True, "one"),
@@ -112,14 +114,14 @@ def test_what_a_file_loses_is_set_aside_until_it_comes_back(store: LocalSessionS
     assert places(store, "word149", "human") == [("one", 150)]
 
 
-def test_a_file_that_holds_nothing_any_more_takes_nothing_away(store: LocalSessionStore) -> None:
+def test_a_file_that_holds_nothing_any_more_takes_nothing_away(store: SessionStore) -> None:
     _record(store, _said("we speak of pelicans"))
     assert _record(store, _said()) == 0
     assert [(one.messages, one.gone) for one in store.find_sessions()] == [(1, True)]
     assert places(store, "pelicans") == [("one", 0)]
 
 
-def test_a_message_that_is_still_being_written_is_not_lost(store: LocalSessionStore) -> None:
+def test_a_message_that_is_still_being_written_is_not_lost(store: SessionStore) -> None:
     def turn(said: str, arguments: str) -> Session:
         parts = (Text(said), ToolCall("call-1", "Bash", arguments))
         return Session("opencode", "one", "/a", (History((Message("assistant", parts, "model", id="message-1"),)),))
@@ -129,13 +131,13 @@ def test_a_message_that_is_still_being_written_is_not_lost(store: LocalSessionSt
     assert [(one.messages, one.gone) for one in store.find_sessions()] == [(1, False)]
 
 
-def _derived(store: LocalSessionStore) -> list[int]:
+def _derived(store: SessionStore) -> list[int]:
     index = store.open_index()
     assert index is not None
     return [one.at for one in index.search(Query.all_query(), 1000) if one.derived]
 
 
-def test_a_later_recall_changes_what_an_earlier_block_is(store: LocalSessionStore) -> None:
+def test_a_later_recall_changes_what_an_earlier_block_is(store: SessionStore) -> None:
     """The prompt that led to a recall is derived, and the recall may come a block later."""
     texts = tuple(Message("user", (Text(f"say what was said of topic{number}"),)) for number in range(64))
     asked = (*texts, Message("assistant", (ToolCall("c", "mcp__thresher__search", '{"query": "topics"}'),), "model"))
@@ -143,10 +145,10 @@ def test_a_later_recall_changes_what_an_earlier_block_is(store: LocalSessionStor
     assert _derived(store) == []
     _record(store, Session("claude-code", "one", "/a", (History(asked),)))
     assert _derived(store) == [63]
-    assert [row[1:] for row in store.archive.blocks_after(0)] == [(0, 2), (1, 3)]
+    assert [row[1:3] for row in store.archive.find_blocks()] == [(0, 2), (1, 3)]
 
 
-def test_facts_are_found_by_what_is_known(store: LocalSessionStore) -> None:
+def test_facts_are_found_by_what_is_known(store: SessionStore) -> None:
     day = datetime(2026, 3, 1, tzinfo=UTC)
     session = _said(
         "hello to all of you", id="abc", project="/home/sam/Shop", git_branch="fix/tax", started=day, ended=day
@@ -161,21 +163,21 @@ def test_facts_are_found_by_what_is_known(store: LocalSessionStore) -> None:
         store.session(9)
 
 
-def test_what_a_file_no_longer_holds_stays_and_is_marked(store: LocalSessionStore) -> None:
+def test_what_a_file_no_longer_holds_stays_and_is_marked(store: SessionStore) -> None:
     _record(store, _said("the first one is here", id="a"), _said("the second one is here", id="b"))
     _record(store, _said("the second one is here", id="b"))
     assert [(one.id, one.gone) for one in store.find_sessions()] == [("a", True), ("b", False)]
     assert places(store, "first", "human") == [("a", 0)]
 
 
-def test_sessions_of_one_name_in_one_file_are_two(store: LocalSessionStore) -> None:
+def test_sessions_of_one_name_in_one_file_are_two(store: SessionStore) -> None:
     _record(store, _said("the first one is here"), _said("the second one is here"))
     _record(store, _said("the first one is here"), _said("the second one is here"))
     assert [one.id for one in store.find_sessions()] == ["one", "one"]
     assert len({one.root for one in store.find_sessions()}) == 2
 
 
-def test_forgotten_is_gone_to_the_last_byte(store: LocalSessionStore, tmp_path: Path) -> None:
+def test_forgotten_is_gone_to_the_last_byte(store: SessionStore, tmp_path: Path) -> None:
     folder = tmp_path / "files"
     folder.mkdir()
     secret, other = folder / f"{name(1)}.jsonl", folder / f"{name(2)}.jsonl"
@@ -184,8 +186,7 @@ def test_forgotten_is_gone_to_the_last_byte(store: LocalSessionStore, tmp_path: 
     synced(store, folder)
     assert _holds(store.folder, b"xylophonist")
     (facts,) = store.find_sessions(id=name(1))
-    with store.archive.connect() as connection:
-        bodies = [row[0] for row in connection.execute("SELECT body FROM blocks WHERE session = ?", (facts.key,))]
+    bodies = store.archive.read_blocks(facts.key)
     assert all(_holds(store.folder, body[:200]) for body in bodies)
     assert _terms(store, "xylophon")
     with store.write_lease():
@@ -202,7 +203,7 @@ def test_forgotten_is_gone_to_the_last_byte(store: LocalSessionStore, tmp_path: 
     assert synced(store, folder).unchanged == 2
 
 
-def _terms(store: LocalSessionStore, prefix: str) -> list[str]:
+def _terms(store: SessionStore, prefix: str) -> list[str]:
     """Words that the index knows of, be there entries with them or not."""
     index = store.open_index()
     assert index is not None
@@ -211,12 +212,12 @@ def _terms(store: LocalSessionStore, prefix: str) -> list[str]:
 
 def _holds(folder: Path, word: bytes) -> bool:
     """Whether a word lies in a file of a folder as it stands, or in a block of the archive."""
-    store = LocalSessionStore(folder)
+    store = SessionStore(folder)
     kept = any(word in one.text.encode() for facts in store.find_sessions() for one in store.messages(facts.key))
     return kept or any(word in path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
-def test_files_are_the_users_alone(store: LocalSessionStore, tmp_path: Path) -> None:
+def test_files_are_the_users_alone(store: SessionStore, tmp_path: Path) -> None:
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / f"{name(1)}.jsonl").write_bytes(talk(name(1), 4))
     synced(store, tmp_path / "files")
@@ -224,22 +225,23 @@ def test_files_are_the_users_alone(store: LocalSessionStore, tmp_path: Path) -> 
     assert store.folder.stat().st_mode & 0o777 == (store.folder / "index").stat().st_mode & 0o777 == 0o700
 
 
-def test_a_newer_archive_is_refused(store: LocalSessionStore) -> None:
-    with store.archive.connect() as connection:
+def test_a_newer_archive_is_refused(store: SessionStore) -> None:
+    store.find_sessions()
+    with closing(sqlite3.connect(store.archive.name)) as connection:
         connection.execute("PRAGMA user_version = 99")
     with pytest.raises(StoreError, match="newer version"):
         store.find_sessions()
 
 
-def test_an_archive_that_is_none_says_so(store: LocalSessionStore) -> None:
+def test_an_archive_that_is_none_says_so(store: SessionStore) -> None:
     store.folder.mkdir()
-    store.archive.path.write_bytes(b"this is no database at all, but it is long enough to be one" * 100)
+    Path(store.archive.name).write_bytes(b"this is no database at all, but it is long enough to be one" * 100)
     with pytest.raises(StoreError, match="cannot be read or written"):
         store.find_sessions()
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (2, 0, 1), (1, 2, 0)])
-def test_a_family_has_one_root_whatever_came_first(store: LocalSessionStore, order: tuple[int, ...]) -> None:
+def test_a_family_has_one_root_whatever_came_first(store: SessionStore, order: tuple[int, ...]) -> None:
     line = [
         _said("the very first of them", id="a"),
         _said("the second goes on", id="b", parent="a"),
@@ -251,7 +253,7 @@ def test_a_family_has_one_root_whatever_came_first(store: LocalSessionStore, ord
     assert len(store.find_sessions(root="a")) == 3
 
 
-def test_copies_and_shared_beginnings_are_family(store: LocalSessionStore) -> None:
+def test_copies_and_shared_beginnings_are_family(store: SessionStore) -> None:
     first = Message("user", (Text("how it all began"),), id="5e57daf2-9555-4394-81fa-b87fdd5461311")
     original = Session("claude-code", "a", "/a", (History((first,)),))
     resumed = Session("claude-code", "b", "/b", (History((first, Message("assistant", (Text("and went on"),)))),))
@@ -261,7 +263,7 @@ def test_copies_and_shared_beginnings_are_family(store: LocalSessionStore) -> No
     assert {one.root for one in store.find_sessions()} == {"a"}
 
 
-def test_namesakes_are_no_family(store: LocalSessionStore) -> None:
+def test_namesakes_are_no_family(store: SessionStore) -> None:
     _record(store, structs.replace(_said("what one person asked"), file="/x/chat.json"), file="/x/chat.json")
     _record(store, structs.replace(_said("what another one asked"), file="/y/chat.json"), file="/y/chat.json")
     assert len({one.root for one in store.find_sessions()}) == 2

@@ -7,7 +7,8 @@ import pytest
 from echoes import SHOP, Talk
 
 from thresher.memory import Memory
-from thresher.memory.ingest.git_commits import MAX_COMMITS, CommitSubjects, extract_commit_subjects, normalize_subject
+from thresher.memory.index.documents import CommitSubjects
+from thresher.memory.ingest.git_commits import MAX_COMMITS, extract_commit_subjects, normalize_subject
 from thresher.memory.results import SearchResults
 from thresher.memory.search.commit_attribution import find_repository_name
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from thresher.memory.index.documents import (
+from thresher.memory.index.documents import IndexDocument
+from thresher.memory.ingest.document_builder import (
     HEAD,
     TAIL,
-    IndexDocument,
     attribute_session,
     build_documents,
     build_title_document,

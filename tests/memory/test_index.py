@@ -9,25 +9,25 @@ import pytest
 from chats import chat, name, places, synced, talk
 from tantivy import Query
 
-from thresher.memory.index import documents
+from thresher.memory.index.documents import DOCUMENT_VERSION, path_suffixes
 from thresher.memory.index.tantivy_index import TantivyIndex
 from thresher.memory.index.tokenizer import tokenize_words
 from thresher.memory.ingest.extract import prepare_sessions
-from thresher.memory.local_store import LocalSessionStore
 from thresher.memory.records import EXCLUSION_REASONS, FileStat, SourceRecord
 from thresher.memory.search.query import Query as Asking
 from thresher.memory.search.query import SearchField
 from thresher.memory.search.query_compiler import CompiledQuery
+from thresher.memory.session_store import SessionStore
 from thresher.model import History, Message, Session, Summary, Text, Thinking, ToolCall, ToolResult
 from thresher.store.errors import StoreError
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> LocalSessionStore:
-    return LocalSessionStore(tmp_path / "memory")
+def store(tmp_path: Path) -> SessionStore:
+    return SessionStore(tmp_path / "memory")
 
 
-def _recorded(store: LocalSessionStore, *messages: Message, **more: str) -> None:
+def _recorded(store: SessionStore, *messages: Message, **more: str) -> None:
     session = Session("claude-code", "one", "/a", (History(messages),), **more)  # type: ignore[arg-type]
     with store.write_lease():
         store.record(SourceRecord("/a", FileStat(1, 2, 3, 4), prefix=b"x"), [*prepare_sessions([session], {})])
@@ -42,7 +42,7 @@ def _model(*parts: object) -> Message:
     return Message("assistant", parts, "model")  # type: ignore[arg-type]
 
 
-def _at(store: LocalSessionStore, text: str, field: SearchField) -> list[int]:
+def _at(store: SessionStore, text: str, field: SearchField) -> list[int]:
     return [at for _, at in places(store, text, field)]
 
 
@@ -64,7 +64,7 @@ def test_words(text: str, told: list[str]) -> None:
     assert tokenize_words(text) == told
 
 
-def test_each_field_has_its_own_words(store: LocalSessionStore) -> None:
+def test_each_field_has_its_own_words(store: SessionStore) -> None:
     arguments = json.dumps({"file_path": "/home/sam/shop/src/taxRate.py", "content": "alpha"})
     shell = json.dumps({"command": "pytest tests/unit -q", "description": "run the gamma tests"})
     result = ToolResult("c", (Text("output of beta " + "filler " * 2000 + " the omega end"),))
@@ -94,18 +94,18 @@ def test_each_field_has_its_own_words(store: LocalSessionStore) -> None:
     assert _at(store, "tax rate", "input") == []
 
 
-def test_a_file_is_found_by_any_end_of_its_path(store: LocalSessionStore) -> None:
+def test_a_file_is_found_by_any_end_of_its_path(store: SessionStore) -> None:
     _recorded(store, _model(ToolCall("c", "Read", '{"file_path": "/home/Sam/shop/tax.py"}'), Text("looking at it now")))
     index = store.open_index()
     assert index is not None
     for path in ("tax.py", "shop/tax.py", "home/sam/shop/tax.py"):
         assert len(index.search(Query.term_query(index.schema, "file", path), 9)) == 1
     assert index.search(Query.term_query(index.schema, "file", "ax.py"), 9) == []
-    assert documents.path_suffixes("./a\\B.py") == ["a/b.py", "b.py"]
+    assert path_suffixes("./a\\B.py") == ["a/b.py", "b.py"]
 
 
 @pytest.mark.parametrize("digits", [40, 64])
-def test_a_digest_is_found_alone_and_in_a_phrase(store: LocalSessionStore, digits: int) -> None:
+def test_a_digest_is_found_alone_and_in_a_phrase(store: SessionStore, digits: int) -> None:
     digest = "0a1b2c3d4e5f6789" * 4
     text = f"revert commit {digest[:digits]} on main"
     _recorded(store, _user(text), Message("tool", (ToolResult("c", (Text(text),)),), "tool"))
@@ -117,9 +117,7 @@ def test_a_digest_is_found_alone_and_in_a_phrase(store: LocalSessionStore, digit
     assert [one.at for one in CompiledQuery(phrase, index).best_matches(9)] == [0]
 
 
-def test_a_question_is_answered_by_one_look_at_the_index(
-    store: LocalSessionStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_question_is_answered_by_one_look_at_the_index(store: SessionStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between two looks another process may have written it anew, and a place in one is none in the other."""
     _recorded(store, _user("the first of some okapis"), _user("a second okapi, and a third"))
     index = store.open_index()
@@ -136,7 +134,7 @@ def test_a_question_is_answered_by_one_look_at_the_index(
     assert looks == ["one", "one"]
 
 
-def test_what_is_left_out_is_in_the_index_with_its_reason(store: LocalSessionStore) -> None:
+def test_what_is_left_out_is_in_the_index_with_its_reason(store: SessionStore) -> None:
     _recorded(store, _user("ok"), _user("[Request interrupted by user]"), _user("why does the build fail today?"))
     assert store.excluded_counts() == {"": 1, "short": 1, "interruption": 1}
     index = store.open_index()
@@ -147,7 +145,7 @@ def test_what_is_left_out_is_in_the_index_with_its_reason(store: LocalSessionSto
     assert reasons == {0: "short", 1: "interruption", 2: ""}
 
 
-def test_what_a_compaction_repeats_is_there_once(store: LocalSessionStore) -> None:
+def test_what_a_compaction_repeats_is_there_once(store: SessionStore) -> None:
     said = Message("user", (Text("the one question of today"),), id="m")
     again = Message("user", (Text("the one question of today"),), id="m", carried=True)
     session = Session("claude-code", "one", "/a", (History((said,)), History((again, _user("and then some more")))))
@@ -159,7 +157,7 @@ def test_what_a_compaction_repeats_is_there_once(store: LocalSessionStore) -> No
     assert len(store.messages(1)) == 3
 
 
-def test_secrets_are_not_in_the_index(store: LocalSessionStore) -> None:
+def test_secrets_are_not_in_the_index(store: SessionStore) -> None:
     token = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
     _recorded(store, _user(f"the token is {token} for now"), title=f"use {token}")
     assert _at(store, "token", "human") == [0]
@@ -170,7 +168,7 @@ def test_secrets_are_not_in_the_index(store: LocalSessionStore) -> None:
     assert token in store.messages(1)[0].text
 
 
-def test_another_title_takes_the_place_of_the_old_one(store: LocalSessionStore) -> None:
+def test_another_title_takes_the_place_of_the_old_one(store: SessionStore) -> None:
     _recorded(store, _user("what this is about"), title="first name")
     _recorded(store, _user("what this is about"), title="second name")
     assert _at(store, "first", "title") == []
@@ -178,7 +176,7 @@ def test_another_title_takes_the_place_of_the_old_one(store: LocalSessionStore) 
     assert _at(store, "name", "title") == [-1]
 
 
-def _a_few(store: LocalSessionStore, tmp_path: Path) -> Path:
+def _a_few(store: SessionStore, tmp_path: Path) -> Path:
     folder = tmp_path / "files"
     folder.mkdir(exist_ok=True)
     for number in (1, 2):
@@ -207,14 +205,14 @@ def _torn_segment(index: Path) -> None:
 
 
 def _foreign(index: Path) -> None:
-    (index / "thresher.name").write_text("another archive 1")
+    (index / "thresher.state").write_text('{"name": "another archive 1"}')
 
 
 @pytest.mark.parametrize("harm", [_lost, _garbage, _no_segment, _torn_segment, _foreign])
-def test_an_index_that_is_no_good_is_made_again(store: LocalSessionStore, tmp_path: Path, harm: object) -> None:
+def test_an_index_that_is_no_good_is_made_again(store: SessionStore, tmp_path: Path, harm: object) -> None:
     folder = _a_few(store, tmp_path)
     harm(store.folder / "index")  # type: ignore[operator]
-    again = LocalSessionStore(store.folder)
+    again = SessionStore(store.folder)
     assert again.is_index_behind()
     assert synced(again, folder).unchanged == 2
     assert places(again, "topic69") == [(name(1), 69), (name(2), 69)]
@@ -222,20 +220,17 @@ def test_an_index_that_is_no_good_is_made_again(store: LocalSessionStore, tmp_pa
     assert not again.is_index_behind()
 
 
-def test_another_way_of_making_entries_makes_it_anew(
-    store: LocalSessionStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_way_of_making_entries_makes_it_anew(store: SessionStore, tmp_path: Path) -> None:
     folder = _a_few(store, tmp_path)
-    monkeypatch.setattr(documents, "DOCUMENT_VERSION", documents.DOCUMENT_VERSION + 1)
-    again = LocalSessionStore(store.folder)
+    again = SessionStore(store.folder, document_version=DOCUMENT_VERSION + 1)
     assert again.open_index() is None
     synced(again, folder)
     assert places(again, "topic69") == [(name(1), 69), (name(2), 69)]
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("moment", ["before", "between", "after"])
 def test_killed_between_truth_and_index(
-    store: LocalSessionStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+    store: SessionStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     """The truth is kept and the index is not, or is and the truth does not know it: nothing is lost or there twice."""
     folder = _a_few(store, tmp_path)
@@ -243,26 +238,30 @@ def test_killed_between_truth_and_index(
     grown.write_bytes(grown.read_bytes() + talk(name(1), 10, 70))
     commit = TantivyIndex.commit
 
-    def killed(self: TantivyIndex) -> None:
-        if moment == "after":
-            commit(self)
+    def killed(self: TantivyIndex, position: int) -> None:
+        state = self.read_state()
+        if moment != "before":
+            commit(self, position)
+        if moment == "between":  # its entries last, and its state does not
+            self._write_state(state)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(TantivyIndex, "commit", killed)
     with pytest.raises(KeyboardInterrupt):
         synced(store, folder)
     monkeypatch.undo()
-    again = LocalSessionStore(store.folder)
+    again = SessionStore(store.folder)
     assert again.find_sessions(id=name(1))[0].messages == 80
-    assert again.is_index_behind()
+    assert again.is_index_behind() == (moment != "after")
     assert synced(again, folder).unchanged == 2
+    assert not again.is_index_behind()
     for word, place in (("topic69", 69), ("topic3", 3)):
         assert places(again, word) == [(name(1), place), (name(2), place)]
     assert places(again, "topic79") == [(name(1), 79)]
 
 
 def test_a_disk_that_is_full_says_what_to_do(
-    store: LocalSessionStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: SessionStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = _a_few(store, tmp_path)
     (folder / f"{name(3)}.jsonl").write_bytes(chat(name(3), ["one more session of topic69"]))
@@ -281,19 +280,19 @@ def test_a_disk_that_is_full_says_what_to_do(
     with pytest.raises(StoreError, match="free the disk"):
         synced(store, folder)
     monkeypatch.undo()
-    again = LocalSessionStore(store.folder)
+    again = SessionStore(store.folder)
     assert synced(again, folder).messages == 1
     assert len(places(again, "topic69")) == 3
 
 
-def test_counts_by_session(store: LocalSessionStore, tmp_path: Path) -> None:
+def test_counts_by_session(store: SessionStore, tmp_path: Path) -> None:
     _a_few(store, tmp_path)
     index = store.open_index()
     assert index is not None
     assert CompiledQuery(Asking(words="length", fields=("human",)), index).match_counts() == {1: 35, 2: 35}
 
 
-def test_each_session_s_own_best_come_after_the_best_of_all(store: LocalSessionStore, tmp_path: Path) -> None:
+def test_each_session_s_own_best_come_after_the_best_of_all(store: SessionStore, tmp_path: Path) -> None:
     folder = tmp_path / "sessions"
     folder.mkdir()
     (folder / "loud.jsonl").write_bytes(chat(name(1), ["okapi okapi okapi"] * 9))
@@ -312,7 +311,7 @@ def test_each_session_s_own_best_come_after_the_best_of_all(store: LocalSessionS
 
 
 @pytest.mark.parametrize("words", ["okapi", "okapi giraffe", "x y okapi", "x y", "what is the okapi"])
-def test_texts_are_counted_that_only_neighbours_find(store: LocalSessionStore, words: str) -> None:
+def test_texts_are_counted_that_only_neighbours_find(store: SessionStore, words: str) -> None:
     """A word of one letter counts beside another alone."""
     _recorded(store, _user("plot x y for me"), _user("an okapi giraffe"), _user("the giraffe is an okapi"))
     index = store.open_index()
@@ -321,7 +320,7 @@ def test_texts_are_counted_that_only_neighbours_find(store: LocalSessionStore, w
     assert asked.match_counts() == {1: len(asked.best_matches(99))}
 
 
-def test_the_time_of_the_last_entry(store: LocalSessionStore) -> None:
+def test_the_time_of_the_last_entry(store: SessionStore) -> None:
     times = [datetime(2026, 3, day, tzinfo=UTC) for day in (5, 9, 7)]
     _recorded(store, *(Message("user", (Text("the okapi at noon"),), time=time) for time in times))
     index = store.open_index()

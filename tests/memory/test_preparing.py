@@ -3,9 +3,10 @@
 import os
 import pickle
 import shutil
+import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +14,29 @@ import pytest
 from chats import chat, name, places, synced, talk
 from tantivy import Query
 
-from thresher.memory.archive.protocol import IngestCounts
-from thresher.memory.ingest import extract
+from thresher.memory.archive.sqlite import SqliteArchive
 from thresher.memory.ingest.change_detection import read_file_stat
-from thresher.memory.ingest.extract import IngestJob, PreparedFile, prepare_file, worker_count
+from thresher.memory.ingest.extract import IngestJob, PreparedFile, prepare_file
 from thresher.memory.ingest.sync import order_by_age
-from thresher.memory.local_store import LocalSessionStore
+from thresher.memory.ingest.workers import (
+    INGEST_OPTIONS,
+    IngestOptions,
+    prepare_files,
+    start_worker_process,
+    worker_count,
+)
 from thresher.memory.records import SourceRecord, SyncReport
+from thresher.memory.session_store import IngestCounts, SessionStore
+from thresher.model import Session
 from thresher.samples import write_samples
 from thresher.transcripts import read_all
 
 LONG_AGO = 1_700_000_000
-Force = Callable[[], list["subprocess.Popen[bytes]"]]
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> LocalSessionStore:
-    return LocalSessionStore(tmp_path / "memory")
+def store(tmp_path: Path) -> SessionStore:
+    return SessionStore(tmp_path / "memory")
 
 
 @pytest.fixture
@@ -38,22 +45,20 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "files"
 
 
+class Started(list["subprocess.Popen[bytes]"]):
+    """Starts workers that run a script of the test's, or their own, and keeps them."""
+
+    script = ""
+
+    def __call__(self, command: list[str]) -> "subprocess.Popen[bytes]":
+        python, option, script, *rest = command
+        self.append(start_worker_process([python, option, self.script or script, *rest]))
+        return self[-1]
+
+
 @pytest.fixture
-def force(monkeypatch: pytest.MonkeyPatch) -> Force:
-    """Makes every sync from now on use workers, and gives the list that these will be in."""
-    started: list[subprocess.Popen[bytes]] = []
-
-    class Noted(subprocess.Popen[bytes]):
-        def __init__(self, *args: Any, **more: Any) -> None:
-            super().__init__(*args, **more)
-            started.append(self)
-
-    def forced() -> list["subprocess.Popen[bytes]"]:
-        monkeypatch.setattr("thresher.memory.ingest.sync.worker_count", lambda *_: 2)
-        monkeypatch.setattr(subprocess, "Popen", Noted)
-        return started
-
-    return forced
+def started() -> Started:
+    return Started()
 
 
 def _talks(folder: Path, count: int, length: int = 70) -> None:
@@ -63,7 +68,7 @@ def _talks(folder: Path, count: int, length: int = 70) -> None:
         os.utime(file, (LONG_AGO + number, LONG_AGO + number))
 
 
-def _job(file: Path, store: LocalSessionStore | None = None) -> IngestJob:
+def _job(file: Path, store: SessionStore | None = None) -> IngestJob:
     stat = read_file_stat(file)
     assert stat is not None
     if store is None:
@@ -73,17 +78,17 @@ def _job(file: Path, store: LocalSessionStore | None = None) -> IngestJob:
     )
 
 
-def _contents(store: LocalSessionStore) -> tuple[object, ...]:
+def _contents(store: SessionStore) -> tuple[object, ...]:
     """Every row of the truth but the name of the index, and every entry of the index."""
     tables = ("sources", "sessions", "blocks", "tombstones")
-    with store.archive.connect() as connection:
+    with closing(sqlite3.connect(store.archive.name)) as connection:
         rows = [connection.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall() for table in tables]
     index = store.open_index()
     assert index is not None
     return (rows, sorted(found[1:] for found in index.search(Query.all_query(), 100_000)))
 
 
-def _two_rounds(store: LocalSessionStore, folder: Path) -> list[SyncReport]:
+def _two_rounds(store: SessionStore, folder: Path, options: IngestOptions = INGEST_OPTIONS) -> list[SyncReport]:
     """Samples of all formats, a sub-agent, foreign files, one that cannot be read, copies; then some of it grows."""
     shutil.rmtree(folder)
     write_samples(folder / "home")
@@ -94,19 +99,18 @@ def _two_rounds(store: LocalSessionStore, folder: Path) -> list[SyncReport]:
     (folder / "copy" / f"{name(1)}.jsonl").write_bytes(talk(name(1), 90))
     for path in folder.rglob("*"):
         os.utime(path, (LONG_AGO, LONG_AGO))
-    first = synced(store, folder)
+    first = synced(store, folder, options)
     _talks(folder, 7, 140)
-    return [first, synced(store, folder)]
+    return [first, synced(store, folder, options)]
 
 
-def test_other_processes_change_nothing(store: LocalSessionStore, folder: Path, tmp_path: Path, force: Force) -> None:
+def test_other_processes_change_nothing(store: SessionStore, folder: Path, tmp_path: Path, started: Started) -> None:
     alone = _two_rounds(store, folder)
     assert alone[0].new > 9
     assert alone[1].grown == 5
-    workers = force()
-    other = LocalSessionStore(tmp_path / "other")
-    assert _two_rounds(other, folder) == alone
-    assert len(workers) == 4
+    other = SessionStore(tmp_path / "other")
+    assert _two_rounds(other, folder, IngestOptions(workers=2, start_process=started)) == alone
+    assert len(started) == 4
     mine, others = _contents(store), _contents(other)
     assert mine[1] == others[1]
     assert _without_inodes(mine[0]) == _without_inodes(others[0])
@@ -127,7 +131,7 @@ def test_what_comes_back_holds_no_messages(folder: Path) -> None:
     assert pickle.loads(told) == found
 
 
-def test_of_a_file_that_grew_only_what_is_new_is_made_ready(store: LocalSessionStore, folder: Path) -> None:
+def test_of_a_file_that_grew_only_what_is_new_is_made_ready(store: SessionStore, folder: Path) -> None:
     _talks(folder, 1, 140)
     synced(store, folder)
     file = folder / f"{name(1)}.jsonl"
@@ -140,7 +144,7 @@ def test_of_a_file_that_grew_only_what_is_new_is_made_ready(store: LocalSessionS
     assert sorted(ready.documents) == [1]
 
 
-def test_what_was_thought_to_be_kept_is_taken_from_the_truth(store: LocalSessionStore, folder: Path) -> None:
+def test_what_was_thought_to_be_kept_is_taken_from_the_truth(store: SessionStore, folder: Path) -> None:
     _talks(folder, 1)
     found = prepare_file(_job(folder / f"{name(1)}.jsonl"))
     with store.write_lease():
@@ -153,32 +157,27 @@ def test_what_was_thought_to_be_kept_is_taken_from_the_truth(store: LocalSession
 def _killed_at(word: str) -> str:
     return (
         "import os, sys; sys.path[:] = sys.argv[1:]\n"
-        "from thresher.memory.ingest import extract\n"
-        "inner = extract.prepare_file\n"
-        f"extract.prepare_file = lambda job: os._exit(9) if {word!r} in str(job.path) else inner(job)\n"
-        "extract.run_ingest_worker()\n"
+        "from thresher.memory.ingest import workers\n"
+        "inner = workers.prepare_file\n"
+        f"workers.prepare_file = lambda job: os._exit(9) if {word!r} in str(job.path) else inner(job)\n"
+        "workers.run_ingest_worker()\n"
     )
 
 
 @pytest.mark.parametrize("code", [_killed_at(name(3)), "raise SystemExit(1)"])
-def test_a_worker_that_dies_costs_nothing(
-    store: LocalSessionStore, folder: Path, force: Force, monkeypatch: pytest.MonkeyPatch, code: str
-) -> None:
+def test_a_worker_that_dies_costs_nothing(store: SessionStore, folder: Path, started: Started, code: str) -> None:
     _talks(folder, 8)
-    force()
-    monkeypatch.setattr(extract, "WORKER_SCRIPT", code)
-    assert synced(store, folder) == SyncReport(new=8, messages=560)
+    started.script = code
+    assert synced(store, folder, IngestOptions(workers=2, start_process=started)) == SyncReport(new=8, messages=560)
     assert len(places(store, "topic42")) == 8
 
 
 def test_a_large_file_that_a_worker_died_of_is_not_tried_again(
-    store: LocalSessionStore, folder: Path, force: Force, monkeypatch: pytest.MonkeyPatch
+    store: SessionStore, folder: Path, started: Started
 ) -> None:
     _talks(folder, 4)
-    force()
-    monkeypatch.setattr(extract, "WORKER_SCRIPT", _killed_at(name(3)))
-    monkeypatch.setattr(extract, "AHEAD_BYTES", 1000)
-    report = synced(store, folder)
+    started.script = _killed_at(name(3))
+    report = synced(store, folder, IngestOptions(workers=2, start_process=started, ahead_bytes=1000))
     assert report.new == 3
     (problem,) = report.failed
     assert problem.startswith(str(folder / name(3)))
@@ -187,27 +186,24 @@ def test_a_large_file_that_a_worker_died_of_is_not_tried_again(
     assert synced(store, folder) == SyncReport(unchanged=4)
 
 
-def test_no_process_can_be_started(
-    store: LocalSessionStore, folder: Path, force: Force, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_process_can_be_started(store: SessionStore, folder: Path) -> None:
     _talks(folder, 4)
-    force()
-    monkeypatch.setattr(sys, "executable", str(folder / "nothing"))
-    assert synced(store, folder) == SyncReport(new=4, messages=280)
+
+    def start(command: list[str]) -> "subprocess.Popen[bytes]":
+        return start_worker_process([str(folder / "nothing"), *command[1:]])
+
+    assert synced(store, folder, IngestOptions(workers=2, start_process=start)) == SyncReport(new=4, messages=280)
 
 
-def test_want_of_memory_is_told_and_the_rest_goes_on(
-    store: LocalSessionStore, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_want_of_memory_is_told_and_the_rest_goes_on(store: SessionStore, folder: Path) -> None:
     _talks(folder, 2)
 
-    def read(path: Path, **options: Any) -> object:
+    def read(path: Path, **options: Any) -> list[Session]:
         if name(2) in str(path):
             raise MemoryError
         return read_all(path, **options)
 
-    monkeypatch.setattr(extract, "read_all", read)
-    report = synced(store, folder)
+    report = synced(store, folder, IngestOptions(read=read))
     assert report.new == 1
     assert "not enough memory" in report.failed[0]
 
@@ -220,48 +216,46 @@ def test_a_file_that_went_in_between_is_no_failure(folder: Path) -> None:
 
 
 def test_an_interruption_ends_all_workers_and_keeps_what_was_recorded(
-    store: LocalSessionStore, folder: Path, force: Force, monkeypatch: pytest.MonkeyPatch
+    store: SessionStore, folder: Path, started: Started
 ) -> None:
     _talks(folder, 12)
-    workers = force()
-    monkeypatch.setattr("thresher.memory.archive.sqlite.BATCH_SECONDS", 0.0)
-    record = LocalSessionStore.record
 
-    def interrupted(self: LocalSessionStore, known: SourceRecord, *rest: Any, **more: Any) -> IngestCounts:
-        if name(8) in known.path:
-            raise KeyboardInterrupt
-        return record(self, known, *rest, **more)
+    class Interrupted(SessionStore):
+        def record(self, known: SourceRecord, *rest: Any, **more: Any) -> IngestCounts:
+            if name(8) in known.path:
+                raise KeyboardInterrupt
+            return super().record(known, *rest, **more)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(LocalSessionStore, "record", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            synced(store, folder)
-    assert len(workers) == 2
-    assert all(process.poll() is not None for process in workers)
-    again = LocalSessionStore(store.folder)
+    archive = SqliteArchive(Path(store.archive.name), batch_seconds=0.0)
+    with pytest.raises(KeyboardInterrupt):
+        synced(Interrupted(store.folder, archive), folder, IngestOptions(workers=2, start_process=started))
+    assert len(started) == 2
+    assert all(process.poll() is not None for process in started)
+    again = SessionStore(store.folder)
     assert {facts.id for facts in again.find_sessions()} == {name(number) for number in (9, 10, 11, 12)}
     assert synced(again, folder) == SyncReport(new=8, unchanged=4, messages=560)
     assert len(places(again, "topic42")) == 12
 
 
-def test_the_users_own_program_is_not_run_again(store: LocalSessionStore, folder: Path, tmp_path: Path) -> None:
+def test_the_users_own_program_is_not_run_again(store: SessionStore, folder: Path, tmp_path: Path) -> None:
     _talks(folder, 4)
     script = tmp_path / "script.py"
     script.write_text(
         "import sys\n"
         "from pathlib import Path\n"
-        "from thresher.memory import local_store\nfrom thresher.memory.ingest import sync\n"
+        "from thresher.memory.ingest.sync import sync_sources\n"
+        "from thresher.memory.ingest.workers import IngestOptions\n"
+        "from thresher.memory.session_store import SessionStore\n"
         "print('once')\n"
-        "sync.worker_count = lambda *_: 2\n"
         "files = [(None, path) for path in Path(sys.argv[2]).iterdir()]\n"
-        "print(sync.sync_sources(local_store.LocalSessionStore(sys.argv[1]), files).new)\n"
+        "print(sync_sources(SessionStore(sys.argv[1]), files, options=IngestOptions(workers=2)).new)\n"
     )
     command = [sys.executable, str(script), str(store.folder), str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("once\n4\n", "")
 
 
-def test_the_newest_are_read_first(store: LocalSessionStore, folder: Path) -> None:
+def test_the_newest_are_read_first(store: SessionStore, folder: Path) -> None:
     _talks(folder, 4)
     synced(store, folder)
     assert [facts.id for facts in store.find_sessions()] == [name(number) for number in (4, 3, 2, 1)]
@@ -276,19 +270,15 @@ def test_what_lies_in_a_folder_of_a_files_name_is_read_after_it(folder: Path) ->
     assert [job.path.stem for job in found] == [name(2), name(1), "agent-1"]
 
 
-def test_workers_are_for_much_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
-    assert worker_count(100, 100_000_000) == 2
-    assert worker_count(100, 10_000_000) == worker_count(2, 100_000_000) == 0
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {*range(64)}, raising=False)
-    assert worker_count(100, 100_000_000) == 4
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0}, raising=False)
-    assert worker_count(100, 100_000_000) == 0
+def test_workers_are_for_much_work() -> None:
+    assert worker_count(100, 100_000_000, cores=2) == 2
+    assert worker_count(100, 10_000_000, cores=2) == worker_count(2, 100_000_000, cores=2) == 0
+    assert worker_count(100, 100_000_000, cores=64) == 4
+    assert worker_count(100, 100_000_000, cores=1) == 0
 
 
-def test_not_all_files_are_given_out_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_not_all_files_are_given_out_at_once(folder: Path) -> None:
     _talks(folder, 9)
-    monkeypatch.setattr(extract, "AHEAD_BYTES", 60_000)
     begun: list[IngestJob] = []
 
     def jobs() -> Any:
@@ -296,7 +286,7 @@ def test_not_all_files_are_given_out_at_once(folder: Path, monkeypatch: pytest.M
             begun.append(_job(path))
             yield begun[-1]
 
-    every = extract.prepare_files(jobs(), 2)
+    every = prepare_files(jobs(), 2, IngestOptions(ahead_bytes=60_000))
     job, found = next(every)
     assert isinstance(found, PreparedFile)
     assert job is begun[0]

@@ -12,17 +12,17 @@ from thresher.memory.ingest.embedded_data import strip_embedded_data
 from thresher.memory.ingest.memory_tools import (
     classify_recall,
     classify_recall_command,
+    detect_memory_tool,
     find_recall_spans,
     is_memory_prompt,
     is_memory_tool,
 )
 from thresher.memory.ingest.provenance import (
     AttributedText,
-    ExclusionReason,
     TextField,
     attribute_texts,
-    detect_memory_tool,
 )
+from thresher.memory.records import ExclusionReason
 from thresher.model import Author, History, Image, Message, Session, Summary, Text, Thinking, ToolCall, ToolResult
 from thresher.model.harness_text import RECALLED_TEXT_ELEMENTS
 from thresher.model.parts import Part

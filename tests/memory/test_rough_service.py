@@ -9,8 +9,8 @@ import pytest
 from chats import name, places, synced, talk
 
 from thresher.memory import Memory
-from thresher.memory.archive import sqlite
-from thresher.memory.local_store import LocalSessionStore
+from thresher.memory.archive.placement import forget_sessions
+from thresher.memory.session_store import SessionStore
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
@@ -37,13 +37,13 @@ def test_kills_leave_what_a_fresh_build_leaves(tmp_path: Path, world: soak.World
 
 def test_what_a_killed_writer_leaves_is_in_nobodys_way(tmp_path: Path) -> None:
     """It wrote which entries went, and was killed before the index knew: the next one gives its file that name."""
-    folder, killed = tmp_path / "files", LocalSessionStore(tmp_path / "killed")
+    folder, killed = tmp_path / "files", SessionStore(tmp_path / "killed")
     folder.mkdir()
     _few(folder)
-    synced(LocalSessionStore(tmp_path / "whole"), folder)
+    synced(SessionStore(tmp_path / "whole"), folder)
     shutil.copytree(tmp_path / "whole", killed.folder)
     (folder / f"{name(8)}.jsonl").write_bytes(talk(name(8), 250))
-    synced(LocalSessionStore(tmp_path / "whole"), folder)
+    synced(SessionStore(tmp_path / "whole"), folder)
     written = [path for path in (tmp_path / "whole" / "index").iterdir() if path.suffix in (".del", ".json")]
     left = [path for path in written if path.name != "meta.json"]
     assert any(path.suffix == ".del" for path in left)
@@ -54,18 +54,15 @@ def test_what_a_killed_writer_leaves_is_in_nobodys_way(tmp_path: Path) -> None:
     assert places(killed, "topic245") == [(name(8), 245)]
 
 
-def test_a_forget_that_was_cut_short_leaves_no_index_that_knows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = LocalSessionStore(tmp_path / "memory")
+def test_a_forget_that_was_cut_short_leaves_no_index_that_knows(tmp_path: Path) -> None:
+    store = SessionStore(tmp_path / "memory")
     (tmp_path / "files").mkdir()
     _few(tmp_path / "files")
     synced(store, tmp_path / "files")
     (facts,) = store.find_sessions(id=name(8))
-    with monkeypatch.context() as patch, store.write_lease():
-        patch.setattr(sqlite, "BATCH_SECONDS", 0.0)
-        store.archive.forget([facts.key])
-    again = LocalSessionStore(store.folder)
+    with store.write_lease(), store.archive.transaction():
+        forget_sessions(store.archive, [facts.key], for_good=True)
+    again = SessionStore(store.folder)
     assert again.open_index() is None
     synced(again, tmp_path / "files")
     assert {id for id, _ in places(again, "topic20")} == {name(number) for number in range(1, 8)}

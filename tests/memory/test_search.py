@@ -2,7 +2,8 @@
 
 import re
 import time
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from chats import chat, name
 from echoes import SHOP, TOPICS, Rollout, Talk, source
+from in_memory_archive import InMemoryArchive
 
 import thresher as th
 from thresher.errors import OptionError
@@ -17,7 +19,7 @@ from thresher.memory import Memory
 from thresher.memory.results import SearchResults
 from thresher.memory.search.query import SEARCH_FIELDS, Query, parse_date_or_age
 from thresher.model import History, Message, Text
-from thresher.store.errors import AmbiguousIdError, NotStoredError
+from thresher.store.errors import AmbiguousIdError, NotStoredError, StoreError
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
@@ -624,3 +626,66 @@ def test_a_query_as_a_value_has_no_syntax(folder: Path) -> None:
     memory = said(folder, 'They call it "lilac parcel" here.', "A parcel of lilac colour.")
     assert sorted(numbers(memory.search(Query(words='"lilac parcel"')))) == [1, 2]
     assert re.search("lilac", memory.search(Query(words="lilac")).query)
+
+
+SENTENCES = {
+    "khmer": ("ខ្ញុំចង់ទិញសៀវភៅថ្មីនៅផ្សារ", "សៀវភៅ"),
+    "lao": ("ຂ້ອຍຢາກຊື້ປຶ້ມໃໝ່ຢູ່ຕະຫຼາດ", "ປຶ້ມ"),
+    "burmese": ("ကျွန်တော်ဈေးမှာစာအုပ်အသစ်ဝယ်ချင်တယ်", "စာအုပ်"),
+    "thai": ("ฉันอยากซื้อหนังสือใหม่ที่ตลาด", "หนังสือ"),
+    "chinese": ("我想在市场买一本新书", "新书"),
+    "japanese": ("市場で新しい本を買いたい", "新しい本"),
+    "japanese in half width": ("新しいテストを書く", "ﾃｽﾄ"),
+    "korean": ("시장에서새책을사고싶어요", "새책을"),
+    "chinese, rare": ("這個字是\U00020bb7野家", "\U00020bb7野"),
+}
+
+
+@pytest.mark.parametrize("script", SENTENCES)
+def test_a_word_inside_a_sentence_without_spaces_is_found(tmp_path: Path, script: str) -> None:
+    """And a text that has its characters apart is not."""
+    sentence, word = SENTENCES[script]
+    folder = tmp_path / "files"
+    folder.mkdir()
+    (folder / f"{name(1)}.jsonl").write_bytes(chat(name(1), [f"{sentence} {sentence}", "all right, I see to that"]))
+    (folder / f"{name(2)}.jsonl").write_bytes(chat(name(2), [" and then ".join(word), "all right, I see"]))
+    memory = Memory(home=tmp_path / "home", sources=[folder], discover=False)
+    answer = memory.search(word)
+    assert [one.id for one in answer.sessions] == [name(1)]
+    assert memory.search(f'"{word}"', sync=False).sessions[0].id == name(1)
+    if script != "japanese in half width":
+        hit = answer.sessions[0].hits[0]
+        assert any(hit.text[start:stop] in word for start, stop in hit.marks)
+
+
+class BrokenArchive(InMemoryArchive):
+    """One that cannot be written any more."""
+
+    is_broken = False
+
+    @contextmanager
+    def lease(self, *, wait: bool = True, on_wait: Callable[[], None] | None = None) -> Iterator[bool]:
+        if self.is_broken:
+            raise StoreError("the disk is full")
+        with super().lease(wait=wait, on_wait=on_wait) as held:
+            yield held
+
+
+def test_a_search_goes_on_when_the_sync_before_it_cannot(tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    (folder / f"{name(1)}.jsonl").write_bytes(chat(name(1), ["we speak of pelicans at length", "indeed we do so"]))
+    archive = BrokenArchive()
+    memory = Memory(home=tmp_path / "home", archive=archive, sources=[folder], discover=False)
+    assert memory.search("pelicans").notes == ()
+    (folder / f"{name(2)}.jsonl").write_bytes(chat(name(2), ["more of the pelicans", "of course we do"]))
+    with archive.lease():
+        busy = memory.search("pelicans")
+    assert busy.notes == ("another sync is at work: the newest turns may be missing",)
+    archive.is_broken = True
+    broken = memory.search("pelicans")
+    assert broken.notes == ("the disk is full; only what was known before is searched",)
+    assert [one.id for one in busy.sessions] == [one.id for one in broken.sessions] == [name(1)]
+    archive.is_broken = False
+    assert memory.related(memory.session(name(1))).notes == ()
+    assert len(memory.store.find_sessions()) == 2

@@ -11,18 +11,17 @@ from chats import places, synced
 
 import thresher as th
 from fixture_files import FIXTURES, ready
-from thresher.memory.archive.schema import SCHEMA_VERSION
-from thresher.memory.archive.sqlite import SqliteArchive
+from thresher.memory.archive.sqlite import SCHEMA
 from thresher.memory.ingest import extract
-from thresher.memory.ingest import sync as syncing
-from thresher.memory.local_store import LocalSessionStore
+from thresher.memory.ingest.workers import IngestOptions
 from thresher.memory.records import SyncReport
+from thresher.memory.session_store import SessionStore
 from thresher.transcripts import read_all
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> LocalSessionStore:
-    return LocalSessionStore(tmp_path / "memory")
+def store(tmp_path: Path) -> SessionStore:
+    return SessionStore(tmp_path / "memory")
 
 
 @pytest.fixture
@@ -32,18 +31,22 @@ def database(tmp_path: Path) -> Path:
     return ready(FIXTURES / "opencode.store.sql", folder)
 
 
-@pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The sessions that each reading gave."""
-    seen: list[list[str]] = []
+class Reads(list[list[str]]):
+    """The sessions that each reading gave; after so many it is interrupted."""
 
-    def read(path: Path, **options: Any) -> list[th.Session]:
+    most = 99
+
+    def __call__(self, path: Path, **options: Any) -> list[th.Session]:
+        if len(self) == self.most:
+            raise KeyboardInterrupt
         sessions = read_all(path, **options)
-        seen.append([session.id for session in sessions])
+        self.append([session.id for session in sessions])
         return sessions
 
-    monkeypatch.setattr(extract, "read_all", read)
-    return seen
+
+@pytest.fixture
+def reads() -> Reads:
+    return Reads()
 
 
 def change(database: Path, *statements: str) -> None:
@@ -57,56 +60,49 @@ SAY = """INSERT INTO part VALUES ('prt_99', 'msg_s04', 'ses_s2CHILD', 9, 1777100
     '{"type":"text","text":"And count the hearthstones."}')"""
 
 
-def test_only_what_changed_is_read_again(store: LocalSessionStore, database: Path, reads: list[list[str]]) -> None:
-    assert synced(store, database.parent).new == 1
+def test_only_what_changed_is_read_again(store: SessionStore, database: Path, reads: Reads) -> None:
+    assert synced(store, database.parent, IngestOptions(reads)).new == 1
     change(database, SAY)
-    assert synced(store, database.parent).rewritten == 1
+    assert synced(store, database.parent, IngestOptions(reads)).rewritten == 1
     assert reads == [["ses_s1MAIN", "ses_s2CHILD", "ses_s3NEWER"], ["ses_s2CHILD"]]
     assert places(store, "hearthstones") == [("ses_s2CHILD", 0)]
     assert not any(facts.gone for facts in store.find_sessions())
 
 
-def test_many_sessions_are_read_some_at_a_time(
-    store: LocalSessionStore, database: Path, reads: list[list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(extract, "MAX_SESSIONS_PER_READ", 1)
-    assert synced(store, database.parent) == SyncReport(new=1, messages=17)
+def test_many_sessions_are_read_some_at_a_time(store: SessionStore, database: Path, reads: Reads) -> None:
+    options = IngestOptions(reads, sessions_per_read=1)
+    assert synced(store, database.parent, options) == SyncReport(new=1, messages=17)
     assert reads == [["ses_s1MAIN"], ["ses_s2CHILD"], ["ses_s3NEWER"]]
-    assert synced(store, database.parent) == SyncReport(unchanged=1)
+    assert synced(store, database.parent, options) == SyncReport(unchanged=1)
     change(database, SAY)
-    assert synced(store, database.parent).rewritten == 1
+    assert synced(store, database.parent, options).rewritten == 1
     assert reads[3:] == [["ses_s2CHILD"]]
     assert not any(facts.gone for facts in store.find_sessions())
 
 
-def test_what_was_forgotten_is_not_read_for_ever(
-    store: LocalSessionStore, database: Path, reads: list[list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(extract, "MAX_SESSIONS_PER_READ", 1)
-    synced(store, database.parent)
+def test_what_was_forgotten_is_not_read_for_ever(store: SessionStore, database: Path, reads: Reads) -> None:
+    options = IngestOptions(reads, sessions_per_read=1)
+    synced(store, database.parent, options)
     with store.write_lease():
         store.forget([facts.key for facts in store.find_sessions() if facts.id != "ses_s2CHILD"])
     change(database, SAY)
-    assert synced(store, database.parent).forgotten_again == 2
+    assert synced(store, database.parent, options).forgotten_again == 2
     assert sorted(one for some in reads[3:] for one in some) == ["ses_s1MAIN", "ses_s2CHILD", "ses_s3NEWER"]
     assert [facts.id for facts in store.find_sessions()] == ["ses_s2CHILD"]
 
 
-def test_a_sync_that_was_cut_short_goes_on_with_the_rest(
-    store: LocalSessionStore, database: Path, reads: list[list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(extract, "MAX_SESSIONS_PER_READ", 1)
-    with monkeypatch.context() as patch:
-        patch.setattr(syncing, "prepare_file", lambda _: (_ for _ in ()).throw(KeyboardInterrupt()))
-        with pytest.raises(KeyboardInterrupt):
-            synced(store, database.parent)
+def test_a_sync_that_was_cut_short_goes_on_with_the_rest(store: SessionStore, database: Path, reads: Reads) -> None:
+    options, reads.most = IngestOptions(reads, sessions_per_read=1), 1
+    with pytest.raises(KeyboardInterrupt):
+        synced(store, database.parent, options)
+    reads.most = 99
     assert {facts.id for facts in store.find_sessions()} == {"ses_s1MAIN"}
-    synced(store, database.parent)
+    synced(store, database.parent, options)
     assert reads == [["ses_s1MAIN"], ["ses_s2CHILD"], ["ses_s3NEWER"]]
     assert len(store.find_sessions()) == 3
 
 
-def test_a_database_in_use_is_read_as_it_is_now(store: LocalSessionStore, database: Path) -> None:
+def test_a_database_in_use_is_read_as_it_is_now(store: SessionStore, database: Path) -> None:
     synced(store, database.parent)
     with closing(sqlite3.connect(database)) as writer:
         writer.execute("PRAGMA journal_mode = WAL")
@@ -120,9 +116,7 @@ def test_a_database_in_use_is_read_as_it_is_now(store: LocalSessionStore, databa
         assert places(store, "hearthstones") == [("ses_s2CHILD", 0)]
 
 
-def test_a_link_to_a_database_is_followed_to_its_journal(
-    store: LocalSessionStore, database: Path, tmp_path: Path
-) -> None:
+def test_a_link_to_a_database_is_followed_to_its_journal(store: SessionStore, database: Path, tmp_path: Path) -> None:
     links = tmp_path / "links"
     links.mkdir()
     (links / "link.db").symlink_to(database)
@@ -136,21 +130,21 @@ def test_a_link_to_a_database_is_followed_to_its_journal(
 
 
 def test_an_unchanged_database_is_not_opened(
-    store: LocalSessionStore, database: Path, monkeypatch: pytest.MonkeyPatch
+    store: SessionStore, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced(store, database.parent)
     monkeypatch.setattr(extract, "list_session_versions", lambda *_args, **_more: pytest.fail("opened"))
     assert synced(store, database.parent).unchanged == 1
 
 
-def test_a_touched_database_is_not_read(store: LocalSessionStore, database: Path, reads: list[list[str]]) -> None:
-    synced(store, database.parent)
+def test_a_touched_database_is_not_read(store: SessionStore, database: Path, reads: Reads) -> None:
+    synced(store, database.parent, IngestOptions(reads))
     change(database, "CREATE TABLE another (x)")
-    assert synced(store, database.parent).unchanged == 1
+    assert synced(store, database.parent, IngestOptions(reads)).unchanged == 1
     assert len(reads) == 1
 
 
-def test_what_a_database_deletes_stays_and_what_comes_back_is_here(store: LocalSessionStore, database: Path) -> None:
+def test_what_a_database_deletes_stays_and_what_comes_back_is_here(store: SessionStore, database: Path) -> None:
     synced(store, database.parent)
     copy = database.read_bytes()
     change(database, "DELETE FROM session_message", "DELETE FROM session WHERE id = 'ses_s3NEWER'")
@@ -162,7 +156,7 @@ def test_what_a_database_deletes_stays_and_what_comes_back_is_here(store: LocalS
     assert not any(facts.gone for facts in store.find_sessions())
 
 
-def test_families_are_known(store: LocalSessionStore, database: Path) -> None:
+def test_families_are_known(store: SessionStore, database: Path) -> None:
     synced(store, database.parent)
     facts = {one.id: one for one in store.find_sessions()}
     assert len({one.root for one in facts.values()}) == 1
@@ -196,7 +190,7 @@ def test_folders_hold_what_an_export_holds(tmp_path: Path) -> None:
     assert {message.source.file for message in folders.messages() if message.source} <= set(folders.files)
 
 
-def test_a_part_in_a_file_of_its_own_is_seen_when_it_changes(store: LocalSessionStore, tmp_path: Path) -> None:
+def test_a_part_in_a_file_of_its_own_is_seen_when_it_changes(store: SessionStore, tmp_path: Path) -> None:
     facts = in_folders(tmp_path / "files")
     assert synced(store, tmp_path / "files").new == 1
     part = facts.parents[2] / "part" / "msg_00" / "prt_00.json"
@@ -209,22 +203,24 @@ def test_a_part_in_a_file_of_its_own_is_seen_when_it_changes(store: LocalSession
     assert [place for _, place in places(store, "flue")] == [0]
 
 
-def test_a_memory_of_the_first_version_is_brought_up_to_date(store: LocalSessionStore, database: Path) -> None:
+def test_a_memory_of_the_first_version_is_brought_up_to_date(store: SessionStore, database: Path) -> None:
     synced(store, database.parent)
-    truth = store.archive.path
+    truth = store.archive.name
     with closing(sqlite3.connect(truth)) as connection:
         connection.execute("ALTER TABLE sessions DROP COLUMN mark")
+        connection.execute("DROP TABLE tombstones")
+        connection.execute("CREATE TABLE tombstones (block INTEGER PRIMARY KEY)")
         connection.execute("PRAGMA user_version = 1")
         connection.commit()
     change(database, SAY)
-    again = LocalSessionStore(store.folder)
+    again = SessionStore(store.folder)
     synced(again, database.parent)
     assert places(again, "hearthstones") == [("ses_s2CHILD", 0)]
-    with SqliteArchive(store.folder).connect() as connection:
-        assert connection.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION
+    with closing(sqlite3.connect(truth)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone()[0] == SCHEMA.version
 
 
-def test_a_damaged_database_is_told_and_what_was_known_stays(store: LocalSessionStore, database: Path) -> None:
+def test_a_damaged_database_is_told_and_what_was_known_stays(store: SessionStore, database: Path) -> None:
     synced(store, database.parent)
     data = bytearray(database.read_bytes())
     data[4096:] = b"\xff" * (len(data) - 4096)

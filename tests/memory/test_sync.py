@@ -14,17 +14,25 @@ from chats import chat, line, name, places, synced, talk
 from thresher.memory.ingest import extract
 from thresher.memory.ingest.change_detection import fingerprint_file
 from thresher.memory.ingest.sync import sync_sources
-from thresher.memory.local_store import LocalSessionStore
+from thresher.memory.ingest.workers import IngestOptions
 from thresher.memory.records import SyncReport
+from thresher.memory.session_store import SessionStore
+from thresher.model import Session
 from thresher.samples import write_samples
 from thresher.transcripts import read_all
 
+
+def _no_reading(*_args: Any, **_more: Any) -> list[Session]:
+    pytest.fail("read")
+
+
+NO_READING = IngestOptions(read=_no_reading)
 LONG_AGO = 1_700_000_000
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> LocalSessionStore:
-    return LocalSessionStore(tmp_path / "memory")
+def store(tmp_path: Path) -> SessionStore:
+    return SessionStore(tmp_path / "memory")
 
 
 @pytest.fixture
@@ -45,7 +53,7 @@ def _state(folder: Path) -> dict[str, tuple[bytes, int]]:
 
 
 def test_a_world_that_did_not_change_costs_no_write_and_no_reading(
-    store: LocalSessionStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: SessionStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for file in write_samples(tmp_path / "home"):
         os.utime(file, (LONG_AGO, LONG_AGO))
@@ -54,15 +62,14 @@ def test_a_world_that_did_not_change_costs_no_write_and_no_reading(
     first = synced(store, tmp_path / "home")
     assert first.new > 4
     before = _state(store.folder)
-    monkeypatch.setattr(extract, "read_all", lambda *_args, **_more: pytest.fail("read"))
     monkeypatch.setattr(extract, "fingerprint_file", lambda *_args: pytest.fail("opened"))
-    again = synced(LocalSessionStore(store.folder), tmp_path / "home")
+    again = synced(SessionStore(store.folder), tmp_path / "home", NO_READING)
     assert again == SyncReport(unchanged=again.unchanged)
     assert again.unchanged == first.new + first.foreign
     assert _state(store.folder) == before
 
 
-def test_appended_turns_appear(store: LocalSessionStore, folder: Path) -> None:
+def test_appended_turns_appear(store: SessionStore, folder: Path) -> None:
     file = _one(folder)
     assert synced(store, folder) == SyncReport(new=1, messages=70)
     with file.open("ab") as end:
@@ -74,7 +81,7 @@ def test_appended_turns_appear(store: LocalSessionStore, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 40, 200])
-def test_a_torn_line_is_neither_lost_nor_there_twice(store: LocalSessionStore, folder: Path, cut: int) -> None:
+def test_a_torn_line_is_neither_lost_nor_there_twice(store: SessionStore, folder: Path, cut: int) -> None:
     file = _one(folder, 4)
     last = talk(name(1), 1, 4)
     file.write_bytes(file.read_bytes() + last[:-cut])
@@ -86,7 +93,7 @@ def test_a_torn_line_is_neither_lost_nor_there_twice(store: LocalSessionStore, f
         assert places(store, f"topic{number}") == [(name(1), number)]
 
 
-def test_a_line_that_is_still_being_written_costs_no_reading(store: LocalSessionStore, folder: Path) -> None:
+def test_a_line_that_is_still_being_written_costs_no_reading(store: SessionStore, folder: Path) -> None:
     file = _one(folder)
     synced(store, folder)
     with file.open("ab") as end:
@@ -97,18 +104,17 @@ def test_a_line_that_is_still_being_written_costs_no_reading(store: LocalSession
     assert synced(store, folder) == SyncReport(grown=1, messages=1)
 
 
-def test_touched_is_not_read_again(store: LocalSessionStore, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_touched_is_not_read_again(store: SessionStore, folder: Path) -> None:
     file = _one(folder)
     synced(store, folder)
     os.utime(file, (LONG_AGO, LONG_AGO))
-    monkeypatch.setattr(extract, "read_all", lambda *_args, **_more: pytest.fail("read"))
-    assert synced(store, folder) == SyncReport(unchanged=1)
+    assert synced(store, folder, NO_READING) == SyncReport(unchanged=1)
     before = _state(store.folder)
     assert synced(store, folder) == SyncReport(unchanged=1)
     assert _state(store.folder) == before
 
 
-def test_a_rewrite_is_noticed(store: LocalSessionStore, folder: Path) -> None:
+def test_a_rewrite_is_noticed(store: SessionStore, folder: Path) -> None:
     file = _one(folder)
     synced(store, folder)
     file.write_bytes(talk(name(1), 66) + chat(name(1), ["we took another way from here"], 66))
@@ -120,7 +126,7 @@ def test_a_rewrite_is_noticed(store: LocalSessionStore, folder: Path) -> None:
     assert before.root == now.root
 
 
-def test_a_rewind_keeps_the_way_that_was_left(store: LocalSessionStore, folder: Path) -> None:
+def test_a_rewind_keeps_the_way_that_was_left(store: SessionStore, folder: Path) -> None:
     file = _one(folder, 6)
     synced(store, folder)
     back = line(
@@ -133,7 +139,7 @@ def test_a_rewind_keeps_the_way_that_was_left(store: LocalSessionStore, folder: 
     assert places(store, "topic5") == [(name(1), 6)]
 
 
-def test_what_went_stays_and_is_marked(store: LocalSessionStore, folder: Path) -> None:
+def test_what_went_stays_and_is_marked(store: SessionStore, folder: Path) -> None:
     file = _one(folder)
     synced(store, folder)
     body = file.read_bytes()
@@ -149,7 +155,7 @@ def test_what_went_stays_and_is_marked(store: LocalSessionStore, folder: Path) -
     assert file.read_bytes() == body
 
 
-def test_a_copy_is_of_the_same_family(store: LocalSessionStore, folder: Path) -> None:
+def test_a_copy_is_of_the_same_family(store: SessionStore, folder: Path) -> None:
     file = _one(folder)
     (folder / "copies").mkdir()
     (folder / "copies" / file.name).write_bytes(file.read_bytes())
@@ -158,21 +164,17 @@ def test_a_copy_is_of_the_same_family(store: LocalSessionStore, folder: Path) ->
     assert [(facts.id, facts.root) for facts in store.find_sessions()] == [(name(1), name(1))] * 3
 
 
-def test_a_foreign_file_is_looked_into_again_when_it_changes(
-    store: LocalSessionStore, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_foreign_file_is_looked_into_again_when_it_changes(store: SessionStore, folder: Path) -> None:
     file = folder / "notes.jsonl"
     file.write_text("these are only notes\n")
     (folder / "empty.jsonl").touch()
     assert synced(store, folder) == SyncReport(foreign=2)
-    with monkeypatch.context() as patch:
-        patch.setattr(extract, "read_all", lambda *_args, **_more: pytest.fail("read"))
-        assert synced(store, folder) == SyncReport(unchanged=2)
+    assert synced(store, folder, NO_READING) == SyncReport(unchanged=2)
     file.write_bytes(talk(name(3), 2))
     assert synced(store, folder) == SyncReport(new=1, unchanged=1, messages=2)
 
 
-def test_a_file_that_cannot_be_read_is_told_once_and_the_rest_goes_on(store: LocalSessionStore, folder: Path) -> None:
+def test_a_file_that_cannot_be_read_is_told_once_and_the_rest_goes_on(store: SessionStore, folder: Path) -> None:
     _one(folder)
     bad = folder / "bad.json"
     bad.write_text('{"info": {}, "messages": 5}')
@@ -184,7 +186,7 @@ def test_a_file_that_cannot_be_read_is_told_once_and_the_rest_goes_on(store: Loc
     assert sync_sources(store, [("opencode", bad)]).failed == ()
 
 
-def test_names_that_are_no_text_are_told(store: LocalSessionStore, folder: Path) -> None:
+def test_names_that_are_no_text_are_told(store: SessionStore, folder: Path) -> None:
     odd = os.fsdecode(os.fsencode(folder) + b"/bad\xff.jsonl")
     try:
         Path(odd).write_bytes(talk(name(1), 2))
@@ -204,36 +206,34 @@ def _with_subagent(tmp_path: Path) -> tuple[Path, Path, Path]:
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_a_subagents_file_belongs_to_its_parent(
-    store: LocalSessionStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
-) -> None:
+def test_a_subagents_file_belongs_to_its_parent(store: SessionStore, tmp_path: Path, named: bool) -> None:
     folder, parent, agent = _with_subagent(tmp_path)
     files: list[tuple[str | None, Path]] = [(None, path) for path in sorted(folder.rglob("*.jsonl"))]
     if not named:
         files.remove((None, agent))
     reads: list[Path] = []
 
-    def read(path: Path, **options: Any) -> object:
+    def read(path: Path, **options: Any) -> list[Session]:
         reads.append(path)
         return read_all(path, **options)
 
-    monkeypatch.setattr(extract, "read_all", read)
-    sync_sources(store, files)
+    options = IngestOptions(read=read)
+    sync_sources(store, files, options=options)
     assert agent not in reads
     (child,) = (facts for facts in store.find_sessions() if facts.subagent)
     (whole,) = (facts for facts in store.find_sessions() if facts.file == str(parent))
     assert child.root == whole.root == whole.id
     assert [one.id for one in store.session(whole.key).children] == [child.id]
     reads.clear()
-    assert sync_sources(store, files)._replace(seconds=0) == SyncReport(unchanged=2)
+    assert sync_sources(store, files, options=options)._replace(seconds=0) == SyncReport(unchanged=2)
     agent.write_bytes(
         agent.read_bytes().rstrip() + b"\n" + agent.read_bytes().splitlines()[-1].replace(b"a", b"b") + b"\n"
     )
-    assert sync_sources(store, files).grown == 1
+    assert sync_sources(store, files, options=options).grown == 1
     assert reads == [parent]
 
 
-def test_a_new_subagent_is_noticed(store: LocalSessionStore, tmp_path: Path) -> None:
+def test_a_new_subagent_is_noticed(store: SessionStore, tmp_path: Path) -> None:
     folder, _, agent = _with_subagent(tmp_path)
     files = [(None, path) for path in sorted(folder.rglob("*.jsonl")) if path != agent]
     sync_sources(store, files)
@@ -243,7 +243,7 @@ def test_a_new_subagent_is_noticed(store: LocalSessionStore, tmp_path: Path) -> 
     assert {facts.id for facts in store.find_sessions() if facts.subagent} >= {"feedbeef"}
 
 
-def test_a_subagent_that_came_before_its_parent(store: LocalSessionStore, tmp_path: Path) -> None:
+def test_a_subagent_that_came_before_its_parent(store: SessionStore, tmp_path: Path) -> None:
     _, parent, agent = _with_subagent(tmp_path)
     sync_sources(store, [(None, agent)])
     sync_sources(store, [(None, agent), (None, parent)])
@@ -252,7 +252,7 @@ def test_a_subagent_that_came_before_its_parent(store: LocalSessionStore, tmp_pa
     assert store.sources()[str(agent)].whole == str(parent)
 
 
-def test_a_subagent_outlives_its_parents_file(store: LocalSessionStore, tmp_path: Path) -> None:
+def test_a_subagent_outlives_its_parents_file(store: SessionStore, tmp_path: Path) -> None:
     folder, parent, agent = _with_subagent(tmp_path)
     files: list[tuple[str | None, Path]] = [(None, path) for path in sorted(folder.rglob("*.jsonl"))]
     sync_sources(store, files)
@@ -273,15 +273,15 @@ def test_a_subagent_outlives_its_parents_file(store: LocalSessionStore, tmp_path
 HOLD = """
 import sys, time
 from pathlib import Path
-from thresher.memory.local_store import LocalSessionStore
-with LocalSessionStore(Path(sys.argv[1])).write_lease():
+from thresher.memory.session_store import SessionStore
+with SessionStore(Path(sys.argv[1])).write_lease():
     print("held", flush=True)
     sys.stdin.read()
 """
 
 
 @pytest.fixture
-def holder(store: LocalSessionStore) -> Iterator["subprocess.Popen[str]"]:
+def holder(store: SessionStore) -> Iterator["subprocess.Popen[str]"]:
     command = [sys.executable, "-c", HOLD, str(store.folder)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -290,7 +290,7 @@ def holder(store: LocalSessionStore) -> Iterator["subprocess.Popen[str]"]:
         process.kill()
 
 
-def test_two_at_once(store: LocalSessionStore, folder: Path, holder: "subprocess.Popen[str]") -> None:
+def test_two_at_once(store: SessionStore, folder: Path, holder: "subprocess.Popen[str]") -> None:
     _one(folder)
     files = [(None, folder / f"{name(1)}.jsonl")]
     assert sync_sources(store, files, wait=False)._replace(seconds=0) == SyncReport(busy=True)
@@ -304,14 +304,14 @@ def test_two_at_once(store: LocalSessionStore, folder: Path, holder: "subprocess
     assert told == ["waiting"]
 
 
-def test_many_at_once_keep_everything_once(store: LocalSessionStore, folder: Path) -> None:
+def test_many_at_once_keep_everything_once(store: SessionStore, folder: Path) -> None:
     for number in range(1, 13):
         (folder / f"{name(number)}.jsonl").write_bytes(talk(name(number), 70))
     code = (
-        "import sys\nfrom pathlib import Path\nfrom thresher.memory.local_store import LocalSessionStore\n"
+        "import sys\nfrom pathlib import Path\nfrom thresher.memory.session_store import SessionStore\n"
         "from thresher.memory.ingest.sync import sync_sources\n"
         "files = [(None, path) for path in sorted(Path(sys.argv[2]).iterdir())]\n"
-        "print(sync_sources(LocalSessionStore(Path(sys.argv[1])), files).messages)\n"
+        "print(sync_sources(SessionStore(Path(sys.argv[1])), files).messages)\n"
     )
     command = [sys.executable, "-c", code, str(store.folder), str(folder)]
     three = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
@@ -321,18 +321,19 @@ def test_many_at_once_keep_everything_once(store: LocalSessionStore, folder: Pat
 
 
 @pytest.mark.parametrize("moment", range(0, 60, 7))
-def test_killed_at_any_moment_it_goes_on(store: LocalSessionStore, folder: Path, moment: int) -> None:
+def test_killed_at_any_moment_it_goes_on(store: SessionStore, folder: Path, moment: int) -> None:
     for number in range(1, 5):
         (folder / f"{name(number)}.jsonl").write_bytes(talk(name(number), 70))
     synced(store, folder)
     for number in range(1, 9):
         (folder / f"{name(number)}.jsonl").write_bytes(talk(name(number), 140))
     calls = 0
+    traced = ("archive/sqlite.py", "placement.py", "session_store.py", "tantivy_index.py", "sync.py")
 
     def trace(frame: object, event: str, _value: object) -> object:
         nonlocal calls
         code = frame.f_code  # type: ignore[attr-defined]
-        if event == "call" and code.co_filename.endswith(("archive.py", "embedded.py", "index.py", "sync.py")):
+        if event == "call" and code.co_filename.endswith(traced):
             calls += 1
             if calls == 5 + moment * 9:
                 raise KeyboardInterrupt
@@ -345,7 +346,7 @@ def test_killed_at_any_moment_it_goes_on(store: LocalSessionStore, folder: Path,
         pass
     finally:
         sys.settrace(None)
-    again = LocalSessionStore(store.folder)
+    again = SessionStore(store.folder)
     synced(again, folder)
     for word, place in (("topic69", 69), ("topic70", 70), ("topic139", 139)):
         assert places(again, word) == sorted((name(number), place) for number in range(1, 9))
@@ -367,24 +368,20 @@ def test_gates_know_documents_from_lines(tmp_path: Path) -> None:
         assert fingerprint_file(file, len(body)).offset == offset
 
 
-def test_bytes_that_come_while_it_is_read_are_read_the_next_time(
-    store: LocalSessionStore, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bytes_that_come_while_it_is_read_are_read_the_next_time(store: SessionStore, folder: Path) -> None:
     file = _one(folder)
 
-    def read(path: Path, **options: Any) -> object:
+    def read(path: Path, **options: Any) -> list[Session]:
         sessions = read_all(path, **options)
         with file.open("ab") as end:
             end.write(talk(name(1), 1, 70))
         return sessions
 
-    with monkeypatch.context() as patch:
-        patch.setattr(extract, "read_all", read)
-        assert synced(store, folder).messages == 70
+    assert synced(store, folder, IngestOptions(read=read)).messages == 70
     assert synced(store, folder) == SyncReport(grown=1, messages=1)
 
 
-def test_progress_tells_how_far_it_is(store: LocalSessionStore, folder: Path) -> None:
+def test_progress_tells_how_far_it_is(store: SessionStore, folder: Path) -> None:
     file = _one(folder)
     told: list[tuple[int, int]] = []
     sync_sources(store, [(None, file)], progress=lambda done, total: told.append((done, total)))

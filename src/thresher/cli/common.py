@@ -171,18 +171,12 @@ def _start_bar(what: str, total: int, *, percent: bool) -> "tuple[Progress, Task
 
 
 def sync_before_search(memory: "Memory") -> None:
-    """Read what is new before something is looked for; what stands in the way of that does not stop the search."""
-    from thresher.store import StoreError
-
-    try:
-        with exit_on_interrupt(), progress_bar("reading", percent=True) as progress:
-            report = memory.sync(progress=progress, wait=False)
-    except StoreError as error:
-        warn(f"thresher: {error}; only what was known before is searched")
-        return
-    if report.busy:
-        warn("another sync is at work; what it has not read yet is not found")
-    elif report.seconds > SLOW_SYNC_SECONDS:
+    """Read what is new before something is looked for, and say what may be missing."""
+    with exit_on_interrupt(), progress_bar("reading", percent=True) as progress:
+        report, notes = memory.refresh(progress=progress)
+    for note in notes:
+        warn(f"thresher: {note}")
+    if report.seconds > SLOW_SYNC_SECONDS:
         warn(f"read {report.messages:,} new messages in {report.seconds:.1f} s")
     if report.forgotten:
         warn(f"forgot {plural(report.forgotten, 'session')} older than the retention")

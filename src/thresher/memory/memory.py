@@ -4,22 +4,23 @@ import os
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import structs
 
 from thresher.errors import OptionError
-from thresher.memory.archive.protocol import SessionStore
+from thresher.memory.archive.protocol import Archive
+from thresher.memory.archive.sqlite import SqliteArchive
 from thresher.memory.index.tokenizer import tokenize_words
 from thresher.memory.ingest.provenance import attribute_texts
 from thresher.memory.ingest.sync import sync_sources
-from thresher.memory.local_store import MEMORY_FOLDER, LocalSessionStore
 from thresher.memory.records import ArchivedSession, MemorySizes, SyncReport
 from thresher.memory.results import RecallResult, SearchResults
 from thresher.memory.search.query import SEARCH_FIELDS, Query, content_words, parse_date_or_age, parse_query
 from thresher.memory.search.search import SearchView, search_archive, to_storable_text
+from thresher.memory.session_store import MEMORY_FOLDER, SessionStore
 from thresher.model import History, Session
-from thresher.store.errors import AmbiguousIdError, NotStoredError
+from thresher.store.errors import AmbiguousIdError, NotStoredError, StoreError
 from thresher.transcripts import discover, files_below
 
 if TYPE_CHECKING:
@@ -32,23 +33,38 @@ MAX_RELATED_WORDS = 24
 """Words of a conversation that related ones are looked for with."""
 
 
+BUSY_NOTE = "another sync is at work: the newest turns may be missing"
+
+
+class RefreshOutcome(NamedTuple):
+    """What a sync before a search did, and sentences on what may be missing."""
+
+    report: SyncReport
+    notes: tuple[str, ...] = ()
+
+
 class Memory:
     """Past sessions of every agent on this machine, and of what `sources` names.
 
-    `home` is where it is kept (default: `THRESHER_HOME`); `sources` are more files and folders to read; without
-    `discover` the agents' own folders are left out. `retention` ("365d", "2 years"; default: `THRESHER_RETENTION`, or
-    for ever) is how long a session is kept after its end. Nothing is written but below `home`.
+    `home` is where it is kept (default: `THRESHER_HOME`). `archive` is another database for the sessions: a SQLite
+    file, or anything that implements `Archive`; the search index stays below `home`. `sources` are more files and
+    folders to read; without `discover` the agents' own folders are left out. `retention` ("365d", "2 years"; default:
+    `THRESHER_RETENTION`, or for ever) is how long a session is kept after its end. Nothing is written but below `home`
+    and to the archive.
     """
 
     def __init__(
         self,
         *,
         home: str | os.PathLike[str] | None = None,
+        archive: str | os.PathLike[str] | Archive | None = None,
         sources: Sequence[str | os.PathLike[str]] = (),
         discover: bool = True,
         retention: str | None = None,
     ) -> None:
-        self.store: SessionStore = LocalSessionStore(None if home is None else Path(home) / MEMORY_FOLDER)
+        if isinstance(archive, str | os.PathLike):
+            archive = SqliteArchive(Path(archive))
+        self.store = SessionStore(None if home is None else Path(home) / MEMORY_FOLDER, archive)
         self._sources = [Path(source) for source in sources]
         self._discover = discover
         self._retention = retention
@@ -71,6 +87,17 @@ class Memory:
         found += ((None, path) for source in self._sources for path in files_below(source))
         report = sync_sources(self.store, found, progress=progress, wait=wait, waiting=waiting)
         return report if report.busy else report._replace(forgotten=self._expire(wait=wait))
+
+    def refresh(self, *, progress: Callable[[int, int], None] | None = None) -> RefreshOutcome:
+        """Read what is new before something is looked for, without waiting for another sync.
+
+        What stands in the way of that does not stop the search: the outcome's notes say what may be missing.
+        """
+        try:
+            report = self.sync(progress=progress, wait=False)
+        except StoreError as error:
+            return RefreshOutcome(SyncReport(), (f"{error}; only what was known before is searched",))
+        return RefreshOutcome(report, (BUSY_NOTE,) if report.busy else ())
 
     def _expire(self, *, wait: bool) -> int:
         """Forget what is older than the retention: seldom, and then all of it, since the index is made anew by it."""
@@ -115,14 +142,14 @@ class Memory:
         """Find the sessions that answer a question, each with its best messages.
 
         `filters` are the fields of `Query`: `require=("jwt",)`, `project="shop"`, `since="7d"`. New turns are read
-        first, unless `sync_sources` is off. Secrets are redacted, unless `reveal`.
+        first, unless `sync` is off. Secrets are redacted, unless `reveal`.
         """
         query = _apply_filters(parse_query(words) if isinstance(words, str) else words, filters)
         for name, number in (("sessions", sessions), ("messages", messages), ("page", page), ("context", context)):
             if number < 1:
                 raise OptionError(f"`{name}` must be 1 or more, not {number}")
         view = SearchView(sessions, messages, context, page, reveal)
-        busy = self.sync(wait=False).busy if sync else False
+        notes = self.refresh().notes if sync else ()
         if query.regex:
             from thresher.memory.search.regex_search import search_by_regex  # noqa: PLC0415 - only where a pattern is asked for
 
@@ -130,7 +157,7 @@ class Memory:
         else:
             answer = search_archive(self.store, query, view)
         told = words if isinstance(words, str) else query.words
-        return structs.replace(answer, query=told, notes=(*_busy_notes(busy), *answer.notes))
+        return structs.replace(answer, query=told, notes=(*notes, *answer.notes))
 
     def related(
         self, history: History | Session, *, sessions: int = 5, sync: bool = True, current: str = ""
@@ -139,7 +166,7 @@ class Memory:
 
         `current` is the id of the conversation's own session, where it has one: it is no answer.
         """
-        busy = self.sync(wait=False).busy if sync else False
+        notes = self.refresh().notes if sync else ()
         if isinstance(history, Session):
             current, history = current or history.id, history.history
         spoken = (piece for _, said in attribute_texts(history.messages) for piece in said)
@@ -150,7 +177,7 @@ class Memory:
         if not kept:
             return SearchResults(query="", sessions=(), found=0, notes=("there is no prompt to go by",))
         found = self.search(Query(words=kept, current=current), sessions=sessions, sync=False)
-        return structs.replace(found, notes=(*_busy_notes(busy), *found.notes))
+        return structs.replace(found, notes=(*notes, *found.notes))
 
     def recall(
         self, id: str, question: str, *, budget: int = 2000, reveal: bool = False, endpoint: "Endpoint | None" = None
@@ -215,10 +242,6 @@ class Memory:
 
 
 CHOICES: dict[str, tuple[str, ...]] = {"role": ("", "user", "assistant"), "rank": ("best", "matches")}
-
-
-def _busy_notes(busy: bool) -> tuple[str, ...]:
-    return ("another sync is at work: the newest turns may be missing",) if busy else ()
 
 
 def _apply_filters(query: Query, filters: dict[str, Any]) -> Query:

@@ -1,14 +1,18 @@
 """What the memory of past sessions speaks of: sessions, the files they come from, and what a sync did."""
 
+from collections.abc import Callable
 from datetime import datetime
 from hashlib import blake2b
 from typing import Literal, NamedTuple, get_args
 
 from msgspec import Struct
 
-from thresher.memory.ingest.provenance import ExclusionReason
 from thresher.model.message import Role
 
+ExclusionReason = Literal[
+    "", "short", "interruption", "error", "command", "editor", "harness", "syntax", "recall", "system"
+]
+"""Why a piece is left out of a search; empty where it is not."""
 ROLES: tuple[Role, ...] = get_args(Role)
 EXCLUSION_REASONS: tuple[ExclusionReason, ...] = get_args(ExclusionReason)
 """The index keeps a role and a reason as their places here: new ones go to the end."""
@@ -22,6 +26,10 @@ SourceState = Literal["here", "gone", "foreign", "failed", "part"]
 
 
 HIDDEN_PATH_PREFIX = "forgotten:"
+MESSAGES_PER_BLOCK = 64
+"""Messages that are stored, and replaced, together."""
+Progress = Callable[[int, int], None]
+"""Takes how much is done, and of how much."""
 
 
 class FileStat(NamedTuple):

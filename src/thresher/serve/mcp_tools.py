@@ -87,7 +87,7 @@ class McpTools:
         """What is remembered, up to now as far as that can be had soon."""
         if self._sync_lock.acquire(timeout=SYNC_WAIT_SECONDS):
             try:
-                self._sync_memory.sync(wait=False)
+                self._sync_memory.refresh()
             finally:
                 self._sync_lock.release()
         return self._thread_memory()

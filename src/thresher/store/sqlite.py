@@ -1,14 +1,11 @@
 """The store on disk: one SQLite file, one table.
 
 Every call opens the file anew and closes it again, so a store can be shared by threads and survives a fork; that
-costs a fraction of a millisecond. Writes take the lock at once and wait for each other; the log is written ahead
-(WAL) so that readers never wait. A read creates nothing.
+costs a fraction of a millisecond. Writes take the lock at once and wait for each other. A read creates nothing.
 """
 
-import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -23,19 +20,19 @@ from thresher.store.errors import StoreError
 from thresher.store.home import get_data_folder
 from thresher.store.ids import exact_id, is_complete_id, parse_part_id
 from thresher.store.part_codec import decode_part, encode_part
+from thresher.store.sqlite_file import SqliteFile, SqliteSchema
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
 STORE_FILE = "store.sqlite3"
-LOCK_TIMEOUT = 30.0
-"""Seconds that a writer waits for another."""
 MIN_COMPRESSED_SIZE = 1024
 """Bytes from which a body is compressed."""
 
 StoredRowKind = Literal["part", "packed", "alias", "fold"]
 StoredRow = tuple[str, StoredRowKind, bytes]
 _TABLE = "CREATE TABLE IF NOT EXISTS kept (id TEXT PRIMARY KEY, kind TEXT NOT NULL, body BLOB NOT NULL)"
+_SCHEMA = SqliteSchema(1, (_TABLE,))
 _INSERT = "INSERT INTO kept (id, kind, body) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING"
 _SELECT_IDS = "SELECT id, kind, CASE kind WHEN 'alias' THEN body ELSE x'' END FROM kept WHERE id >= ? AND id < ?"
 
@@ -45,6 +42,7 @@ class SqliteContentStore:
 
     def __init__(self, path: str | Path | None = None) -> None:
         self.path = get_data_folder() / STORE_FILE if path is None else Path(path)
+        self._file = SqliteFile(self.path, _SCHEMA)
 
     def put(self, parts: Iterable[Part], folds: Mapping[str, Sequence[str]] = NO_SUMMARIES) -> None:
         """Keep these parts, and what folds stand for, all or none."""
@@ -58,7 +56,7 @@ class SqliteContentStore:
 
     def get(self, id: str) -> StoredContent | None:
         """What has this id, or begins with it."""
-        with self._open_for_reading() as connection:
+        with self._file.open_existing() as connection:
             target = require_unique(_targets(connection, id), id)
             if connection is None or target is None:
                 return None
@@ -67,7 +65,7 @@ class SqliteContentStore:
 
     def has(self, ids: Iterable[str]) -> set[str]:
         """Those of the ids that are here."""
-        with self._open_for_reading() as connection:
+        with self._file.open_existing() as connection:
             return {id for id in ids if _targets(connection, id)}
 
     def text(self, id: str) -> str:
@@ -88,65 +86,11 @@ class SqliteContentStore:
         first = next(rows, None)
         if first is None:
             return
-        with self._open(writing=True) as connection:
-            # Only one connection can switch, and only while it is alone; without it all still works, a reader waits.
-            with suppress(_errors()[0]):
-                connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
+        with self._file.open("written") as connection:
             connection.execute("BEGIN IMMEDIATE")
-            connection.execute(_TABLE)
             connection.execute(_INSERT, first)
             connection.executemany(_INSERT, rows)
             connection.execute("COMMIT")
-
-    @contextmanager
-    def _open_for_reading(self) -> "Iterator[Connection | None]":
-        """An open file, or None where there is nothing yet."""
-        if not self._exists():
-            yield None
-            return
-        with self._open(writing=False) as connection:
-            has_table = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'kept'").fetchone()
-            yield connection if has_table else None
-
-    def _exists(self) -> bool:
-        try:
-            return self.path.exists()
-        except OSError as error:
-            raise StoreError(
-                f"{self.path}: cannot be looked at ({error}); set THRESHER_HOME to another folder"
-            ) from error
-
-    def _uri(self, *, writing: bool) -> str:
-        place = self.path.absolute().as_uri()
-        if writing:
-            return f"{place}?mode=rwc"
-        if os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK):
-            return f"{place}?mode=rw"  # a reader that may write clears its log away again
-        log = self.path.with_name(f"{self.path.name}-wal")
-        return f"{place}?mode=ro" if log.exists() else f"{place}?mode=ro&immutable=1"
-
-    @contextmanager
-    def _open(self, *, writing: bool) -> "Iterator[Connection]":
-        from sqlite3 import connect  # noqa: PLC0415 - a library of its own, and most programs store nothing
-
-        try:
-            if writing:
-                self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            address = self._uri(writing=writing)
-            with closing(connect(address, timeout=LOCK_TIMEOUT, isolation_level=None, uri=True)) as connection:
-                yield connection
-        except _errors() as error:
-            verb = "written" if writing else "read"
-            advice = "free the disk, or set THRESHER_HOME to a folder that can be written"
-            raise StoreError(f"{self.path}: cannot be {verb} ({error}); {advice}") from error
-
-
-@cache
-def _errors() -> tuple[type[Exception], ...]:
-    from sqlite3 import Error  # noqa: PLC0415 - a library of its own, and most programs store nothing
-
-    return (Error, OSError, OverflowError)
 
 
 @cache

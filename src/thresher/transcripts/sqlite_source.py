@@ -22,6 +22,7 @@ from typing import Any
 
 from thresher.errors import ReadError
 from thresher.model.jsontext import load_json
+from thresher.store.sqlite_file import connect_to_uri
 
 LOCK_TIMEOUT_SECONDS = 10.0
 """Seconds that a writer is waited for."""
@@ -108,9 +109,7 @@ def _file_version(path: Path) -> tuple[int, int]:
 
 
 def _connect_to_uri(stack: ExitStack, address: str) -> sqlite3.Connection:
-    connection = stack.enter_context(
-        closing(sqlite3.connect(address, uri=True, timeout=LOCK_TIMEOUT_SECONDS, isolation_level=None))
-    )
+    connection = stack.enter_context(closing(connect_to_uri(address, timeout=LOCK_TIMEOUT_SECONDS)))
     connection.row_factory = sqlite3.Row
     connection.text_factory = lambda data: data.decode("utf-8", "replace")
     connection.execute("BEGIN")

@@ -10,7 +10,6 @@ a crash leaves all of it or nothing, and of two processes that decide at once th
 
 import os
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +19,11 @@ from msgspec import Struct, structs
 from thresher.edits import Edit
 from thresher.errors import ThresherError
 from thresher.model import Occurrence
+from thresher.store.sqlite_file import SqliteFile, SqliteSchema
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-BUSY_TIMEOUT_SECONDS = 30.0
-"""Seconds that a writer waits for another."""
-SCHEMA_VERSION = 1
 MAX_CACHED_REPLANS = 64
 """Decisions that are held in memory: the others are read again when they are wanted."""
 EditsByTarget = dict[Occurrence, Edit]
@@ -37,6 +34,7 @@ _TABLES = (
     "body BLOB NOT NULL, UNIQUE (chain, serial))",
     "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value BLOB NOT NULL)",
 )
+_SCHEMA = SqliteSchema(1, _TABLES)
 
 
 class LedgerError(ThresherError):
@@ -68,6 +66,7 @@ class Ledger:
 
     def __init__(self, path: str | Path | None = None) -> None:
         self.path = None if path is None else Path(path)
+        self._file = SqliteFile(self.path, _SCHEMA, error=LedgerError, advice="name another file")
         self._connection: Connection | None = None
         self._process = 0
         self._version = -1
@@ -113,7 +112,7 @@ class Ledger:
     def _find_replan(self, key: tuple[bytes, int]) -> ReplanRecord:
         known = self._numbers_by_prefix.get(key[0], [])
         if key[1] >= len(known):
-            raise LedgerError(f"{self._name}: a decision is missing that others build on; begin a new ledger")
+            raise LedgerError(f"{self._file.name}: a decision is missing that others build on; begin a new ledger")
         return self._load_replan(known[key[1]])
 
     def _load_replan(self, number: int) -> ReplanRecord:
@@ -121,7 +120,7 @@ class Ledger:
             if len(self._cached_replans) >= MAX_CACHED_REPLANS:
                 self._cached_replans.pop(next(iter(self._cached_replans)))
             body = self._query("SELECT body FROM epochs WHERE number = ?", (number,))[0][0]
-            self._cached_replans[number] = _decode_replan(body, self._name)
+            self._cached_replans[number] = _decode_replan(body, self._file.name)
         return self._cached_replans[number]
 
     def record_replan(self, epoch: ReplanRecord) -> ReplanRecord:
@@ -182,10 +181,6 @@ class Ledger:
 
     # --- the database --------------------------------------------------------------------------------------------
 
-    @property
-    def _name(self) -> str:
-        return "the ledger" if self.path is None else str(self.path)
-
     def _refresh(self) -> None:
         """Read what others have written since."""
         if self.path is None and self._connection is not None:
@@ -202,56 +197,21 @@ class Ledger:
             self._last_number = number
 
     def _query(self, statement: str, values: tuple[Any, ...]) -> list[Any]:
-        with _LedgerErrors(self._name):
+        with self._file.translate_errors():
             return self._connect().execute(statement, values).fetchall()
 
     def _execute(self, statement: str, values: tuple[Any, ...]) -> None:
-        with _LedgerErrors(self._name):
+        with self._file.translate_errors():
             self._connect().execute(statement, values)
 
     def _connect(self) -> "Connection":
         """The connection; a process that was forked off opens its own."""
         if self._connection is None or (self.path is not None and self._process != os.getpid()):
-            self._connection = _open_database(self.path)
+            self._connection = self._file.connect(any_thread=True)
+            self._connection.execute("PRAGMA synchronous = NORMAL")
             self._process = os.getpid()
             self._version = -1
         return self._connection
-
-
-def _open_database(path: Path | None) -> "Connection":
-    from sqlite3 import OperationalError, connect  # noqa: PLC0415 - a library of its own
-
-    if path is not None:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    place = ":memory:" if path is None else str(path)
-    connection = connect(place, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False)
-    # Only one connection can switch, and only while it is alone; without it all still works, a reader waits.
-    with suppress(OperationalError):
-        connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = NORMAL")
-    for table in _TABLES:
-        connection.execute(table)
-    found = connection.execute("PRAGMA user_version").fetchone()[0]
-    if found > SCHEMA_VERSION:
-        raise LedgerError(f"{place}: this ledger was written by a newer Thresher; update, or begin a new one")
-    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-    return connection
-
-
-class _LedgerErrors:
-    """Turns what SQLite says into an error that says what to do."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        from sqlite3 import Error  # noqa: PLC0415 - a library of its own
-
-        if isinstance(error, Error | OSError):
-            raise LedgerError(f"{self._name}: cannot be read or written ({error}); name another file") from error
 
 
 def _decode_replan(body: bytes, name: str) -> ReplanRecord:

@@ -19,9 +19,6 @@ from thresher.model import AbandonedBranch, History, Message, Problem, Session
 from thresher.model.parts import VendorExtras, part_text
 from thresher.transcripts.source import import_zstd
 
-MESSAGES_PER_BLOCK = 64
-"""Messages that are kept, and replaced, together."""
-
 _encode = msgspec.msgpack.Encoder().encode
 _decode: Callable[[bytes], list[Message]] = msgspec.msgpack.Decoder(list[Message]).decode
 _decode_raw: Callable[[bytes], list[msgspec.Raw]] = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode

@@ -13,10 +13,8 @@ file holds now is another. A message is still there when its words are, wherever
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
-from sqlite3 import Connection
 
-from thresher.memory.archive.block_codec import decode_messages
-from thresher.memory.archive.schema import EncodedBlock, StoredBlock, count_same_blocks, remove_blocks, select_blocks
+from thresher.memory.archive.protocol import StoredSession
 from thresher.model import Message, Part, Session, ToolCall
 from thresher.model.parts import part_text
 
@@ -64,36 +62,45 @@ def _part_texts(message: Message) -> tuple[str, ...]:
 # --- families --------------------------------------------------------------------------------------------------------
 
 
-def assign_family_root(connection: Connection, key: int, kin: int = 0) -> None:
-    """Give a session its root, and join the families that it links; `kin` is of its family, whatever else is known."""
-    row = connection.execute("SELECT agent, id, parent, owner, start, root FROM sessions WHERE key = ?", (key,))
-    agent, id, parent, owner, start, before = row.fetchone()
-    links = [_root(connection, "key = ?", owner), _root(connection, "key = ?", kin)]
-    if parent and parent != id:
-        links.append(_root(connection, "agent = ? AND id = ? AND key <> ?", agent, parent, key) or parent)
-    if _is_unique_id(id, start):
-        links.append(_root(connection, "agent = ? AND id = ? AND key <> ?", agent, id, key))
-    elif start and not start.endswith(UNANSWERED):
-        links.append(_root(connection, "agent = ? AND id = ? AND start = ? AND key <> ?", agent, id, start, key))
-    if start.startswith("id:"):
-        links.append(_root(connection, "agent = ? AND start = ? AND key <> ?", agent, start, key))
+def choose_family_root(
+    row: StoredSession, relatives: Sequence[StoredSession], kin: int = 0
+) -> tuple[str, frozenset[str]]:
+    """Return a session's root, and the roots of families that it links and that move there.
+
+    `relatives` are all other sessions that it may belong with, the oldest first; `kin` is the key of one of its
+    family, whatever else is known.
+    """
+    facts, origin = row.session, row.origin_id
+    others = [one for one in relatives if one.key != facts.key and one.session.root]
+    own = [one for one in others if one.session.agent == facts.agent]
+    links = [_first_root(one for one in others if one.key == key) for key in (row.owner, kin)]
+    if facts.parent and facts.parent != facts.id:
+        links.append(_first_root(one for one in own if one.session.id == facts.parent) or facts.parent)
+    copies = [one for one in own if one.session.id == facts.id]
+    if _is_unique_id(facts.id, origin):
+        links.append(_first_root(copies))
+    elif origin and not origin.endswith(UNANSWERED):
+        links.append(_first_root(one for one in copies if one.origin_id == origin))
+    if is_shared_origin(origin):
+        links.append(_first_root(one for one in own if one.origin_id == origin))
     # Ids that count from one, or are names of files, are had by sessions that know nothing of each other.
-    namesake = _root(connection, "agent = ? AND id = ? AND key <> ?", agent, id, key)
-    own = before or (f"{id}~{key}" if namesake else id)
-    roots = [root for root in links if root] or [own]
-    connection.execute("UPDATE sessions SET root = ? WHERE key = ?", (roots[0], key))
-    for other in {*roots, own} - {roots[0]}:
-        connection.execute("UPDATE sessions SET root = ? WHERE agent = ? AND root = ?", (roots[0], agent, other))
+    before = facts.root or (f"{facts.id}~{facts.key}" if copies else facts.id)
+    roots = [root for root in links if root] or [before]
+    return roots[0], frozenset((*roots, before)) - {roots[0]}
 
 
-def _is_unique_id(id: str, start: str) -> bool:
+def is_shared_origin(origin: str) -> bool:
+    """Return whether only copies of one session begin so."""
+    return origin.startswith("id:")
+
+
+def _is_unique_id(id: str, origin: str) -> bool:
     """Whether an id is of the agent's own making, and so nobody else's."""
-    return start.startswith("id:") or _UUID.fullmatch(id) is not None
+    return is_shared_origin(origin) or _UUID.fullmatch(id) is not None
 
 
-def _root(connection: Connection, where: str, *values: object) -> str:
-    found = connection.execute(f"SELECT root FROM sessions WHERE {where} AND root <> '' LIMIT 1", values).fetchone()
-    return str(found[0]) if found else ""
+def _first_root(rows: Iterable[StoredSession]) -> str:
+    return next((one.session.root for one in rows), "")
 
 
 # --- versions --------------------------------------------------------------------------------------------------------
@@ -126,38 +133,6 @@ def _extends(new: Part, old: Part) -> bool:
     ):
         return True
     return part_text(new).startswith(part_text(old))
-
-
-def retire_version(connection: Connection, key: int) -> None:
-    """Keep a session as it is, gone, and give its name free."""
-    connection.execute("UPDATE sessions SET ordinal = -key, present = FALSE WHERE key = ?", (key,))
-
-
-def count_lost_messages(connection: Connection, old: Sequence[StoredBlock], new: Sequence[EncodedBlock]) -> int:
-    """How many messages of the old blocks are not in the new ones any more."""
-    same = count_same_blocks(old, new)
-    if same == len(old):
-        return 0
-    asked = "SELECT body FROM blocks WHERE id = ?"
-    bodies = [connection.execute(asked, (id,)).fetchone()[0] for id, _ in old[same:]]
-    fresh = (message for block in new[same:] for message in decode_messages(block.body))
-    return count_missing_messages((message for body in bodies for message in decode_messages(body)), fresh)
-
-
-def drop_restored_version(connection: Connection, key: int, blocks: Sequence[EncodedBlock]) -> None:
-    """Let go of what was last set aside for a session, where all of it has come back."""
-    found = connection.execute(
-        "SELECT old.key FROM sessions AS old JOIN sessions AS new USING (agent, id, file) "
-        "WHERE new.key = ? AND new.ordinal >= 0 AND old.ordinal < 0 ORDER BY old.key DESC LIMIT 1",
-        (key,),
-    ).fetchone()
-    old = select_blocks(connection, found[0]) if found else []
-    if not old or count_lost_messages(connection, old, blocks):
-        return
-    remove_blocks(connection, old)
-    connection.execute("INSERT OR IGNORE INTO tombstones VALUES (?)", (-found[0],))
-    connection.execute("UPDATE sessions SET owner = ? WHERE owner = ?", (key, found[0]))
-    connection.execute("DELETE FROM sessions WHERE key = ?", found)
 
 
 # --- what was forgotten ----------------------------------------------------------------------------------------------

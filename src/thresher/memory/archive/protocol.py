@@ -1,166 +1,182 @@
-"""What a store of past sessions does; the one on this machine is `embedded`."""
+"""The rows of an archive of past sessions, and the operations that an implementation provides.
+
+An archive stores rows and nothing more: which rows a session becomes, which sessions are one family and what it means
+to forget one is decided above it (`placement`, `families`), and the full-text index is derived from it. So another
+database is one more class with these methods.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from thresher.memory.ingest.extract import PreparedSession, SessionName, StoredDigests
-from thresher.memory.records import ArchivedSession, MemorySizes, SourceRecord
-from thresher.memory.search.query import Query
-from thresher.model import Message, Session
+from msgspec import Struct
 
-if TYPE_CHECKING:
-    from thresher.memory.index.tantivy_index import IndexHit
+from thresher.memory.records import ArchivedSession, SourceRecord, SourceState
 
-Progress = Callable[[int, int], None]
-"""Takes how much is done, and of how much."""
+ABSENT_STATES: frozenset[SourceState] = frozenset(("gone", "foreign", "failed"))
+"""States of a file in which the archive's copy of its sessions is all there is."""
 
 
-class IngestCounts(NamedTuple):
-    """What became of a file that was read."""
+class EncodedBlock(NamedTuple):
+    """Consecutive messages of a session."""
 
-    new_messages: int
-    """How many are new."""
-    forgotten: int
-    """Sessions that are in it, but were forgotten for good."""
+    digest: bytes
+    messages: int
+    body: bytes
 
 
-class QueryRunner(Protocol):
-    """A query, put to a store: of some sessions, without others."""
+class EncodedSession(NamedTuple):
+    """A session as it is to be stored; its facts come without a key and a root."""
+
+    session: ArchivedSession
+    origin_id: str
+    layout: bytes
+    text_size: int
+    blocks: Sequence[EncodedBlock]
+    source_version: str = ""
+    """The version that a file of many sessions states for it."""
+
+
+class StoredSession(NamedTuple):
+    """A stored session without its layout and its blocks."""
+
+    session: ArchivedSession
+    """Its `gone` follows from `is_present` and the state of `source`; it is not stored."""
+    ordinal: int
+    """Its number among the sessions of this name in its file; negative for a version that the file lost."""
+    source: str
+    """The path of the file that it was read with."""
+    owner: int = 0
+    """The key of the session whose sub-agent it is."""
+    origin_id: str = ""
+    is_present: bool = True
+    """Whether its file holds it."""
+    text_size: int = 0
+    source_version: str = ""
 
     @property
-    def query(self) -> Query:
-        """What was asked."""
-
-    @property
-    def terms(self) -> Sequence[str]:
-        """The words that tell, as the store has them."""
-
-    def match_counts(self) -> Mapping[int, int]:
-        """How many texts match, by session."""
-
-    def message_matches(
-        self, sessions: Collection[int], best: int = 0, each: int = 0
-    ) -> "tuple[Mapping[int, int], list[IndexHit]]":
-        """How many messages match in some sessions, and so many of the best texts in them.
-
-        After those come more, the best first, until so many of the best of `each` session are there.
-        """
-
-    def excluded_counts(self) -> Mapping[int, int]:
-        """How many would match that are left out by default, by the place of the reason in `REASONS`."""
-
-    def count_in_sessions(self, sessions: Collection[int]) -> int:
-        """How many match in sessions that may not answer."""
-
-    def count_cut_off(self) -> int:
-        """How many match that the query's cut-off takes."""
-
-    def best_matches(self, limit: int, sessions: Collection[int] | None = None) -> "list[IndexHit]":
-        """The texts that match best, in some sessions or all."""
-
-    def title_matches(self) -> "list[IndexHit]":
-        """The titles that hold any of the words."""
-
-    def commits_made(self, *, barred: bool = True) -> Collection[int]:
-        """Sessions that made a commit whose subject is the question; those that may answer, or all."""
-
-    def commits_seen(self) -> Mapping[int, int]:
-        """When an output first listed such a commit, in seconds, by session; only where that is known."""
-
-    def edit_counts(self) -> Mapping[int, int]:
-        """How many entries of edits there are, by session: about one a message."""
+    def key(self) -> int:
+        """The key of the session; 0 before it is stored."""
+        return self.session.key
 
 
-class SessionStore(Protocol):
-    """Where past sessions are kept and found. Whatever fails raises `StoreError`."""
+class BlockRow(NamedTuple):
+    """A stored block without its body."""
+
+    session: int
+    number: int
+    id: int
+    """Higher than that of every block that was stored before, and never used again."""
+    digest: bytes
+
+
+class SessionFilter(Struct, frozen=True, kw_only=True):
+    """Conditions that sessions must all meet; a default value sets none."""
+
+    keys: Collection[int] | None = None
+    agent: str = ""
+    id: str = ""
+    id_prefix: str = ""
+    file: str = ""
+    source: str = ""
+    owner: int = 0
+    origin_id: str = ""
+    root: str = ""
+    project: str = ""
+    """Any part of the project's path; letters A to Z match in either case."""
+    branch: str = ""
+    subagent: bool = False
+
+
+class Archive(Protocol):
+    """A database of past sessions. Whatever fails raises `StoreError`."""
+
+    name: str
+    """A name for messages, different from that of every other archive."""
 
     def exists(self) -> bool:
-        """Whether anything was ever kept; to look leaves nothing behind."""
+        """Return whether anything was ever stored; create nothing."""
+
+    def size(self) -> int:
+        """Return the bytes on disk."""
+
+    def lease(self, *, wait: bool, on_wait: Callable[[], None] | None) -> AbstractContextManager[bool]:
+        """Hold the right to write, which one process at a time has; False if another has it and `wait` is not set.
+
+        Call `on_wait` once before waiting. Complete transactions last when the context ends, also by an error.
+        """
+
+    def connected(self) -> AbstractContextManager[None]:
+        """Use one connection for all calls inside."""
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Apply all changes made inside, or none; they last at the next `flush` or the end of the lease, or before."""
+
+    def flush(self) -> None:
+        """Make all complete transactions last."""
+
+    def compact(self) -> None:
+        """Leave no byte of removed rows on disk."""
+
+    def generation(self) -> str:
+        """Return an id that all indexes made from this archive carry; one with another id must not be used."""
+
+    def renew_generation(self) -> None:
+        """Change the id, so that every index is rebuilt."""
+
+    def find_sessions(self, where: SessionFilter) -> list[StoredSession]:
+        """Return the sessions that meet the conditions, by key."""
+
+    def find_keys(self, where: SessionFilter) -> list[int]:
+        """Return the keys of the sessions that meet the conditions, in order."""
+
+    def read_layout(self, key: int) -> bytes:
+        """Return the layout of a session."""
+
+    def put_session(self, row: StoredSession, layout: bytes | None = None) -> int:
+        """Add a session whose key is 0, or replace the one with its key; return the key.
+
+        Keys ascend and are never used again. Without a layout, the stored one stays.
+        """
+
+    def remove_sessions(self, keys: Collection[int]) -> None:
+        """Remove sessions and their blocks."""
+
+    def find_blocks(self, sessions: Collection[int] | None = None, *, after: int = 0) -> list[BlockRow]:
+        """Return the blocks of some sessions or all, with an id above `after`, by session and number."""
+
+    def read_blocks(self, session: int, first: int = 0, last: int | None = None) -> list[bytes]:
+        """Return the bodies of the blocks with these numbers."""
+
+    def add_block(self, session: int, number: int, block: EncodedBlock) -> int:
+        """Add a block to a session; return its id."""
+
+    def remove_blocks(self, ids: Collection[int]) -> None:
+        """Remove blocks."""
+
+    def tombstones(self, after: int = 0) -> list[tuple[int, int]]:
+        """Return what an index must remove or read again: position and block, for positions above `after`.
+
+        A block below 0 is minus the key of a session whose title changed.
+        """
+
+    def add_tombstones(self, blocks: Iterable[int]) -> None:
+        """Record blocks for all indexes, each at a new position above all others."""
+
+    def clear_tombstones(self, upto: int) -> None:
+        """Remove tombstones up to a position; an archive that several indexes share keeps them."""
 
     def sources(self) -> Mapping[str, SourceRecord]:
-        """Every file that was looked at, by its path; by its `hidden` one where all its sessions were forgotten."""
+        """Return every known file, by its path."""
 
-    def write_lease(
-        self, *, wait: bool = True, waiting: Callable[[], None] | None = None, size: int = 0
-    ) -> AbstractContextManager[bool]:
-        """The right to write, which one at a time has; False where another has it and `wait` is not wanted.
+    def put_sources(self, known: Iterable[SourceRecord]) -> None:
+        """Add files, or replace those with the same path."""
 
-        `waiting` is called once where it must wait; `size` says how many bytes will be read. What was recorded
-        when the context is left by an error stays, as far as it was complete.
-        """
+    def remove_sources(self, paths: Collection[str]) -> None:
+        """Remove files."""
 
-    def stored_digests(self, source: str) -> Mapping[SessionName, StoredDigests]:
-        """What is kept of the sessions of a file: that need not be made ready again."""
+    def add_forgotten(self, digests: Iterable[bytes]) -> None:
+        """Record the digests of sessions that must not be stored again."""
 
-    def record(
-        self,
-        known: SourceRecord,
-        sessions: Sequence[PreparedSession],
-        parts: Sequence[SourceRecord] = (),
-        *,
-        grown: bool = False,
-        same: Collection[str] = (),
-    ) -> IngestCounts:
-        """Keep what a file holds now, with its sub-agents and the files it was read with. All or nothing.
-
-        `grown` says that all that was in the file is still in it. Otherwise a session that lost messages stays as it
-        was, gone, and what is there now is kept beside it. `same` are sessions of the file, by id, that were not read
-        since they did not change.
-        """
-
-    def save_sources(self, known: Iterable[SourceRecord]) -> None:
-        """Remember files that nothing was read from: touched, gone, foreign, failed, parts of others."""
-
-    def is_index_behind(self) -> bool:
-        """Whether the index lacks something, or is missing itself."""
-
-    def refresh_index(self, progress: Progress | None = None) -> None:
-        """Bring the index up to what is kept; an index that is lost or damaged is built anew."""
-
-    def find_sessions(
-        self,
-        keys: Iterable[int] | None = None,
-        *,
-        id: str = "",
-        root: str = "",
-        agent: str = "",
-        project: str = "",
-        branch: str = "",
-    ) -> list[ArchivedSession]:
-        """Sessions by key, by the start of their id, by family, and by what else is known of them."""
-
-    def subagent_keys(self) -> frozenset[int]:
-        """The keys of all sessions of sub-agents."""
-
-    def prepare_query(
-        self, query: Query, *, only: Collection[int] | None = None, without: Collection[int] = ()
-    ) -> QueryRunner | None:
-        """Put a query to the store: of these sessions, without those; None where nothing can be searched yet."""
-
-    def document_frequency(self, word: str) -> int:
-        """In how many texts a word is that `words` gave."""
-
-    def messages(self, key: int, start: int = 0, stop: int | None = None) -> list[Message]:
-        """Messages of a session by their places in it, those that a compaction repeats too."""
-
-    def message_reader(self) -> AbstractContextManager[Callable[[int, int], Message]]:
-        """Gives single messages, by session and place; an empty one for a place that is not there any more."""
-
-    def session(self, key: int) -> Session:
-        """A whole session with its sub-agents, as it was read."""
-
-    def forget(self, keys: Iterable[int], progress: Progress | None = None, *, for_good: bool = True) -> int:
-        """Remove sessions and their sub-agents, while writing; gives back how many.
-
-        For good means that they are never read again; otherwise they come back when their file changes.
-        """
-
-    def sizes(self) -> MemorySizes:
-        """How much is kept."""
-
-    def excluded_counts(self) -> dict[str, int]:
-        """How many entries a search leaves out by default, by reason; those that it looks into under "".
-
-        Entries of sub-agents that it would look into otherwise are told under "sub-agent".
-        """
+    def has_forgotten(self, digests: Iterable[bytes]) -> bool:
+        """Return whether any of the digests is recorded."""

@@ -8,24 +8,26 @@ taken for none, and is built anew.
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from functools import cache, wraps
 from pathlib import Path
 from typing import Concatenate, Literal, NamedTuple, ParamSpec, TypeVar, cast
 
+import msgspec
 import tantivy
+from msgspec import Struct
 
 from thresher.memory.index.documents import IndexDocument, path_suffixes
 from thresher.memory.index.tokenizer import PLAIN, STEMMED, analyzer, separate_words
-from thresher.memory.records import TEXT_KINDS
+from thresher.memory.records import EXCLUSION_REASONS, TEXT_KINDS
 from thresher.store.errors import StoreError
 
 HEAP = 400_000_000
 """Bytes of entries that are held in memory while an index is written."""
 SMALL_WRITE_BYTES = 16_000_000
 """What takes fewer bytes is written by one thread, so that it becomes one segment."""
-NAME_FILE = "thresher.name"
+STATE_FILE = "thresher.state"
 META = "meta.json"
 NUMBERS = ("session", "block", "kind", "reason", "derived", "role", "time")
 MOST_SESSIONS = 1_000_000
@@ -33,6 +35,16 @@ MOST_PLACES = 50_000
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class IndexState(Struct, frozen=True):
+    """How far an index has what its archive has."""
+
+    name: str
+    """The archive's generation and the version of the documents."""
+    last_block: int = 0
+    last_tombstone: int = -1
+    """The position of the last tombstone; below 0 where no titles were added yet."""
 
 
 class IndexHit(NamedTuple):
@@ -87,6 +99,7 @@ class TantivyIndex:
         self._inner = inner
         self._writer: tantivy.IndexWriter | None = None
         self._is_committed = False
+        self._last_block = 0
         self._searcher: tantivy.Searcher | None = None
         self._loaded_version: tuple[int, int] | None = None
         inner.register_tokenizer(STEMMED, analyzer(STEMMED))
@@ -97,9 +110,9 @@ class TantivyIndex:
     def open_existing(cls, folder: Path, name: str) -> "TantivyIndex | None":
         """The index of this name, or None where there is none that can be used."""
         try:
-            if (folder / NAME_FILE).read_text() != name:
-                return None
             index = cls(folder, tantivy.Index.open(str(folder)))
+            if index.read_state().name != name:
+                return None
             _ = index.searcher.num_docs
         except (ValueError, OSError, StoreError):
             return None
@@ -112,10 +125,24 @@ class TantivyIndex:
             remove_index(folder)
             folder.mkdir(mode=0o700, parents=True)
             index = cls(folder, tantivy.Index(build_schema(), path=str(folder)))
-            (folder / NAME_FILE).write_text(name)
+            index._write_state(IndexState(name))
         except (ValueError, OSError) as error:
             raise StoreError(f"{folder}: no index can be made there ({error}); free the disk") from error
         return index
+
+    def read_state(self) -> IndexState:
+        """Return how far the index is; of none, where that cannot be read."""
+        try:
+            return msgspec.json.decode((self.folder / STATE_FILE).read_bytes(), type=IndexState)
+        except (OSError, msgspec.MsgspecError):
+            return IndexState("")
+
+    def _write_state(self, state: IndexState) -> None:
+        """Replace the state file as a whole."""
+        part = self.folder / f"{STATE_FILE}.part"
+        part.write_bytes(msgspec.json.encode(state))
+        part.chmod(0o600)
+        part.replace(self.folder / STATE_FILE)
 
     # --- reading -------------------------------------------------------------------------------------------------
 
@@ -180,12 +207,25 @@ class TantivyIndex:
         """In how many entries a word is."""
         return self.searcher.doc_freq("said", word)
 
+    def count_by_reason(self, subagents: Collection[int]) -> dict[str, int]:
+        """Return how many texts are excluded, by reason; under "" the others, under "sub-agent" those of these."""
+        messages = tantivy.Query.range_query(self.schema, "block", tantivy.FieldType.Integer, lower_bound=1)
+        counts = self.count_by_field(messages, "reason").items()
+        every: dict[str, int] = {EXCLUSION_REASONS[code]: count for code, count in counts}
+        if subagents:
+            searched = tantivy.Query.term_query(self.schema, "reason", 0)
+            theirs = tantivy.Query.term_set_query(self.schema, "session", [*subagents])
+            hidden = sum(self.count_by_field(messages.and_must_match(searched, theirs)).values())
+            every |= {"": every.get("", 0) - hidden, "sub-agent": hidden}
+        return every
+
     # --- writing -------------------------------------------------------------------------------------------------
 
     @_translate_errors
-    def begin_writing(self, size: int, above: int) -> None:
-        """Begin to write so many bytes; what an interrupted writing left above this block goes."""
+    def begin_writing(self, size: int) -> None:
+        """Begin to write so many bytes; remove what an interrupted writing left."""
         if self._writer is None:
+            self._last_block = self.read_state().last_block
             few = size < SMALL_WRITE_BYTES
             self._writer = self._inner.writer(
                 SMALL_WRITE_BYTES if few else HEAP, 1 if few else min(4, os.cpu_count() or 1)
@@ -193,7 +233,7 @@ class TantivyIndex:
             # A writer that was killed leaves files, and the next one would want to give some of its own their names.
             self._writer.garbage_collect_files()
             stale = tantivy.Query.range_query(
-                self.schema, "block", tantivy.FieldType.Integer, lower_bound=above, include_lower=False
+                self.schema, "block", tantivy.FieldType.Integer, lower_bound=self._last_block, include_lower=False
             )
             self._writer.delete_documents_by_query(stale)
 
@@ -202,6 +242,7 @@ class TantivyIndex:
         """Add entries of a block of a session."""
         assert self._writer is not None
         self._is_committed = False
+        self._last_block = max(self._last_block, block)
         for doc in docs:
             self._writer.add_document(_document(session, block, doc))
 
@@ -212,11 +253,12 @@ class TantivyIndex:
         self._writer.delete_documents_by_term("block", block)
 
     @_translate_errors
-    def commit(self) -> None:
-        """Make all of it last."""
+    def commit(self, last_tombstone: int) -> None:
+        """Make all of it last, tombstones up to a position included."""
         assert self._writer is not None
         self._writer.commit()
         self._is_committed = True
+        self._write_state(IndexState(self.read_state().name, self._last_block, last_tombstone))
         for path in self.folder.iterdir():
             with suppress(FileNotFoundError):  # merges tidy up behind us
                 path.chmod(0o600)

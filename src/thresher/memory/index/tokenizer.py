@@ -21,17 +21,32 @@ MAX_WORD_BYTES = 80
 
 # An upper-case letter comes first, so that the search for a place to begin is one fast scan.
 _CAMEL_BOUNDARY = re.compile(r"[A-Z](?<=[A-Za-z0-9][A-Z])(?:(?<![A-Z][A-Z])|(?=[a-z]))")
-_UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
-    "\uf900-\ufaff\U00020000-\U0003ffff]"
+_UNSPACED_RANGES = (
+    "\u0e00-\u0eff"  # Thai, Lao
+    "\u1000-\u109f\ua9e0-\ua9ff\uaa60-\uaa7f"  # Burmese
+    "\u1780-\u17ff"  # Khmer
+    "\u1950-\u19df\u1a20-\u1aaf\uaa80-\uaadf"  # other Tai scripts
+    "\u1100-\u11ff\uac00-\ud7af"  # Korean
+    "\u3040-\u30ff\u3100-\u312f\u31a0-\u31bf\u31f0-\u31ff"  # Japanese, Bopomofo
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Chinese characters
 )
+_UNSPACED_CHARACTER = re.compile(f"[{_UNSPACED_RANGES}]")
+_UNSPACED_RUN = re.compile(f"[{_UNSPACED_RANGES}]+")
+
+
+def normalize_text(text: str) -> str:
+    """Return the text with one form for characters that Unicode holds to be the same."""
+    return text if text.isascii() else normalize("NFKC", text.encode("utf-8", "replace").decode())
 
 
 def separate_unspaced_scripts(text: str) -> str:
-    """The text with spaces between the characters of scripts that have none."""
-    if text.isascii():
-        return text
-    return _UNSPACED.sub(r" \g<0> ", normalize("NFKC", text.encode("utf-8", "replace").decode()))
+    """Return the normalized text with spaces between the characters of scripts that have none."""
+    return text if text.isascii() else _UNSPACED_CHARACTER.sub(r" \g<0> ", normalize_text(text))
+
+
+def split_unspaced_runs(text: str) -> tuple[str, list[str]]:
+    """Return the text without its runs in scripts without spaces, and these runs."""
+    return _UNSPACED_RUN.sub(" ", text), _UNSPACED_RUN.findall(text)
 
 
 def separate_words(text: str) -> str:

@@ -3,47 +3,20 @@
 `prepare_file` looks at one file and at what is known of it, and at nothing else. So it gives the same wherever it runs:
 here, or in another process, where there is much to do. What comes back is small: packed blocks, the entries of
 those blocks that are new, and facts; no messages. A store writes it down as it is.
-
-A worker is a Python that does nothing but this. It is not started by `multiprocessing`: that runs the main module
-again in each process, which is a user's script here, and may do anything. Files are given out in order, not more
-than a few at a time, and come back in the same order: what is written does not depend on how many are at work.
 """
 
-import gc
-import os
-import pickle
-import subprocess
-import sys
 import time
-from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from queue import SimpleQueue
-from signal import SIG_DFL, SIGINT, signal
-from threading import Lock
 from typing import Literal, NamedTuple
 
 from thresher.errors import ReadError, UnknownFormatError
-from thresher.memory.archive.block_codec import (
-    MESSAGES_PER_BLOCK,
-    compress,
-    encode_layout,
-    encode_messages,
-    flatten_messages,
-    text_size,
-)
+from thresher.memory.archive.block_codec import compress, encode_layout, encode_messages, flatten_messages, text_size
 from thresher.memory.archive.families import compute_origin_id
-from thresher.memory.archive.schema import EncodedBlock, EncodedSession
-from thresher.memory.index.documents import (
-    IndexDocument,
-    attribute_session,
-    build_documents,
-    clean_title,
-    encode_exclusions,
-)
+from thresher.memory.archive.placement import SessionName, StoredDigests, count_same_digests
+from thresher.memory.archive.protocol import EncodedBlock, EncodedSession
+from thresher.memory.index.documents import IndexDocument
 from thresher.memory.ingest.change_detection import (
     FileChange,
     classify_change,
@@ -51,39 +24,21 @@ from thresher.memory.ingest.change_detection import (
     fingerprint_sessions,
     read_file_stat,
 )
-from thresher.memory.ingest.provenance import AttributedText, detect_memory_tool
-from thresher.memory.records import ArchivedSession, FileStat, SourceRecord
+from thresher.memory.ingest.document_builder import attribute_session, build_documents, clean_title, encode_exclusions
+from thresher.memory.ingest.memory_tools import detect_memory_tool
+from thresher.memory.ingest.provenance import AttributedText
+from thresher.memory.records import MESSAGES_PER_BLOCK, ArchivedSession, FileStat, SourceRecord
 from thresher.model import Message, Session
 from thresher.transcripts import list_session_versions, read_all
 
 UNSURE_NS = 20_000_000
 """Clocks of file systems lag: a part that changed this shortly before it was read may have changed after, too."""
-MUCH_BYTES = 64_000_000
-"""What is less is read sooner than workers are started and told."""
-FEW_FILES = 3
-MOST_WORKERS = 4
-AHEAD_FILES = 4
-"""Files that are given out for each worker."""
-AHEAD_BYTES = 64_000_000
-"""Bytes of files that are given out at a time, so that memory stays small; a single file may have more."""
 MAX_SESSIONS_PER_READ = 128
 """Sessions of a store that are read at a time."""
-WORKER_SCRIPT = (
-    "import sys; sys.path[:] = sys.argv[1:]; from thresher.memory.ingest.extract import "
-    "run_ingest_worker; run_ingest_worker()"
-)
 
+SessionReader = Callable[..., Sequence[Session]]
+"""Reads the sessions of a file as `read_all` does."""
 IngestStatus = Literal[FileChange, "foreign", "failed", "vanished"]
-SessionName = tuple[str, str, str, int]
-"""Agent, id, file, and which one it is of several sessions of that name."""
-
-
-class StoredDigests(NamedTuple):
-    """A session as it is kept now."""
-
-    made_by: str
-    digests: tuple[bytes, ...]
-    source_version: str = ""
 
 
 class IngestJob(NamedTuple):
@@ -101,6 +56,7 @@ class IngestJob(NamedTuple):
     """Its sessions, where some are kept."""
     already_read: frozenset[str] = frozenset()
     """Sessions of a store, by id, that were read a moment ago: not all that is read is kept."""
+    most_sessions: int = MAX_SESSIONS_PER_READ
 
 
 class PreparedSession(NamedTuple):
@@ -131,8 +87,8 @@ class PreparedFile(NamedTuple):
     """How many changed, and are still to be read."""
 
 
-def prepare_file(job: IngestJob) -> PreparedFile:
-    """Read a file, unless it was only touched. What it cannot be read for is told in `known`."""
+def prepare_file(job: IngestJob, read: SessionReader = read_all) -> PreparedFile:
+    """Read a file, unless it was only touched; the source says why it could not be read."""
     known = SourceRecord(str(job.path), job.stat, format=job.format, whole=job.whole)
     began = time.time_ns() - UNSURE_NS
     try:
@@ -144,7 +100,7 @@ def prepare_file(job: IngestJob) -> PreparedFile:
             return PreparedFile(known, "touched")
         some, left = _select_changed(job, marks or {})
         wanted = some.__contains__ if marks else None
-        sessions = read_all(job.path, format=job.format or None, is_wanted=wanted)
+        sessions = read(job.path, format=job.format or None, is_wanted=wanted)
         ready = tuple(prepare_sessions(sessions, job.stored, marks))
     except UnknownFormatError:
         return PreparedFile(known._replace(state="foreign", prefix=b""), "foreign")
@@ -167,7 +123,7 @@ def _select_changed(job: IngestJob, marks: Mapping[str, str]) -> tuple[frozenset
     """Some sessions of a store that are not as they were, by id, and how many others there are."""
     kept = {id: before.source_version for (_, id, _, _), before in job.stored.items()}
     changed = [id for id, mark in marks.items() if kept.get(id) != mark and id not in job.already_read]
-    return frozenset(changed[:MAX_SESSIONS_PER_READ]), max(0, len(changed) - MAX_SESSIONS_PER_READ)
+    return frozenset(changed[: job.most_sessions]), max(0, len(changed) - job.most_sessions)
 
 
 def build_failed_file(known: SourceRecord, problem: str) -> PreparedFile:
@@ -199,7 +155,7 @@ def _prepare_session(
     messages, found = flatten_messages(session), attribute_session(session)
     blocks = _blocks(messages, found)
     text = text_size(message for message in messages if not message.carried)
-    same = _count_same_digests(blocks, before) if before is not None and before.made_by == facts.made_by else 0
+    same = count_same_digests(before.digests, blocks) if before is not None and before.made_by == facts.made_by else 0
     docs = {
         number: [*build_documents(messages, found, number, made_by=facts.made_by)]
         for number in range(same, len(blocks))
@@ -218,12 +174,6 @@ def _blocks(messages: Sequence[Message], found: Sequence[list[AttributedText]]) 
         digest.update(encode_exclusions(found[start : start + MESSAGES_PER_BLOCK]))
         blocks.append(EncodedBlock(digest.digest(), len(some), compress(body)))
     return blocks
-
-
-def _count_same_digests(blocks: Sequence[EncodedBlock], before: StoredDigests) -> int:
-    """How many blocks are as they were."""
-    pairs = zip(blocks, before.digests, strict=False)
-    return next((number for number, (block, digest) in enumerate(pairs) if block.digest != digest), len(before.digests))
 
 
 def _describe_session(session: Session, *, is_child: bool) -> ArchivedSession:
@@ -270,123 +220,3 @@ def _descendants(session: Session) -> Iterator[Session]:
     for child in session.children:
         yield child
         yield from _descendants(child)
-
-
-# --- other processes -------------------------------------------------------------------------------------------------
-
-
-def worker_count(files: int, size: int) -> int:
-    """How many workers so many files of so many bytes are worth; 0 where they are better read here."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    can_start = bool(sys.executable) and not hasattr(sys, "frozen")
-    if size < MUCH_BYTES or files <= FEW_FILES or cores < 2 or not can_start:
-        return 0
-    return min(cores, MOST_WORKERS)
-
-
-def prepare_files(jobs: Iterable[IngestJob], workers: int) -> Generator[tuple[IngestJob, PreparedFile]]:
-    """Every file, prepared, in the order they are given in; by so many workers, or here where there are none."""
-    if not workers:
-        yield from ((job, prepare_file(job)) for job in jobs)
-        return
-    with _open_pool(workers) as staff:
-        line: deque[tuple[IngestJob, Future[PreparedFile]]] = deque()
-        for job in jobs:
-            line.append((job, staff.submit(job)))
-            while len(line) > AHEAD_FILES * workers or sum(one.stat.size for one, _ in line) > AHEAD_BYTES:
-                first, done = line.popleft()
-                yield first, done.result()
-        for first, done in line:
-            yield first, done.result()
-
-
-class _WorkerPool:
-    """Workers, and a thread for each that waits for its answers."""
-
-    def __init__(self, count: int) -> None:
-        self._threads = ThreadPoolExecutor(count)
-        self._idle: SimpleQueue[subprocess.Popen[bytes] | None] = SimpleQueue()
-        self._processes: list[subprocess.Popen[bytes]] = []
-        self._lock = Lock()
-        self._is_closed = False
-        for _ in range(count):
-            self._idle.put(None)
-
-    def submit(self, job: IngestJob) -> "Future[PreparedFile]":
-        return self._threads.submit(self._prepare_in_worker, job)
-
-    def _prepare_in_worker(self, job: IngestJob) -> PreparedFile:
-        process = self._idle.get()
-        try:
-            process = process or self._start_worker()
-            return _request_result(process, job)
-        except (OSError, EOFError, pickle.UnpicklingError):
-            if self._is_closed:
-                raise
-            process = None
-        finally:
-            self._idle.put(process)
-        if job.stat.size > AHEAD_BYTES:  # likely for want of memory, and here it would be the end of the whole sync
-            known = SourceRecord(str(job.path), job.stat, format=job.format)
-            return build_failed_file(
-                known, f"{job.path}: the process that read it was ended, perhaps for want of memory"
-            )
-        return prepare_file(job)
-
-    def _start_worker(self) -> "subprocess.Popen[bytes]":
-        command = [sys.executable, "-c", WORKER_SCRIPT, *(path for path in sys.path if isinstance(path, str))]
-        pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
-        with self._lock:
-            if self._is_closed:
-                raise EOFError
-            process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nowhere)
-            self._processes.append(process)
-        return process
-
-    def shutdown(self) -> None:
-        """Let nobody finish what nobody waits for."""
-        with self._lock:
-            self._is_closed = True
-        self._threads.shutdown(wait=False, cancel_futures=True)
-        for process in self._processes:
-            process.kill()
-        self._threads.shutdown()
-        for process in self._processes:
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    with suppress(OSError):  # of what it was not told any more
-                        pipe.close()
-
-
-@contextmanager
-def _open_pool(count: int) -> Iterator[_WorkerPool]:
-    staff = _WorkerPool(count)
-    try:
-        yield staff
-    finally:
-        staff.shutdown()
-
-
-def _request_result(process: "subprocess.Popen[bytes]", job: IngestJob) -> PreparedFile:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    pickle.dump(job, process.stdin)
-    process.stdin.flush()
-    answer: PreparedFile = pickle.load(process.stdout)
-    return answer
-
-
-def run_ingest_worker() -> None:
-    """What a worker does: prepare the files that it is told of, until nobody tells it of any."""
-    signal(SIGINT, SIG_DFL)
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what somebody prints is no answer
-    gc.freeze()
-    gc.disable()  # hardly anything that is made here is a circle, and to look for them takes a tenth of the time
-    with suppress(EOFError, BrokenPipeError):
-        while True:
-            job: IngestJob = pickle.load(sys.stdin.buffer)
-            pickle.dump(prepare_file(job), answers, pickle.HIGHEST_PROTOCOL)
-            answers.flush()
-            gc.collect()

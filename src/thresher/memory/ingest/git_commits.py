@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterable
 from itertools import islice
-from typing import NamedTuple
 
+from thresher.memory.index.documents import CommitSubjects
 from thresher.memory.index.tokenizer import separate_unspaced_scripts
 from thresher.memory.ingest.redaction import redact
 
@@ -22,13 +22,6 @@ _AT_LENGTH = (
 _MADE = r"\[[^\[\]\n]{1,200} (?=[0-9]{0,39}[a-f])[0-9a-f]{7,40}\] (?P<made>\S[^\n]{2,400})"
 _COMMIT_LINE = re.compile(rf"\n(?:{_ONE_LINE}|{_AT_LENGTH}|{_MADE})")
 _NUMBER = re.compile(r" ?\(#\d+\)$")
-
-
-class CommitSubjects(NamedTuple):
-    """The subjects of commits that an output tells of, as `normalize_subject` gives them."""
-
-    made: tuple[str, ...] = ()
-    logged: tuple[str, ...] = ()
 
 
 def normalize_subject(text: str) -> str:

@@ -189,10 +189,7 @@ def classify_recall_command(command: str) -> RecallKind:
     return "among" if _SEVERAL.search(plain) else "alone"
 
 
-_QUOTED = re.compile(
-    r"""\\.|"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|'[^']*+(?:'|\Z)|(?:(?<=[\s;])|\A)\#[^\n]*""",
-    re.DOTALL,
-)
+_QUOTED = re.compile(r"""\\.|"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|'[^']*+(?:'|\Z)|(?:(?<=[\s;])|\A)\#[^\n]*""", re.DOTALL)
 _ONE_WORD = re.compile(r"[\w./~@:${}-]+")
 _SHELL_RUNS = re.compile(r"sh[ \t]+-\w*c[ \t]+\Z")
 

@@ -25,34 +25,20 @@ from thresher.memory.ingest.embedded_data import strip_embedded_data
 from thresher.memory.ingest.memory_tools import (
     RecallKind,
     classify_recall,
-    detect_memory_tool,
     find_recall_spans,
     is_memory_prompt,
     is_memory_tool,
 )
 from thresher.memory.ingest.redaction import is_secret_name
+from thresher.memory.records import ExclusionReason
 from thresher.model import Message, Summary, Text, Thinking, ToolCall, ToolResult
 from thresher.model.harness_text import find_harness_spans
 from thresher.model.jsontext import load_json
 from thresher.model.parts import Part
 from thresher.model.tool_calls import describe_tool_call
 
-__all__ = [
-    "AttributedText",
-    "ExclusionReason",
-    "TextField",
-    "attribute_texts",
-    "detect_memory_tool",
-    "strip_embedded_data",
-]
-
 TextField = Literal["human", "agent", "thinking", "input", "output", "summary"]
 """Where a piece stood. What a harness or a system prompt says stands with the human's words."""
-
-ExclusionReason = Literal[
-    "", "short", "interruption", "error", "command", "editor", "harness", "syntax", "recall", "system"
-]
-"""Why a piece is left out of a search; empty where it is not."""
 
 MIN_TEXT_LENGTH = 10
 """Fewer characters say nothing that could be looked for: "ok", "thanks"."""

@@ -15,10 +15,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from thresher.memory.archive.protocol import Progress, SessionStore
 from thresher.memory.ingest.change_detection import read_file_stat
-from thresher.memory.ingest.extract import IngestJob, PreparedFile, prepare_file, prepare_files, worker_count
-from thresher.memory.records import HIDDEN_PATH_PREFIX, SourceRecord, SyncReport, hash_hidden_path
+from thresher.memory.ingest.extract import IngestJob, PreparedFile, prepare_file
+from thresher.memory.ingest.workers import INGEST_OPTIONS, IngestOptions, prepare_files, worker_count
+from thresher.memory.records import HIDDEN_PATH_PREFIX, Progress, SourceRecord, SyncReport, hash_hidden_path
+from thresher.memory.session_store import SessionStore
 
 
 class SyncPlan(NamedTuple):
@@ -39,6 +40,7 @@ def sync_sources(
     progress: Progress | None = None,
     wait: bool = True,
     waiting: Callable[[], None] | None = None,
+    options: IngestOptions = INGEST_OPTIONS,
 ) -> SyncReport:
     """Read what changed in these files, and see which of all known ones are gone.
 
@@ -53,7 +55,7 @@ def sync_sources(
     with store.write_lease(wait=wait, waiting=waiting, size=size) as is_ours:
         if not is_ours:
             return SyncReport(busy=True, seconds=time.perf_counter() - began)
-        work = _SyncRun(store, _plan_sync(store.sources(), wanted), progress)
+        work = _SyncRun(store, _plan_sync(store.sources(), wanted), progress, options)
         work.run()
     return work.report(time.perf_counter() - began)
 
@@ -108,8 +110,8 @@ def _is_text(path: str) -> bool:
 class _SyncRun:
     """One sync at work."""
 
-    def __init__(self, store: SessionStore, look: SyncPlan, progress: Progress | None) -> None:
-        self.store = store
+    def __init__(self, store: SessionStore, look: SyncPlan, progress: Progress | None, options: IngestOptions) -> None:
+        self.store, self.options = store, options
         self.plan = look
         self.progress = progress
         self.counts = dict.fromkeys(("new", "grown", "rewritten", "foreign"), 0)
@@ -124,8 +126,9 @@ class _SyncRun:
         if self.plan.missing or self.plan.returned:
             self.store.save_sources([*self.plan.missing, *self.plan.returned])
         self.store.refresh_index(self.progress)  # what an earlier sync was kept from, or all of it
-        workers = worker_count(len(self.plan.jobs), self.total)
-        with closing(prepare_files(self._pending_jobs(order_by_age(self.plan.jobs)), workers)) as every:
+        workers = self.options.workers
+        workers = worker_count(len(self.plan.jobs), self.total) if workers is None else workers
+        with closing(prepare_files(self._pending_jobs(order_by_age(self.plan.jobs)), workers, self.options)) as every:
             for job, found in every:
                 if found.source.path not in self.parts:
                     self._record_all(job, found)
@@ -138,7 +141,8 @@ class _SyncRun:
             if str(job.path) in self.parts:
                 self._report_progress(job)
             else:
-                yield job._replace(stored=self.store.stored_digests(str(job.path))) if job.source is not None else job
+                stored = self.store.stored_digests(str(job.path)) if job.source is not None else {}
+                yield job._replace(stored=stored, most_sessions=self.options.sessions_per_read)
 
     def _report_progress(self, job: IngestJob) -> None:
         self.done += job.stat.size
@@ -167,7 +171,8 @@ class _SyncRun:
             if self.progress is not None:
                 self.progress(self.done + job.stat.size * (most - found.remaining) // (most + 1), self.total)
             kept = self.store.stored_digests(found.source.path)
-            found = prepare_file(job._replace(source=found.source, stored=kept, already_read=found.already_read))
+            again = job._replace(source=found.source, stored=kept, already_read=found.already_read)
+            found = prepare_file(again, self.options.read)
             self._record_file(job, found)
         self.counts = counts  # it is one file
 

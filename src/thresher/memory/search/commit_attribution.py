@@ -5,9 +5,7 @@ prints them. A line of `git commit` names the session that made it. A line of a 
 what began later did not make it, and of the sessions that changed files of that repository before, the last ones most
 likely did. The session that printed the log may have, too, but mostly it only looked.
 
-Where a question is no subject of a commit that git spoke of, nothing of this is at work. The numbers were chosen on
-recorded sessions and the commits that they made; `EARLIER_SESSION_BONUS` and `MIN_EDITS` were judged like those of
-`ranking`.
+Where a question is no subject of a commit that git spoke of, nothing of this is at work.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -16,23 +14,12 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from thresher.memory.archive.protocol import QueryRunner, SessionStore
 from thresher.memory.ingest.git_commits import normalize_subject
 from thresher.memory.records import ArchivedSession
+from thresher.memory.search.query_compiler import CompiledQuery
 from thresher.memory.search.rank import has_message_conditions
+from thresher.memory.session_store import SessionStore
 
-COMMIT_MAKER_BONUS = 1.5
-"""What the session gains that made the commit, beside a best message of 1 and a title: it goes first."""
-EARLIER_SESSION_BONUS = 0.6
-"""What the last session gains before the commit was seen."""
-EARLIER_SESSION_DECAY = 0.7
-"""The share of it that each session further back gains."""
-LOG_PRINTER_SHARE = 0.3
-"""The share of it that the session gains which showed the commit first."""
-LATER_SESSION_WEIGHT = 0.5
-"""The share of its worth that a session keeps which began after the commit was seen."""
-MIN_EDITS = 2
-"""Messages with edits that a session must have to count as one that may have made a commit."""
 _WORKTREES = ("worktrees", ".worktrees")
 _SHARED = {".codex": -1, ".cursor": 0}
 """Agents that keep worktrees of all repositories together, and where below them a path has the repository's name."""
@@ -46,7 +33,7 @@ class AdjustedScores(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def adjust_for_commits(worth: Mapping[int, float], asked: QueryRunner, store: SessionStore) -> AdjustedScores:
+def adjust_for_commits(worth: Mapping[int, float], asked: CompiledQuery, store: SessionStore) -> AdjustedScores:
     """What the sessions that match are worth, where the question is a commit's subject."""
     query = structs.replace(asked.query, phrases=(), prefixes=())  # git itself writes quotes: `Revert "…"`
     if not normalize_subject(query.full_text) or has_message_conditions(query) or query.rank != "best":
@@ -54,7 +41,7 @@ def adjust_for_commits(worth: Mapping[int, float], asked: QueryRunner, store: Se
     every = asked.commits_made(barred=False)
     if every:
         makers = frozenset(asked.commits_made()) | _find_kin_of_makers(every, worth, store)
-        gained = {key: worth.get(key, 0.0) + COMMIT_MAKER_BONUS for key in makers}
+        gained = {key: worth.get(key, 0.0) + asked.weights.commit_maker for key in makers}
         ids = ", ".join(one.id for one in store.find_sessions(makers))
         return AdjustedScores({**worth, **gained}, makers, (f"a commit of this name was made in {ids}",) if ids else ())
     shown = asked.commits_seen()
@@ -73,29 +60,31 @@ def _find_kin_of_makers(makers: Collection[int], worth: Mapping[int, float], sto
 
 
 def _adjust_by_date(
-    worth: Mapping[int, float], by: ArchivedSession, time: int, asked: QueryRunner, store: SessionStore
+    worth: Mapping[int, float], by: ArchivedSession, time: int, asked: CompiledQuery, store: SessionStore
 ) -> AdjustedScores:
     """What they are worth, since the commit was there when a session printed it."""
     found, home = dict(worth), find_repository_name(by.project)
     seen = datetime.fromtimestamp(time + 1, UTC)  # the index has no parts of a second
     near = [one for one in store.find_sessions(found) if one.started and find_repository_name(one.project) == home]
-    for key, gain in _date_bonuses(near, by, seen, asked.edit_counts()):
+    for key, gain in _date_bonuses(near, by, seen, asked):
         found[key] += gain
-    found |= {one.key: found[one.key] * LATER_SESSION_WEIGHT for one in near if one.started and one.started >= seen}
+    later = [one.key for one in near if one.started and one.started >= seen]
+    found |= {key: found[key] * asked.weights.later_session for key in later}
     told = f"a commit of this name was seen first on {seen:%Y-%m-%d} in {by.id}"
     return AdjustedScores(found, notes=(f"{told}; what was at work there before goes first",) if near else ())
 
 
 def _date_bonuses(
-    near: list[ArchivedSession], by: ArchivedSession, seen: datetime, edits: Mapping[int, int]
+    near: list[ArchivedSession], by: ArchivedSession, seen: datetime, asked: CompiledQuery
 ) -> Iterator[tuple[int, float]]:
+    weights, edits = asked.weights, asked.edit_counts()
     earlier = [one for one in near if one.key != by.key and one.started and one.started < seen]
     # Some agents write files by commands alone: there it cannot be told who changed any.
-    changed = [one for one in earlier if edits.get(one.key, 0) >= MIN_EDITS] or earlier
+    changed = [one for one in earlier if edits.get(one.key, 0) >= weights.min_edits] or earlier
     changed.sort(key=lambda one: (min(one.ended or seen, seen), one.key), reverse=True)
-    yield from ((one.key, EARLIER_SESSION_BONUS * EARLIER_SESSION_DECAY**place) for place, one in enumerate(changed))
+    yield from ((one.key, weights.earlier_session * weights.earlier_decay**place) for place, one in enumerate(changed))
     if any(one.key == by.key for one in near):
-        yield by.key, EARLIER_SESSION_BONUS * LOG_PRINTER_SHARE
+        yield by.key, weights.earlier_session * weights.log_printer
 
 
 def find_repository_name(project: str) -> str:

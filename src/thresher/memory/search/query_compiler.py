@@ -8,7 +8,6 @@ one text that matches.
 Scripts without spaces are indexed by the character; here they become pairs of neighbours.
 """
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 
@@ -17,19 +16,18 @@ from tantivy import Query as IndexQuery
 
 from thresher.memory.index.documents import RECALL_REASON, path_suffixes
 from thresher.memory.index.tantivy_index import IndexHit, TantivyIndex
-from thresher.memory.index.tokenizer import tokenize_output, tokenize_words
+from thresher.memory.index.tokenizer import normalize_text, split_unspaced_runs, tokenize_output, tokenize_words
 from thresher.memory.ingest.git_commits import normalize_subject
 from thresher.memory.records import ROLES, TEXT_KINDS, TextKind
 from thresher.memory.search.query import Query, content_words, is_stop_word
+from thresher.memory.search.weights import RANKING, RankingWeights
+from thresher.memory.session_store import SessionStore
 
-ADJACENT_WEIGHT = 0.15
-"""What two words side by side add to the two words, as a share of their weight."""
 MAIN_FIELD_KINDS = frozenset(TEXT_KINDS) - {"output"}
 MOST_PAIRS = 24
 MAX_PREFIX_TERMS = 64
 """Words that the beginning of one may stand for."""
 TITLES = 50
-UNSPACED_RUN = re.compile(r"[\u0e00-\u0e7f\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
 Pair = tuple[str, str]
 
 
@@ -43,12 +41,13 @@ class CompiledQuery:
         *,
         only: Collection[int] | None = None,
         without: Collection[int] = (),
+        weights: RankingWeights = RANKING,
     ) -> None:
-        self.query, self._index = query, index
+        self.query, self._index, self.weights = query, index, weights
         self._only, self._excluded = None if only is None else frozenset(only), without
         spoken = " ".join((query.words, *query.phrases))
-        spaced = tokenize_words(UNSPACED_RUN.sub(" ", spoken))
-        runs = [tokenize_words(run) for run in UNSPACED_RUN.findall(spoken)]
+        rest, unspaced = split_unspaced_runs(normalize_text(spoken))
+        spaced, runs = tokenize_words(rest), [*map(tokenize_words, unspaced)]
         self.terms = content_words([*spaced, *(run[0] for run in runs if len(run) == 1)])
         neighbours = (pair for pair in pairwise(spaced) if not any(map(is_stop_word, pair)))
         self._adjacent_pairs: list[Pair] = list(dict.fromkeys(neighbours))[:MOST_PAIRS]
@@ -158,7 +157,7 @@ class CompiledQuery:
         for pair in self._adjacent_pairs:
             if not ranked and any(word in self.terms for word in pair):
                 continue  # the word alone finds it
-            yield IndexQuery.boost_query(self._adjacent_query(field, pair), ADJACENT_WEIGHT)
+            yield IndexQuery.boost_query(self._adjacent_query(field, pair), self.weights.adjacent_words)
         yield from (self._adjacent_query(field, pair) for pair in self._character_pairs)
 
     def _phrase(self, field: str, text: str) -> IndexQuery:
@@ -231,3 +230,16 @@ def _all(parts: Iterable[IndexQuery], never: Iterable[IndexQuery] = ()) -> Index
     return IndexQuery.boolean_query(
         [*((Occur.Must, part) for part in parts), *((Occur.MustNot, part) for part in never)]
     )
+
+
+def compile_query(
+    store: SessionStore,
+    query: Query,
+    *,
+    only: Collection[int] | None = None,
+    excluded: Collection[int] = (),
+    weights: RankingWeights = RANKING,
+) -> CompiledQuery | None:
+    """Compile a query for a store's index: of these sessions, without those; None where there is no index yet."""
+    index = store.open_index()
+    return None if index is None else CompiledQuery(query, index, only=only, without=excluded, weights=weights)

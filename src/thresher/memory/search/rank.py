@@ -4,9 +4,6 @@ A message is as good as its best text, and its others add a little. A session is
 first counts whole, the second half, the third a third, so that a session of a thousand messages has no more chances
 than a short one. Its title and its branch add a little, as far as they hold the words. Time only decides between
 equals. `matches` is the first design's order instead: by how many match, then by time.
-
-The numbers were chosen on recorded sessions and the commits that they made, and judged on those that were left out of
-the choice: `benchmarks/search.py tune`.
 """
 
 from collections import defaultdict
@@ -16,24 +13,16 @@ from functools import lru_cache
 from operator import mul
 from typing import NamedTuple
 
-from thresher.memory.archive.protocol import QueryRunner
 from thresher.memory.index.tantivy_index import IndexHit
 from thresher.memory.index.tokenizer import tokenize_words
 from thresher.memory.records import TEXT_KINDS, ArchivedSession
 from thresher.memory.search.query import DEFAULT_SEARCH_FIELDS, Query
+from thresher.memory.search.query_compiler import CompiledQuery
+from thresher.memory.search.weights import RankingWeights
 
-EXTRA_TEXT_WEIGHT = 0.15
-"""What each further text of a message adds, as a share of the one before."""
-SHARES = (1.0, 1 / 2, 1 / 3)
-TITLE_WEIGHT = 0.3
-"""What a title adds that holds all words, beside a best message of 1."""
 MAX_RANKED_TEXTS = 1000
 """Texts, best first, that sessions are judged by."""
-EDIT_WEIGHT = 1.2
-"""What counts that was written into a file: it was done, where much else is only spoken of."""
 _EDITS = TEXT_KINDS.index("edits")
-DERIVED_WEIGHT = 0.5
-"""What a message counts that was said out of a recall."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
@@ -52,25 +41,25 @@ def has_message_conditions(query: Query) -> bool:
     return any(special) or bool(query.since or query.until) or query.fields != DEFAULT_SEARCH_FIELDS
 
 
-def score_sessions(asked: QueryRunner, matches: Mapping[int, int], texts: Iterable[IndexHit]) -> dict[int, float]:
+def score_sessions(asked: CompiledQuery, matches: Mapping[int, int], texts: Iterable[IndexHit]) -> dict[int, float]:
     """How good each session that matches is by its best texts, the best about 1; where only a title matches, 0."""
-    found = dict.fromkeys(matches, 0.0) | _score_texts(texts)
+    found = dict.fromkeys(matches, 0.0) | _score_texts(texts, asked.weights)
     if asked.terms and not has_message_conditions(asked.query):
         found |= {one.session: 0.0 for one in asked.title_matches() if one.session not in found}
     return found
 
 
-def _score_texts(found: Iterable[IndexHit]) -> dict[int, float]:
+def _score_texts(found: Iterable[IndexHit], weights: RankingWeights) -> dict[int, float]:
     """Each session's share of the best that any has."""
     messages: dict[tuple[int, int], list[float]] = defaultdict(list)
     for one in found:
-        worth = (DERIVED_WEIGHT if one.derived else 1.0) * (EDIT_WEIGHT if one.kind == _EDITS else 1.0)
+        worth = (weights.derived if one.derived else 1.0) * (weights.edit if one.kind == _EDITS else 1.0)
         messages[one.session, one.at].append(one.score * worth)
     sessions: dict[int, list[float]] = defaultdict(list)
-    beside = [EXTRA_TEXT_WEIGHT**rank for rank in range(len(TEXT_KINDS))]
+    beside = [weights.extra_text**rank for rank in range(len(TEXT_KINDS))]
     for (session, _), texts in messages.items():
         sessions[session].append(_weighted_sum(texts, beside))
-    sums = {session: _weighted_sum(many, SHARES) for session, many in sessions.items()}
+    sums = {session: _weighted_sum(many, weights.message_shares) for session, many in sessions.items()}
     highest = max(sums.values(), default=0.0) or 1.0
     return {session: score / highest for session, score in sums.items()}
 
@@ -81,15 +70,12 @@ def _weighted_sum(scores: list[float], shares: Sequence[float]) -> float:
 
 
 def rank_sessions(
-    candidates: Iterable[ArchivedSession],
-    found: Mapping[int, float],
-    matches: Mapping[int, int],
-    asked: QueryRunner,
+    candidates: Iterable[ArchivedSession], found: Mapping[int, float], matches: Mapping[int, int], asked: CompiledQuery
 ) -> list[RankedSession]:
     """One entry a family, the best first."""
     wanted = frozenset(asked.terms)
     ranked = [
-        RankedSession(one, found[one.key] + TITLE_WEIGHT * _score_title(one, wanted), matches.get(one.key, 0))
+        RankedSession(one, found[one.key] + asked.weights.title * _score_title(one, wanted), matches.get(one.key, 0))
         for one in candidates
     ]
     if asked.query.rank == "matches":

@@ -13,14 +13,15 @@ from collections.abc import Iterator, Sequence
 from msgspec import structs
 
 from thresher.errors import OptionError
-from thresher.memory.archive.protocol import SessionStore
 from thresher.memory.ingest.redaction import redact
 from thresher.memory.records import TEXT_KINDS, ArchivedSession, TextKind
 from thresher.memory.results import Excerpt, RecallResult
 from thresher.memory.search.query import SearchField, parse_query
+from thresher.memory.search.query_compiler import compile_query
 from thresher.memory.search.rank import RankedSession
 from thresher.memory.search.search import HitBuilder, MatchedMessage, SearchView, build_search_hit
 from thresher.memory.search.snippets import Snippet, build_snippet
+from thresher.memory.session_store import SessionStore
 from thresher.model import Message, Text
 from thresher.store.errors import NotStoredError
 from thresher.summarize.endpoint import Endpoint, ask_model
@@ -44,8 +45,6 @@ RECALL_FIELDS: tuple[SearchField, ...] = (
 )
 CITATION = 12
 """Tokens that a piece's place takes."""
-MIN_TERM_SHARE = 0.34
-"""The share of the question's words that a session must hold to speak of it."""
 NOT_FOUND_REPLY = "NOT IN THIS SESSION"
 INSTRUCTIONS = (
     "You are given numbered excerpts of one past session of a coding agent, and a question about it. Answer in one "
@@ -63,7 +62,7 @@ def recall_session(
     if not question.strip():
         raise OptionError("there is no question; ask one in plain words")
     query = structs.replace(parse_query(question), fields=RECALL_FIELDS, subagents=True)
-    asked = store.prepare_query(query)
+    asked = compile_query(store, query)
     if asked is None:
         raise NotStoredError("nothing is indexed yet; run `thresher sync`")
     with store.message_reader() as message:
@@ -72,7 +71,7 @@ def recall_session(
         shown = shower.best_messages(facts.key, matches.get(facts.key, 0))
         session = shower.build_session(RankedSession(facts, 0.0, len(shown)))
     held = {mark.word for one in shown for mark in one.marks}
-    speaks = len(held) >= MIN_TERM_SHARE * len(asked.terms)
+    speaks = len(held) >= asked.weights.min_recalled_terms * len(asked.terms)
     kept = _fit_budget(budget, _build_excerpts(store, facts.key, shower, shown, reveal)) if speaks else []
     told = RecallResult(
         session=session,

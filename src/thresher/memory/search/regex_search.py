@@ -12,14 +12,15 @@ from time import perf_counter
 from typing import Any
 
 from thresher.errors import OptionError
-from thresher.memory.archive.protocol import QueryRunner, SessionStore
 from thresher.memory.ingest.provenance import attribute_texts
 from thresher.memory.ingest.redaction import redact
 from thresher.memory.results import SearchHit, SearchResults, SessionHit
 from thresher.memory.search.query import Query
+from thresher.memory.search.query_compiler import CompiledQuery, compile_query
 from thresher.memory.search.rank import RankedSession
 from thresher.memory.search.search import FIELD_BY_KIND, SearchScope, SearchView, build_search_hit, build_session_hit
 from thresher.memory.search.snippets import TermMatch, build_snippet
+from thresher.memory.session_store import SessionStore
 from thresher.model import Message
 
 TEXT_TIMEOUT_SECONDS = 1.0
@@ -68,10 +69,10 @@ def search_by_regex(store: SessionStore, query: Query, view: SearchView) -> Sear
     )
 
 
-def _prepare_other_conditions(store: SessionStore, query: Query, scope: SearchScope) -> QueryRunner | None:
+def _prepare_other_conditions(store: SessionStore, query: Query, scope: SearchScope) -> CompiledQuery | None:
     """What else is asked, if an index can tell it."""
     asks = query.words or query.phrases or query.prefixes or query.require or query.exclude or query.file
-    return store.prepare_query(query, only=scope.allowed, without=scope.excluded) if asks else None
+    return compile_query(store, query, only=scope.allowed, excluded=scope.excluded) if asks else None
 
 
 def _scan_session(

@@ -16,43 +16,34 @@ from itertools import islice
 from typing import NamedTuple
 
 from thresher.errors import FormatError
-from thresher.memory.archive.protocol import QueryRunner, SessionStore
+from thresher.memory.archive.protocol import SessionFilter
 from thresher.memory.index.tantivy_index import IndexHit
 from thresher.memory.index.tokenizer import tokenize_words
 from thresher.memory.ingest.memory_tools import classify_recall
 from thresher.memory.ingest.provenance import AttributedText, attribute_texts
 from thresher.memory.ingest.redaction import redact
-from thresher.memory.records import EXCLUSION_REASONS, ROLES, TEXT_KINDS, ArchivedSession, TextKind
+from thresher.memory.records import EXCLUSION_REASONS, ROLES, TEXT_KINDS, ArchivedSession
 from thresher.memory.results import SearchHit, SearchResults, SessionHit
 from thresher.memory.search.commit_attribution import adjust_for_commits
 from thresher.memory.search.query import MOST_WORDS, Query, content_words
-from thresher.memory.search.rank import DERIVED_WEIGHT, MAX_RANKED_TEXTS, RankedSession, rank_sessions, score_sessions
+from thresher.memory.search.query_compiler import CompiledQuery, compile_query
+from thresher.memory.search.rank import MAX_RANKED_TEXTS, RankedSession, rank_sessions, score_sessions
 from thresher.memory.search.snippets import Snippet, TermFinder, TermMatch, build_snippet, split_unspaced
+from thresher.memory.search.weights import KIND_VALUES, RANKING, RankingWeights
+from thresher.memory.session_store import SessionStore
 from thresher.model import Message
 from thresher.model.tool_calls import describe_tool_call
 from thresher.transcripts import TranscriptFormat, find_format
 
 FIELD_BY_KIND = {"commands": "input", "edits": "input"}
 """Kinds that are told apart only in the index."""
-_KIND_VALUES: dict[TextKind, float] = {"human": 1.2, "agent": 1.1, "thinking": 0.8, "commands": 0.7, "output": 0.3}
-KIND_WEIGHTS = [_KIND_VALUES.get(kind, 0.6 if FIELD_BY_KIND.get(kind, kind) == "input" else 1.0) for kind in TEXT_KINDS]
-"""How much a text of each kind tells a person, of those that match alike."""
+KIND_WEIGHTS = [KIND_VALUES.get(kind, 1.0) for kind in TEXT_KINDS]
 CANDIDATES = 120
 """Sessions, best first, that are looked at one by one."""
 LOOKAHEAD_SESSIONS = 10
 """Sessions beyond the page that may move up into it."""
-QUESTION_SIMILARITY = 0.6
-"""The share of a prompt's words that are the question's, from which it is the question."""
-MIN_ANSWER_SCORE = 0.5
-"""How well something else in a session must match, beside the question, for it to be more than asked."""
 MESSAGES_PER_SESSION = 12
 """Messages a session, on average, that are looked at at once."""
-QUESTION_ONLY_WEIGHT = 0.4
-"""What a session is worth that only asked."""
-QUESTION_ONLY_CAP = 0.95
-"""The share of the best other session's worth that it may have at most."""
-MIN_OTHER_SCORE = 0.1
-"""What another session must be worth to go before it."""
 MAX_FOLLOW_UP_MESSAGES = 12
 """Messages after a prompt in which it is looked for what was done."""
 
@@ -67,11 +58,13 @@ class SearchView(NamedTuple):
     reveal: bool = False
 
 
-def search_archive(store: SessionStore, query: Query, view: SearchView) -> SearchResults:
+def search_archive(
+    store: SessionStore, query: Query, view: SearchView, weights: RankingWeights = RANKING
+) -> SearchResults:
     """The sessions that answer a query, one page of them."""
     with store.message_reader() as message:  # all along: who closes a database last has to tidy it up
         scope = SearchScope(store, query)
-        asked = store.prepare_query(query, only=scope.allowed, without=scope.excluded)
+        asked = compile_query(store, query, only=scope.allowed, excluded=scope.excluded, weights=weights)
         if asked is None:
             return SearchResults(
                 query=query.words, sessions=(), found=0, page=view.page, notes=("nothing is remembered yet",)
@@ -114,13 +107,16 @@ class SearchScope:
     """Which sessions may answer."""
 
     def __init__(self, store: SessionStore, query: Query) -> None:
-        self.allowed: set[int] | None = None
+        self.allowed: frozenset[int] | None = None
         self.notes: list[str] = []
         self._store, self._query = store, query
+        agent, project, branch = map(to_storable_text, (query.agent, query.project, query.branch))
+        self._filter = SessionFilter(agent=agent, project=project, branch=branch)
         if query.agent or query.project or query.branch:
-            self.allowed = {one.key for one in self._find_matching()}
+            self.allowed = frozenset(store.archive.find_keys(self._filter))
         hidden = not (query.subagents or query.everything)
-        self.hidden_subagents = store.subagent_keys() if hidden else frozenset()
+        subagents = store.archive.find_keys(SessionFilter(subagent=True)) if hidden else ()
+        self.hidden_subagents = frozenset(subagents)
         self.current_family: frozenset[int] = frozenset()
         if query.current and not query.everything:
             self.current_family = _find_family_keys(store, query.current)
@@ -129,13 +125,9 @@ class SearchScope:
                     f"the current session {query.current} is not known here yet, so nothing of it is left out"
                 )
 
-    def _find_matching(self) -> list[ArchivedSession]:
-        agent, project, branch = map(to_storable_text, (self._query.agent, self._query.project, self._query.branch))
-        return self._store.find_sessions(agent=agent, project=project, branch=branch)
-
     def newest_sessions(self) -> list[ArchivedSession]:
         """All of them, the newest first."""
-        known = (one for one in self._find_matching() if one.key not in self.excluded)
+        known = (row.session for row in self._store.archive.find_sessions(self._filter) if row.key not in self.excluded)
         kept = (one for one in known if self._query.everything or not one.made_by)
         return sorted(kept, key=lambda one: one.ended.timestamp() if one.ended else 0.0, reverse=True)
 
@@ -155,7 +147,7 @@ def to_storable_text(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def _count_excluded(asked: QueryRunner, scope: SearchScope) -> dict[str, int]:
+def _count_excluded(asked: CompiledQuery, scope: SearchScope) -> dict[str, int]:
     """What matches too and was left out, by the reason."""
     told: dict[str, int] = {}
     if not asked.query.everything:
@@ -179,9 +171,10 @@ class MatchedMessage(NamedTuple):
 class HitBuilder:
     """Fetches what is shown of sessions, each message once."""
 
-    def __init__(self, message: Callable[[int, int], Message], asked: QueryRunner, view: SearchView) -> None:
+    def __init__(self, message: Callable[[int, int], Message], asked: CompiledQuery, view: SearchView) -> None:
         """`message` gives one by its session and place."""
         self._read_message, self._runner, self._view = message, asked, view
+        self._weights = asked.weights
         query = asked.query
         spoken = (query.words, *query.phrases, *query.require, *query.prefixes)
         terms = [*asked.terms, *(word for text in (*query.require, *query.prefixes) for word in tokenize_words(text))]
@@ -203,9 +196,9 @@ class HitBuilder:
             best[text.session].append(text)
         asking = {key for key in best.keys() - makers if self._is_question_only(facts[key], best[key])}
         highest = max((one.score for one in near if one.session.key not in asking), default=0.0)
-        most = QUESTION_ONLY_CAP * highest if highest > MIN_OTHER_SCORE else 1.0
+        most = self._weights.question_only_cap * highest if highest > self._weights.min_other else 1.0
         looked = [
-            one._replace(score=min(most, QUESTION_ONLY_WEIGHT * one.score)) if one.session.key in asking else one
+            one._replace(score=min(most, self._weights.question_only * one.score)) if one.session.key in asking else one
             for one in near
         ]
         return [*sorted(looked, key=lambda one: -one.score), *ranked[wanted + LOOKAHEAD_SESSIONS :]]
@@ -215,7 +208,7 @@ class HitBuilder:
         prompts = [one for one in best[:2] if ROLES[one.role] == "user" and one.at >= 0]
         others = max((one.score for one in best if ROLES[one.role] != "user" and not one.derived), default=0.0)
         return any(
-            others < MIN_ANSWER_SCORE * one.score
+            others < self._weights.min_answer * one.score
             and self.is_question(self._load_match(one))
             and not self._is_acted_on(one, facts.messages)
             for one in prompts
@@ -245,7 +238,7 @@ class HitBuilder:
         if len(self._runner.terms) < 3 and not shown.best_text.text.rstrip().endswith(("?", "？")):
             return False
         said = content_words(tokenize_words(shown.best_text.text[:2000]))
-        return len(frozenset(said) & frozenset(self._runner.terms)) >= QUESTION_SIMILARITY * len(said)
+        return len(frozenset(said) & frozenset(self._runner.terms)) >= self._weights.question_similarity * len(said)
 
     def best_messages(self, key: int, matches: int) -> list[MatchedMessage]:
         """The best messages of a session that match, best first; so many match in all."""
@@ -323,7 +316,7 @@ def _sort_by_value(found: Iterable[IndexHit]) -> list[IndexHit]:
     """What is said tells more than what is done; what was said out of a recall counts less."""
     return sorted(
         found,
-        key=lambda one: one.score * KIND_WEIGHTS[one.kind] * (DERIVED_WEIGHT if one.derived else 1.0),
+        key=lambda one: one.score * KIND_WEIGHTS[one.kind] * (RANKING.derived if one.derived else 1.0),
         reverse=True,
     )
 

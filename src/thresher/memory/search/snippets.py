@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from thresher.memory.search.query_compiler import UNSPACED_RUN
+from thresher.memory.index.tokenizer import split_unspaced_runs
 
 MIN_STEM_LENGTH = 3
 """Letters of a word's beginning that are looked for: forms differ in their ends."""
@@ -160,4 +160,4 @@ def _flatten(text: str, marks: Collection[TermMatch], start: int, stop: int) -> 
 
 def split_unspaced(text: str) -> list[str]:
     """Pairs of neighbouring signs in scripts without spaces, and signs that stand alone."""
-    return [run[at : at + 2] for run in UNSPACED_RUN.findall(text) for at in range(max(1, len(run) - 1))]
+    return [run[at : at + 2] for run in split_unspaced_runs(text)[1] for at in range(max(1, len(run) - 1))]

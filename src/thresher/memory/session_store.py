@@ -1,0 +1,310 @@
+"""An archive and the index derived from it, kept in step.
+
+What is read is written to the archive, and given to the index while it is still in memory; but the index is made to
+last only after the archive is. So a kill at any moment leaves an index that knows less than the archive, never more,
+and its own state tells how far it is: the rest is added from the archive the next time.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from hashlib import blake2b
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+
+from thresher.memory.archive import placement
+from thresher.memory.archive.block_codec import flatten_messages
+from thresher.memory.archive.placement import PlacedSession, SessionName, StoredDigests
+from thresher.memory.archive.protocol import Archive, BlockRow, SessionFilter
+from thresher.memory.archive.sqlite import ARCHIVE_FILE, SqliteArchive
+from thresher.memory.index.documents import DOCUMENT_VERSION
+from thresher.memory.index.tantivy_index import TantivyIndex, remove_index
+from thresher.memory.ingest.document_builder import attribute_session, build_documents, build_title_document
+from thresher.memory.ingest.extract import PreparedSession
+from thresher.memory.records import MESSAGES_PER_BLOCK, ArchivedSession, MemorySizes, Progress, SourceRecord
+from thresher.model import Message, Session
+from thresher.store.home import get_data_folder
+
+MEMORY_FOLDER = "memory"
+INDEX_FOLDER = "index"
+
+
+class CommitSizes(NamedTuple):
+    """Characters after which the index is made to last: soon at first, to find the newest, then ever later."""
+
+    first: int = 25_000_000
+    last: int = 1_000_000_000
+
+
+COMMIT_SIZES = CommitSizes()
+
+
+class IngestCounts(NamedTuple):
+    """Outcome of recording a file: new messages, and sessions that stay forgotten."""
+
+    new_messages: int
+    forgotten: int
+
+
+class SessionStore:
+    """Past sessions; by default in a SQLite archive in Thresher's home, with its index beside it.
+
+    `folder` holds the index, and the archive unless another is given. Whatever fails raises `StoreError`.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path | None = None,
+        archive: Archive | None = None,
+        *,
+        commit_sizes: CommitSizes = COMMIT_SIZES,
+        document_version: int = DOCUMENT_VERSION,
+    ) -> None:
+        """An index of another `document_version` is built again."""
+        self.folder = get_data_folder() / MEMORY_FOLDER if folder is None else Path(folder)
+        local = SqliteArchive(self.folder / ARCHIVE_FILE)
+        self.archive: Archive = archive or local
+        other = blake2b(self.archive.name.encode(), digest_size=8).hexdigest()
+        is_local = self.archive.name == local.name
+        self.index_folder = self.folder / (INDEX_FOLDER if is_local else f"{INDEX_FOLDER}-{other}")
+        self._index: TantivyIndex | None = None
+        self._document_version = document_version
+        self._expected_size = 0
+        self._since_commit = 0
+        self._commit_after, self._commit_most = commit_sizes
+        self._is_caught_up = False
+        """Whether the index's writer has all that the archive had before now."""
+
+    # --- writing -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def write_lease(
+        self, *, wait: bool = True, waiting: Callable[[], None] | None = None, size: int = 0
+    ) -> Iterator[bool]:
+        """Hold the right to write, which one process at a time has; False if another has it and `wait` is not set.
+
+        `waiting` is called once before it waits; `size` is how many bytes will be read. What was recorded completely
+        stays when the context is left by an error.
+        """
+        with self.archive.lease(wait=wait, on_wait=waiting) as held:
+            self._expected_size = size
+            try:
+                yield held
+            finally:
+                if held and self._index is not None:
+                    self._index.close()
+                self._is_caught_up = False
+
+    def record(
+        self,
+        known: SourceRecord,
+        sessions: Sequence[PreparedSession],
+        parts: Sequence[SourceRecord] = (),
+        *,
+        grown: bool = False,
+        same: Collection[str] = (),
+    ) -> IngestCounts:
+        """Store what a file holds now, with its sub-agents and the files it was read with; all or nothing.
+
+        With `grown`, all that was in the file is still in it. Otherwise a session that lost messages stays as it was,
+        gone, and what is there now is stored beside it. `same` are ids of sessions that were not read since they did
+        not change.
+        """
+        index = self._writable_index()
+        keys: dict[int, int] = {}
+        banned: set[int] = set()
+        added = 0
+        with self.archive.transaction():
+            for place, ready in enumerate(sessions):
+                if ready.owner in banned or placement.is_forgotten(self.archive, ready.encoded):
+                    banned.add(place)
+                    continue
+                placed = placement.store_session(
+                    self.archive,
+                    ready.encoded,
+                    ordinal=ready.ordinal,
+                    source=known.path,
+                    owner=keys.get(ready.owner, 0),
+                    grown=grown and ready.encoded.session.file == known.path,
+                )
+                if placed is not None:
+                    keys[place] = placed.key
+                    added += placed.new_messages
+                    self._index_session(index, ready, placed)
+            placement.mark_absent(self.archive, known.path, frozenset(keys.values()), same)
+            self.archive.put_sources([known, *parts])
+            if banned and not keys:
+                placement.hide_sources(self.archive, [known.path])
+        if self._since_commit > self._commit_after:
+            self._commit(index)
+            self._commit_after = min(2 * self._commit_after, self._commit_most)
+        return IngestCounts(added, len(banned))
+
+    def _index_session(self, index: TantivyIndex, ready: PreparedSession, placed: PlacedSession) -> None:
+        """Give the index the documents of new blocks."""
+        for number, block in placed.blocks:
+            index.add_documents(placed.key, block, ready.documents.get(number, ()))
+        unread = [(number, block) for number, block in placed.blocks if number not in ready.documents]
+        if unread:  # it was thought to be there, and was taken away since
+            self._index_stored_blocks(index, placed.key, unread)
+        if placed.blocks:
+            self._since_commit += ready.encoded.text_size
+
+    def save_sources(self, known: Iterable[SourceRecord]) -> None:
+        """Remember files that nothing was read from: touched, gone, foreign, failed, parts of others."""
+        self.archive.put_sources(known)
+
+    def forget(self, keys: Iterable[int], progress: Progress | None = None, *, for_good: bool = True) -> int:
+        """Remove sessions and their sub-agents, while writing; return how many.
+
+        The index is built again, since its lists of words would still tell them. `for_good`, they are never read
+        again; otherwise they come back when their file changes.
+        """
+        with self.archive.transaction():
+            count = placement.forget_sessions(self.archive, keys, for_good=for_good)
+        if count:
+            self._index = None
+            self._is_caught_up = False
+            remove_index(self.index_folder)
+            self.archive.flush()
+            self.refresh_index(progress)
+            self.archive.compact()
+        return count
+
+    # --- the index -----------------------------------------------------------------------------------------------
+
+    def open_index(self) -> TantivyIndex | None:
+        """Return the index as it is, or None where there is none that can be used."""
+        if self._index is None:
+            self._index = TantivyIndex.open_existing(self.index_folder, self._index_name())
+        return self._index
+
+    def is_index_behind(self) -> bool:
+        """Return whether the index lacks something, or is missing itself."""
+        if not self.archive.exists():
+            return False
+        with self.archive.connected():
+            index = self.open_index()
+            if index is None:
+                return True
+            state = index.read_state()
+            new = self.archive.find_blocks(after=state.last_block)
+            return bool(new or self.archive.tombstones(state.last_tombstone))
+
+    def refresh_index(self, progress: Progress | None = None) -> None:
+        """Bring the index up to the archive; an index that is lost or damaged is built again."""
+        if self.is_index_behind():
+            self._commit(self._writable_index(progress))
+
+    def _index_name(self) -> str:
+        return f"{self.archive.generation()} {self._document_version}"
+
+    def _writable_index(self, progress: Progress | None = None) -> TantivyIndex:
+        """Return the index, open for writing, with all that the archive had before now."""
+        index = self.open_index()
+        if index is None:
+            index = self._index = TantivyIndex.create(self.index_folder, self._index_name())
+            self._is_caught_up = False
+        if not self._is_caught_up:
+            missing = self.archive.find_blocks(after=index.read_state().last_block)
+            index.begin_writing(self._expected_size or len(missing) * MESSAGES_PER_BLOCK * 1000)
+            self._catch_up(index, missing, progress)
+            self._is_caught_up = True
+        return index
+
+    def _catch_up(self, index: TantivyIndex, missing: Sequence[BlockRow], progress: Progress | None) -> None:
+        """Add from the archive what the index does not have."""
+        done = 0
+        for key, rows in groupby(missing, key=lambda row: row.session):
+            blocks = [(row.number, row.id) for row in rows]
+            self._index_stored_blocks(index, key, blocks)
+            done += len(blocks)
+            if progress is not None:
+                progress(done, len(missing))
+
+    def _index_stored_blocks(self, index: TantivyIndex, key: int, blocks: Iterable[tuple[int, int]]) -> None:
+        """Add blocks of a session, by number and id, from the archive."""
+        facts, session = placement.read_session(self.archive, key, children=False)
+        messages, found = flatten_messages(session), attribute_session(session)
+        for number, block in blocks:
+            index.add_documents(key, block, build_documents(messages, found, number, made_by=facts.made_by))
+
+    def _commit(self, index: TantivyIndex) -> None:
+        """Make archive and index last, in this order."""
+        before = index.read_state().last_tombstone
+        tombstones = self.archive.tombstones(before)
+        blocks = {block for _, block in tombstones}
+        titled = self.find_sessions(None if before < 0 else [-block for block in blocks if block < 0])
+        for block in blocks | {-facts.key for facts in titled}:
+            index.remove_block(block)
+        for facts in titled:
+            index.add_documents(facts.key, -facts.key, [build_title_document(facts)])
+        self.archive.flush()
+        position = max((position for position, _ in tombstones), default=max(before, 0))
+        index.commit(position)
+        self.archive.clear_tombstones(position)
+        self.archive.flush()
+        self._since_commit = 0
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    def exists(self) -> bool:
+        """Return whether anything was ever stored; create nothing."""
+        return self.archive.exists()
+
+    def sources(self) -> Mapping[str, SourceRecord]:
+        """Return every file that was looked at, by path; by its `hidden` one where all its sessions were forgotten."""
+        return self.archive.sources()
+
+    def stored_digests(self, source: str) -> Mapping[SessionName, StoredDigests]:
+        """Return what is stored of the sessions of a file, which need not be prepared again."""
+        return placement.read_stored_digests(self.archive, source)
+
+    def find_sessions(
+        self,
+        keys: Iterable[int] | None = None,
+        *,
+        id: str = "",
+        root: str = "",
+        agent: str = "",
+        project: str = "",
+        branch: str = "",
+    ) -> list[ArchivedSession]:
+        """Return the sessions that meet all conditions; `id` is the start of one, `project` any part of its path."""
+        among = None if keys is None else [*keys]
+        where = SessionFilter(keys=among, id_prefix=id, root=root, agent=agent, project=project, branch=branch)
+        return [row.session for row in self.archive.find_sessions(where)]
+
+    def messages(self, key: int, start: int = 0, stop: int | None = None) -> list[Message]:
+        """Return messages of a session by their places in it, those that a compaction repeats too."""
+        return placement.read_messages(self.archive, key, start, stop)
+
+    def message_reader(self) -> AbstractContextManager[Callable[[int, int], Message]]:
+        """Read single messages, by session and place; an empty one for a place that is not there any more."""
+        return placement.open_message_reader(self.archive)
+
+    def session(self, key: int) -> Session:
+        """Return a whole session with its sub-agents, as it was read."""
+        return placement.read_session(self.archive, key)[1]
+
+    def document_frequency(self, word: str) -> int:
+        """Return in how many texts a word is, as `tokenize_words` gives it."""
+        index = self.open_index()
+        return index.document_frequency(word) if index is not None else 0
+
+    def sizes(self) -> MemorySizes:
+        """Return how much is stored."""
+        rows = self.archive.find_sessions(SessionFilter())
+        text, messages = sum(row.text_size for row in rows), sum(row.session.messages for row in rows)
+        folder = self.index_folder
+        index = sum(path.stat().st_size for path in folder.iterdir()) if folder.is_dir() else 0
+        return MemorySizes(text, self.archive.size(), index, len(rows), messages)
+
+    def excluded_counts(self) -> dict[str, int]:
+        """Return how many texts a search leaves out by default, by reason; those that it looks into under "".
+
+        Texts of sub-agents that it would look into otherwise are under "sub-agent".
+        """
+        index = self.open_index()
+        subagents = self.archive.find_keys(SessionFilter(subagent=True))
+        return {} if index is None else index.count_by_reason(subagents)

@@ -1,0 +1,165 @@
+"""The one way to open a SQLite file.
+
+A file of Thresher's own is created for its user alone, keeps a write-ahead log so that readers never wait, and states
+the version of its tables: an older one is upgraded, a newer one is refused. Errors name the file and what to do.
+"""
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from thresher.errors import ThresherError
+from thresher.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+LOCK_TIMEOUT_SECONDS = 30.0
+"""Seconds that a writer waits for another."""
+HOME_ADVICE = "free the disk, or set THRESHER_HOME to a folder that can be written"
+
+
+class SqliteSchema(NamedTuple):
+    """The tables of a file, and how those of an older version become these."""
+
+    version: int
+    tables: tuple[str, ...] = ()
+    upgrades: Mapping[int, tuple[str, ...]] = {}
+    """By older version, the statements that lead to the next one."""
+
+
+class SqliteFile:
+    """A SQLite file of Thresher's own; without a path, a database in memory."""
+
+    def __init__(
+        self,
+        path: Path | None,
+        schema: SqliteSchema,
+        *,
+        error: type[ThresherError] = StoreError,
+        advice: str = HOME_ADVICE,
+        timeout: float = LOCK_TIMEOUT_SECONDS,
+    ) -> None:
+        """`error` is what failures become, with `advice` at its end."""
+        self.path = path
+        self._schema, self._error, self._advice, self._timeout = schema, error, advice, timeout
+
+    @property
+    def name(self) -> str:
+        """The file as messages name it."""
+        return ":memory:" if self.path is None else str(self.path)
+
+    def connect(self, verb: str = "read or written", *, any_thread: bool = False) -> "Connection":
+        """Return a connection that can read and write; create or upgrade the file first, where needed.
+
+        `verb` says in an error what could not be done.
+        """
+        with self.translate_errors(verb):
+            if self.path is not None and not self.path.exists():
+                self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+            address = self.name if self.path is None else f"{self.path.absolute().as_uri()}?mode=rw"
+            connection = connect_to_uri(address, timeout=self._timeout, any_thread=any_thread)
+            try:
+                if self._read_version(connection) < self._schema.version:
+                    self._upgrade(connection)
+            except BaseException:
+                connection.close()
+                raise
+        return connection
+
+    @contextmanager
+    def open(self, verb: str = "read or written") -> "Iterator[Connection]":
+        """Connect for one use."""
+        with self.translate_errors(verb), closing(self.connect(verb)) as connection:
+            yield connection
+
+    @contextmanager
+    def open_existing(self) -> "Iterator[Connection | None]":
+        """Connect to read, without creating or upgrading anything; None where there is no file, or an empty one."""
+        with self.translate_errors("read"):
+            if self.path is None or not self.path.exists():
+                yield None
+                return
+            with closing(connect_to_uri(_reading_uri(self.path), timeout=self._timeout)) as connection:
+                self._read_version(connection)
+                is_empty = connection.execute("SELECT 1 FROM sqlite_master").fetchone() is None
+                yield None if is_empty else connection
+
+    @contextmanager
+    def translate_errors(self, verb: str = "read or written") -> Iterator[None]:
+        """Turn an error of SQLite or of the system into one that says what to do."""
+        try:
+            yield
+        except sqlite_errors() as error:
+            raise self._error(f"{self.name}: cannot be {verb} ({error}); {self._advice}") from error
+
+    def adopt(self, old: Path) -> None:
+        """Take over a database that an earlier version gave another name, with all that its log holds.
+
+        It moves while this process has it for itself: its log is merged first, and the lock is held. So no process
+        goes on writing to a log under the old name, and of two that come at once one finds it done.
+        """
+        deadline = time.monotonic() + self._timeout
+        while self.path is not None and old.exists() and not self.path.exists():
+            try:
+                address = f"{old.absolute().as_uri()}?mode=rw"
+                with closing(connect_to_uri(address, timeout=self._timeout)) as connection:
+                    if old.exists():  # not moved since, by another process
+                        connection.execute("PRAGMA journal_mode = DELETE")
+                        connection.execute("BEGIN EXCLUSIVE")
+                    if old.exists():
+                        old.rename(self.path)
+            except sqlite_errors() as error:
+                if "locked" not in str(error) or time.monotonic() > deadline:
+                    if not old.exists():
+                        return
+                    advice = "end all other processes of Thresher, and try again"
+                    raise self._error(f"{old}: cannot be renamed to {self.path.name} ({error}); {advice}") from error
+                time.sleep(0.05)
+
+    def _read_version(self, connection: "Connection") -> int:
+        version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version > self._schema.version:
+            raise self._error(f"{self.name}: written by a newer version of Thresher; upgrade this one")
+        return version
+
+    def _upgrade(self, connection: "Connection") -> None:
+        """Create the tables, or bring them up to date; a process that comes second finds it done."""
+        # Only one connection can switch, and only while it is alone; without it all still works, a reader waits.
+        with suppress(sqlite_errors()[0]):
+            connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("BEGIN IMMEDIATE")
+        version, wanted = self._read_version(connection), self._schema.version
+        upgrades = (statement for old in range(version, wanted) for statement in self._schema.upgrades[old])
+        for statement in upgrades if version else self._schema.tables:
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {wanted}")
+        connection.execute("COMMIT")
+
+
+def connect_to_uri(address: str, *, timeout: float, any_thread: bool = False) -> "Connection":
+    """Connect to a database by its URI, without transactions that begin by themselves."""
+    from sqlite3 import connect  # noqa: PLC0415 - a library of its own, and most programs store nothing
+
+    return connect(address, timeout=timeout, isolation_level=None, uri=True, check_same_thread=not any_thread)
+
+
+@cache
+def sqlite_errors() -> tuple[type[Exception], ...]:
+    """Return the errors that working with a SQLite file raises, SQLite's own first."""
+    from sqlite3 import Error  # noqa: PLC0415 - a library of its own, and most programs store nothing
+
+    return (Error, OSError, OverflowError)
+
+
+def _reading_uri(path: Path) -> str:
+    place = path.absolute().as_uri()
+    if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
+        return f"{place}?mode=rw"  # a reader that may write removes its log again
+    log = path.with_name(f"{path.name}-wal")
+    return f"{place}?mode=ro" if log.exists() else f"{place}?mode=ro&immutable=1"

@@ -1,0 +1,92 @@
+"""Every SQLite file of Thresher's own is opened in the same way."""
+
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from thresher.errors import ThresherError
+from thresher.memory import Memory
+from thresher.model import Text
+from thresher.store import SqliteContentStore, StoreError
+from thresher.store.sqlite_file import SqliteFile, SqliteSchema
+from thresher.window import Ledger, LedgerError
+
+SCHEMA = SqliteSchema(
+    3, ("CREATE TABLE notes (text TEXT, mark TEXT)",), {1: ("ALTER TABLE notes ADD COLUMN mark TEXT",), 2: ()}
+)
+
+
+def _put(path: Path) -> None:
+    SqliteContentStore(path).put([Text("something that was removed")])
+
+
+def _note(path: Path) -> None:
+    Ledger(path).set_fact("name", 1)
+
+
+def _sync(path: Path) -> None:
+    Memory(home=path.parent.parent, discover=False).store.find_sessions()
+
+
+FILES: dict[str, Callable[[Path], None]] = {
+    "store.sqlite3": _put,
+    "ledger.sqlite3": _note,
+    "memory/archive.sqlite3": _sync,
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_is_created_for_its_user_alone_and_refused_when_newer(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "home" / name
+    FILES[name](path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        connection.execute("PRAGMA user_version = 99")
+    with pytest.raises(ThresherError, match="newer version"):
+        FILES[name](path)
+
+
+def test_an_older_file_is_upgraded_once(tmp_path: Path) -> None:
+    path = tmp_path / "notes.sqlite3"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("CREATE TABLE notes (text TEXT); INSERT INTO notes VALUES ('kept')")
+        connection.execute("PRAGMA user_version = 1")
+    found: list[object] = []
+
+    def upgrade() -> None:
+        with SqliteFile(path, SCHEMA).open() as connection:
+            found.extend(connection.execute("SELECT text, mark FROM notes"))
+
+    threads = [threading.Thread(target=upgrade) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [("kept", None)] * 8
+
+
+def test_reading_creates_and_upgrades_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "none" / "notes.sqlite3"
+    with SqliteFile(path, SCHEMA).open_existing() as connection:
+        assert connection is None
+    assert not path.parent.exists()
+    path.parent.mkdir()
+    path.touch()
+    with SqliteFile(path, SCHEMA).open_existing() as connection:
+        assert connection is None
+    assert path.stat().st_size == 0
+
+
+def test_a_file_that_is_no_database_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "notes.sqlite3"
+    path.write_bytes(b"no database at all" * 100)
+    with pytest.raises(StoreError, match=r"notes\.sqlite3: cannot be read or written .*THRESHER_HOME"):
+        SqliteFile(path, SCHEMA).connect()
+    with pytest.raises(LedgerError, match=r"cannot be read or written .*name another file"):
+        SqliteFile(path, SCHEMA, error=LedgerError, advice="name another file").connect()
