@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from msgspec import Struct
 
 from thresher.model import History, Session, Usage
-from thresher.transcripts.coerce import count_or_zero, value_at
+from thresher.transcripts.coerce import count_at
 from thresher.transcripts.source import SourceFile
 
 MAX_TITLE_CHARS = 120
@@ -84,16 +84,14 @@ def parse_openai_chat_usage(usage: Any) -> Usage | None:
     """A bill as OpenAI Chat has it, and LiteLLM for all others: what a cache served is a share of the prompt."""
     if not isinstance(usage, dict):
         return None
-    cached = count_or_zero(value_at(usage, "prompt_tokens_details", "cached_tokens")) or count_or_zero(
-        usage.get("cache_read_input_tokens")
-    )
-    written = count_or_zero(usage.get("cache_creation_input_tokens"))
+    cached = count_at(usage, "prompt_tokens_details", "cached_tokens") or count_at(usage, "cache_read_input_tokens")
+    written = count_at(usage, "cache_creation_input_tokens")
     return Usage(
-        input=max(count_or_zero(usage.get("prompt_tokens")) - cached - written, 0),
-        output=count_or_zero(usage.get("completion_tokens")),
+        input=max(count_at(usage, "prompt_tokens") - cached - written, 0),
+        output=count_at(usage, "completion_tokens"),
         cache_read=cached,
         cache_write=written,
-        reasoning=count_or_zero(value_at(usage, "completion_tokens_details", "reasoning_tokens")),
+        reasoning=count_at(usage, "completion_tokens_details", "reasoning_tokens"),
     )
 
 

@@ -31,7 +31,7 @@ from thresher.model import (
 )
 from thresher.model.jsontext import load_json
 from thresher.transcripts.base import SessionFolder, TranscriptFormat, parse_timestamp, title_from_prompt
-from thresher.transcripts.coerce import text_or_empty
+from thresher.transcripts.coerce import as_text, first_text, text_at
 from thresher.transcripts.source import SourceFile
 
 NAME = "codex"
@@ -103,7 +103,7 @@ class CodexRolloutReader:
 
     def _read_bare_record(self, line: int, record: bytes, row: CodexRecord, kind: str) -> None:
         value = load_json(record)
-        self.records[kind or text_or_empty(row.record_type) or "head"] += 1
+        self.records[kind or as_text(row.record_type) or "head"] += 1
         if kind:
             self.add_item(line, record, row, value)
         elif not self.meta and "id" in value:
@@ -118,7 +118,7 @@ class CodexRolloutReader:
                 parts=tuple(_with_exit_status(part) for part in message.parts)
                 if message.role == "tool"
                 else message.parts,
-                id=(text_or_empty(item.get("id")) if isinstance(item, dict) else "") or f"{line}",
+                id=(text_at(item, "id") if isinstance(item, dict) else "") or f"{line}",
                 time=parse_timestamp(row.timestamp),
                 model=self.model if message.role == "assistant" else "",
                 source=SourceLocation(self.file, line),
@@ -149,7 +149,7 @@ class CodexRolloutReader:
 
     def _read_turn_context(self, context: Any) -> None:
         if isinstance(context, dict):
-            self.model = text_or_empty(context.get("model")) or self.model
+            self.model = text_at(context, "model") or self.model
             if "cwd" not in self.meta:
                 self.meta["cwd"] = context.get("cwd")
 
@@ -158,7 +158,7 @@ class CodexRolloutReader:
             case "token_count":
                 self._assign_usage(event.get("info"))
             case "user_message":
-                self.typed_texts.add(text_or_empty(event.get("message")).strip())
+                self.typed_texts.add(text_at(event, "message").strip())
             case "item_completed":
                 item = event.get("item")
                 if isinstance(item, dict) and item.get("type") == "UserMessage":
@@ -166,7 +166,7 @@ class CodexRolloutReader:
             case "thread_rolled_back":
                 self._roll_back(event.get("num_turns"))
             case "thread_name_updated":
-                self.title = text_or_empty(event.get("thread_name")) or self.title
+                self.title = text_at(event, "thread_name") or self.title
 
     def _assign_usage(self, info: Any) -> None:
         """Give the last model call its bill; the same totals again are no new bill."""
@@ -196,7 +196,7 @@ class CodexRolloutReader:
         kept = [structs.replace(m, carried=True) for m in self.messages if m.id == "instructions"]
         self.segments.append(tuple(self.messages))
         self.messages = kept
-        summary = text_or_empty(payload.get("message"))
+        summary = text_at(payload, "message")
         history = payload.get("replacement_history")
         for item in history if isinstance(history, list) else ():
             self.add_item(line, record, row, item, carried=True)
@@ -224,18 +224,18 @@ class CodexRolloutReader:
         times = [message.time for segment in segments for message in segment if message.time]
         return Session(
             agent=NAME,
-            id=text_or_empty(meta.get("id")) or self.source.path.name.split(".")[0],
+            id=text_at(meta, "id") or self.source.path.name.split(".")[0],
             file=self.file,
             segments=tuple(segments),
             branches=tuple(self.branches),
             problems=tuple(self.source.problems),
             compactions=self.compactions,
             records=dict(self.records),
-            project=text_or_empty(meta.get("cwd")),
-            git_branch=text_or_empty(git.get("branch")) if isinstance(git, dict) else "",
+            project=text_at(meta, "cwd"),
+            git_branch=text_at(git, "branch") if isinstance(git, dict) else "",
             title=self.title or title_from_prompt(segments),
-            version=text_or_empty(meta.get("cli_version")),
-            parent=text_or_empty(meta.get("parent_thread_id")) or text_or_empty(meta.get("forked_from_id")),
+            version=text_at(meta, "cli_version"),
+            parent=first_text(meta, "parent_thread_id", "forked_from_id"),
             started=min(times, default=None),
             ended=max(times, default=None),
         )
@@ -258,7 +258,7 @@ class CodexRolloutReader:
 
 def _payload_type(payload: bytes) -> str:
     try:
-        return text_or_empty(_PAYLOAD_TYPE_DECODER.decode(payload).type)
+        return as_text(_PAYLOAD_TYPE_DECODER.decode(payload).type)
     except msgspec.MsgspecError:
         return ""
 

@@ -15,7 +15,7 @@ from thresher.dialects.openai_chat.codec import parse_openai_chat_message
 from thresher.errors import ReadError
 from thresher.model import History, Message, Session, SourceLocation, ToolResult
 from thresher.transcripts.base import SessionFolder, TranscriptFormat, parse_openai_chat_usage, parse_timestamp
-from thresher.transcripts.coerce import text_or_empty, value_at
+from thresher.transcripts.coerce import text_at, value_at
 from thresher.transcripts.source import SourceFile
 
 NAME = "mini-swe-agent"
@@ -34,14 +34,14 @@ def _read(source: SourceFile) -> list[Session]:
     return [
         Session(
             agent=NAME,
-            id=text_or_empty(document.get("instance_id")) or source.path.name.split(".")[0],
+            id=text_at(document, "instance_id") or source.path.name.split(".")[0],
             file=file,
             segments=(History(tuple(messages)),),
             problems=tuple(source.problems),
             records=dict(Counter(str(row.get("role")) if isinstance(row, dict) else "?" for row in rows)),
-            project=text_or_empty(value_at(info, "config", "environment", "cwd")),
-            title=text_or_empty(document.get("instance_id")),
-            version=text_or_empty(info.get("mini_version")),
+            project=text_at(info, "config", "environment", "cwd"),
+            title=text_at(document, "instance_id"),
+            version=text_at(info, "mini_version"),
             started=min(times, default=None),
             ended=max(times, default=None),
         )
@@ -60,7 +60,7 @@ def _parse_row(row: Any, source: SourceLocation) -> Message:
         parts=parts,
         id=f"{source.line}",
         time=parse_timestamp(extra.get("timestamp")),
-        model=text_or_empty(value_at(extra, "response", "model")),
+        model=text_at(extra, "response", "model"),
         usage=parse_openai_chat_usage(value_at(extra, "response", "usage")),
         source=source,
     )
@@ -75,7 +75,7 @@ def _sniff(source: SourceFile) -> int:
     document = source.document
     if not isinstance(document, dict) or not isinstance(document.get("messages"), list):
         return 0
-    said = text_or_empty(document.get("trajectory_format")).startswith("mini-swe-agent")
+    said = text_at(document, "trajectory_format").startswith("mini-swe-agent")
     return 3 if said or value_at(document, "info", "mini_version") else 0
 
 

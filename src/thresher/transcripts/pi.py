@@ -39,7 +39,7 @@ from thresher.transcripts.base import (
     title_from_prompt,
     trace_path_from_root,
 )
-from thresher.transcripts.coerce import text_or_empty
+from thresher.transcripts.coerce import as_text, text_at
 from thresher.transcripts.source import SourceFile
 
 NAME = "pi"
@@ -91,24 +91,24 @@ def _read(source: SourceFile) -> list[Session]:
             continue
         id_ = row.id if isinstance(row.id, str) else f"line-{line}"
         linear = next(reversed(entries), None)
-        parents[id_] = linear if row.parentId is msgspec.UNSET else text_or_empty(row.parentId) or None
+        parents[id_] = linear if row.parentId is msgspec.UNSET else as_text(row.parentId) or None
         entries[id_] = PiEntry(id_, row, line, record)
         by_index[index] = id_
-        name = text_or_empty(row.name) or name if row.type == "session_info" else name
+        name = as_text(row.name) or name if row.type == "session_info" else name
     segments, branches, compactions = _build_segments(source, entries, parents, by_index)
     times = [time for entry in entries.values() if (time := parse_timestamp(entry.row.timestamp))]
-    parent = text_or_empty(head.parentSession) or text_or_empty(head.branchedFrom)
+    parent = as_text(head.parentSession) or as_text(head.branchedFrom)
     return [
         Session(
             agent=NAME,
-            id=text_or_empty(head.id) or source.path.name.split(".")[0],
+            id=as_text(head.id) or source.path.name.split(".")[0],
             file=str(source.path),
             segments=tuple(segments),
             branches=tuple(branches),
             problems=tuple(source.problems),
             compactions=compactions,
             records=dict(records),
-            project=text_or_empty(head.cwd),
+            project=as_text(head.cwd),
             title=name or title_from_prompt(segments),
             version=str(head.version) if isinstance(head.version, int | str) else "1",
             parent=Path(parent.replace("\\", "/")).stem.rpartition("_")[2],
@@ -193,7 +193,7 @@ def _parse_message(wire: dict[str, Any]) -> Message | None:
             parts = _parse_content(wire.get("content"))
             return Message("user", parts, author=infer_message_author("user", parts))
         case "assistant":
-            model = text_or_empty(wire.get("model"))
+            model = text_at(wire, "model")
             return Message(
                 "assistant",
                 _parse_content(wire.get("content")),
@@ -209,7 +209,7 @@ def _parse_message(wire: dict[str, Any]) -> Message | None:
         case "bashExecution":
             return None
         case "compactionSummary" | "branchSummary":
-            return Message("user", (Summary(text_or_empty(wire.get("summary"))),), author="harness")
+            return Message("user", (Summary(text_at(wire, "summary")),), author="harness")
         case role:
             known: Role = "user"
             return Message(
@@ -219,7 +219,7 @@ def _parse_message(wire: dict[str, Any]) -> Message | None:
 
 def _parse_result(wire: dict[str, Any]) -> ToolResult:
     content = tuple(part for part in _parse_content(wire.get("content")) if isinstance(part, Text | Image | Unknown))
-    call_id, name = text_or_empty(wire.get("toolCallId")), text_or_empty(wire.get("toolName"))
+    call_id, name = text_at(wire, "toolCallId"), text_at(wire, "toolName")
     return ToolResult(call_id, content, is_error=wire.get("isError") is True, name=name)
 
 
@@ -234,11 +234,11 @@ def _parse_block(block: Any) -> Part:
         case {"type": "text", "text": str(text)}:
             return Text(text)
         case {"type": "thinking", "thinking": str(text)}:
-            return Thinking(text, text_or_empty(block.get("thinkingSignature")))
+            return Thinking(text, text_at(block, "thinkingSignature"))
         case {"type": "toolCall", "id": str(id_), "name": str(name)}:
             return ToolCall(id_, name, dump_json(block.get("arguments", {})))
         case {"type": "image", "data": str(data)}:
-            return Image(text_or_empty(block.get("mimeType")), data)
+            return Image(text_at(block, "mimeType"), data)
         case {"type": str(kind)}:
             return Unknown(kind, dump_json(block))
         case _:

@@ -29,7 +29,7 @@ from thresher.model import (
 )
 from thresher.model.parts import Part
 from thresher.transcripts.base import parse_timestamp, title_from_prompt
-from thresher.transcripts.coerce import count_or_zero, dict_or_empty, list_or_empty, text_or_empty
+from thresher.transcripts.coerce import as_count, as_dict, as_list, as_text, text_at
 from thresher.transcripts.source import SourceFile
 
 NAME = "adk"
@@ -47,7 +47,7 @@ def to_camel_case(key: str) -> str:
 
 def get_either_case(value: Any, key: str) -> Any:
     """What an object tells under a key, in either spelling; what is null is not told."""
-    there = dict_or_empty(value)
+    there = as_dict(value)
     found = there.get(key)
     return there.get(to_camel_case(key)) if found is None else found
 
@@ -84,21 +84,21 @@ class AdkEventReader:
             self.records["?"] += 1
             self.source.report_problem("an event is no object", "skipped", number)
             return
-        self.records["partial" if event.get("partial") is True else text_or_empty(event.get("author")) or "?"] += 1
+        self.records["partial" if event.get("partial") is True else text_at(event, "author") or "?"] += 1
         actions, time = get_either_case(event, "actions"), parse_timestamp(event.get("timestamp"))
         self.times += [time] if time else []
-        id_ = text_or_empty(event.get("id")) or f"{number}"
+        id_ = text_at(event, "id") or f"{number}"
         self.id_counts[id_] += 1
         own = id_ if self.id_counts[id_] == 1 else f"{id_}-{self.id_counts[id_]}"
         blank = Message("user", id=own, time=time, source=SourceLocation(str(self.source.path), number))
         if event.get("partial") is True:
             return
-        if before := text_or_empty(get_either_case(actions, "rewind_before_invocation_id")):
+        if before := as_text(get_either_case(actions, "rewind_before_invocation_id")):
             self._apply_rewind(before, number)
         elif isinstance(get_either_case(actions, "compaction"), dict):
             self._apply_compaction(get_either_case(actions, "compaction"), blank)
         else:
-            invocation = text_or_empty(get_either_case(event, "invocation_id"))
+            invocation = as_text(get_either_case(event, "invocation_id"))
             for message in self._build_messages(event, blank):
                 if message.parts:
                     self.invocation_starts.setdefault(invocation, len(self.entries))
@@ -116,7 +116,7 @@ class AdkEventReader:
             yield structs.replace(blank, parts=others, author=infer_message_author("user", others))
         else:
             model, usage = (
-                text_or_empty(get_either_case(event, "model_version")),
+                as_text(get_either_case(event, "model_version")),
                 _parse_usage(get_either_case(event, "usage_metadata")),
             )
             yield structs.replace(blank, role="assistant", parts=others, author="model", model=model, usage=usage)
@@ -126,14 +126,14 @@ class AdkEventReader:
             self.last_transcription = ""
 
     def _parse_parts(self, content: Any) -> tuple[Part, ...]:
-        given = [{"text": content}] if isinstance(content, str) else list_or_empty(get_either_case(content, "parts"))
+        given = [{"text": content}] if isinstance(content, str) else as_list(get_either_case(content, "parts"))
         found = parse_gemini_content({"parts": [_normalize_part(part) for part in given]}, self._pairing).parts
         return tuple(part for part in found if _is_shown_to_model(part))
 
     def _read_transcriptions(self, event: dict[str, Any], blank: Message) -> Iterator[Message]:
         """What was said aloud: piece by piece, and one message as long as the same one speaks."""
         for key in ("input_transcription", "output_transcription"):
-            piece = text_or_empty(get_either_case(get_either_case(event, key), "text"))
+            piece = as_text(get_either_case(get_either_case(event, key), "text"))
             last = self.entries[-1].message if self.entries else None
             if piece and last and self.last_transcription == key:
                 parts = (Text(last.text + piece),)
@@ -229,16 +229,16 @@ def _normalize_part(part: Any) -> Any:
 
 def _iter_call_ids(events: Iterable[Any]) -> Iterator[str]:
     for event in events:
-        for part in list_or_empty(get_either_case(get_either_case(event, "content"), "parts")):
+        for part in as_list(get_either_case(get_either_case(event, "content"), "parts")):
             for key in ("function_call", "function_response"):
-                if given := text_or_empty(get_either_case(get_either_case(part, key), "id")):
+                if given := as_text(get_either_case(get_either_case(part, key), "id")):
                     yield given
 
 
 def _parse_usage(metadata: Any) -> Usage | None:
     names = ("prompt", "candidates", "cached_content", "thoughts", "tool_use_prompt")
     given, output, cached, thoughts, tools = (
-        count_or_zero(get_either_case(metadata, f"{name}_token_count")) for name in names
+        as_count(get_either_case(metadata, f"{name}_token_count")) for name in names
     )
     if not given and not output:
         return None

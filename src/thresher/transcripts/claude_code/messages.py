@@ -41,7 +41,7 @@ from thresher.transcripts.claude_code.records import (
     extract_attachment_content,
     normalize_lenient_message,
 )
-from thresher.transcripts.coerce import text_or_empty
+from thresher.transcripts.coerce import as_text
 from thresher.transcripts.source import SourceFile
 
 _NOT_ERROR_EXTRAS = VendorExtras(NATIVE_EXTRAS.format, '{"is_error":false}')
@@ -59,7 +59,7 @@ class _MessageDraft(Struct, frozen=True, gc=False):
 
 def resolve_message_id(node: ClaudeCodeNode) -> str:
     """The id of the message that a record belongs to: the API's own where it has one."""
-    return (text_or_empty(node.row.message.id) if node.row.type == "assistant" else "") or node.id
+    return (as_text(node.row.message.id) if node.row.type == "assistant" else "") or node.id
 
 
 def build_claude_code_messages(nodes: Sequence[ClaudeCodeNode], source: SourceFile) -> tuple[Message, ...]:

@@ -44,7 +44,7 @@ from thresher.transcripts.claude_code.records import (
     normalize_lenient_record,
 )
 from thresher.transcripts.claude_code.tree import linearize_record_tree
-from thresher.transcripts.coerce import text_or_empty
+from thresher.transcripts.coerce import as_text, text_at
 from thresher.transcripts.source import SourceFile
 
 NAME = "claude-code"
@@ -146,7 +146,7 @@ def _note_session_fields(facts: ClaudeCodeFileScan, row: ClaudeCodeRecord, recor
             if type(value) is str:
                 facts.session_fields.setdefault(field, value)
     if row.forkedFrom and isinstance(row.forkedFrom, dict):
-        facts.forked_from = text_or_empty(row.forkedFrom.get("sessionId"))
+        facts.forked_from = text_at(row.forkedFrom, "sessionId")
     if isinstance(row.toolUseResult, ClaudeCodeResultMetadata):
         call = find_answered_call_id(row.message)
         if isinstance(row.toolUseResult.agentId, str):
@@ -178,9 +178,7 @@ def _note_progress(facts: ClaudeCodeFileScan, node: ClaudeCodeNode) -> None:
         row = ClaudeCodeRecord(type=inner.type, isSidechain=True, message=inner.message, timestamp=inner.timestamp)
         rows = facts.progress_nodes.setdefault(agent, [])
         rows.append(
-            ClaudeCodeNode(
-                text_or_empty(inner.uuid) or node.id, rows[-1].id if rows else None, row, node.line, node.record
-            )
+            ClaudeCodeNode(as_text(inner.uuid) or node.id, rows[-1].id if rows else None, row, node.line, node.record)
         )
 
 
@@ -317,9 +315,9 @@ def _read_subagent_files(source: SourceFile, facts: ClaudeCodeFileScan) -> Itera
         meta = _read_agent_metadata(path)
         yield msgspec.structs.replace(
             child,
-            call_id=text_or_empty(meta.get("toolUseId")) or facts.spawned_by.get(child.id, ""),
-            parent=text_or_empty(meta.get("parentAgentId")) or child.parent,
-            title=text_or_empty(meta.get("description")) or child.title,
+            call_id=text_at(meta, "toolUseId") or facts.spawned_by.get(child.id, ""),
+            parent=text_at(meta, "parentAgentId") or child.parent,
+            title=text_at(meta, "description") or child.title,
         )
 
 

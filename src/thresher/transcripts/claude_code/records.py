@@ -11,7 +11,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from thresher.transcripts.coerce import text_or_empty
+from thresher.transcripts.coerce import text_at
 
 _NONE = Raw(b"")
 
@@ -206,7 +206,7 @@ def find_answered_call_id(message: ClaudeCodeMessage | None) -> str:
         if type(block) is ResultBlock:
             return block.tool_use_id
         if isinstance(block, dict) and block.get("type") == "tool_result":
-            return text_or_empty(block.get("tool_use_id"))
+            return text_at(block, "tool_use_id")
     return ""
 
 
@@ -226,7 +226,7 @@ def iter_record_call_ids(message: ClaudeCodeMessage) -> Iterator[str]:
         if type(block) is CallBlock:
             yield block.id
         elif isinstance(block, dict) and block.get("type") == "tool_use":
-            yield text_or_empty(block.get("id"))
+            yield text_at(block, "id")
 
 
 def iter_record_texts(row: ClaudeCodeRecord) -> Iterator[str]:

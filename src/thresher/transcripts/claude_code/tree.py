@@ -11,7 +11,7 @@ from thresher.transcripts.claude_code.records import (
     iter_record_call_ids,
     iter_record_texts,
 )
-from thresher.transcripts.coerce import text_or_empty
+from thresher.transcripts.coerce import as_text
 from thresher.transcripts.source import SourceFile
 
 
@@ -89,7 +89,7 @@ def _find_previous_leaf(
             "taken to go on from what stands before it" if earlier else "taken as the start",
             root.line,
         )
-    named = text_or_empty(root.row.logicalParentUuid)
+    named = as_text(root.row.logicalParentUuid)
     ids = trace_path_from_root(named, parents)[0] if named else []
     return next((left[id_] for id_ in reversed(ids) if id_ in left), earlier[-1] if earlier else None)
 
@@ -105,7 +105,7 @@ class _OffPathNodes:
         self.results_by_call: dict[str, ClaudeCodeNode] = {}
         for node in nodes:
             if node.row.type == "assistant":
-                self.by_message.setdefault(text_or_empty(node.row.message.id), []).append(node)
+                self.by_message.setdefault(as_text(node.row.message.id), []).append(node)
             elif node.row.type == "user" and (call := find_answered_call_id(node.row.message)):
                 self.results_by_call.setdefault(call, node)
         self.by_message.pop("", None)
@@ -113,7 +113,7 @@ class _OffPathNodes:
     def restore_to_path(self, way: list[ClaudeCodeNode], left: dict[str, ClaudeCodeNode]) -> list[ClaudeCodeNode]:
         """The way in the order of the file, with its strays."""
         spoken = [node for node in way if node.row.type == "assistant"]
-        ids = dict.fromkeys(text_or_empty(node.row.message.id) for node in spoken)
+        ids = dict.fromkeys(as_text(node.row.message.id) for node in spoken)
         strays = [stray for id_ in ids for stray in self.by_message.get(id_, ()) if stray.id in left]
         answered = {find_answered_call_id(node.row.message) for node in way if node.row.type == "user"}
         asked = (call for node in [*spoken, *strays] for call in iter_record_call_ids(node.row.message))

@@ -34,7 +34,7 @@ from thresher.transcripts.cline.sidecars import (
     match_requests_to_answers,
     read_cline_sidecars,
 )
-from thresher.transcripts.coerce import dict_or_empty, list_or_empty, text_or_empty, value_at
+from thresher.transcripts.coerce import as_dict, as_list, first_text, list_at, text_at, value_at
 from thresher.transcripts.source import SourceFile
 from thresher.transcripts.xml_calls import generate_call_ids, parse_result_header, sort_xml_answers, split_xml_calls
 
@@ -57,13 +57,13 @@ def _read(source: SourceFile) -> list[Session]:
     rows = document.get("messages") if isinstance(document, dict) else document
     if not isinstance(rows, list):
         raise ReadError(f"`{source.path}` holds no list of messages; is it a task or a session of Cline?")
-    head = dict_or_empty(document)
+    head = as_dict(document)
     told = read_cline_sidecars(source)
-    owner = text_or_empty(head.get("sessionId"))
+    owner = text_at(head, "sessionId")
     is_child = told.is_child or (head.get("agent") in SUBAGENT_ROLES and bool(owner))
     reading = ClineMessageReader(source, str(source.path), told, rows, is_child=is_child)
     segments, compactions = _build_segments(reading, rows, told)
-    segments = _prepend_system_prompt(segments, text_or_empty(head.get("system_prompt")), str(source.path))
+    segments = _prepend_system_prompt(segments, text_at(head, "system_prompt"), str(source.path))
     times = [message.time for segment in segments for message in segment if message.time]
     if reading.renamed_calls:
         source.report_problem(f"{reading.renamed_calls} calls have no id of their own", "named by their place")
@@ -98,11 +98,9 @@ def _session_id(source: SourceFile, owner: str, *, is_child: bool) -> str:
 def _count_records(rows: Iterable[Any]) -> dict[str, int]:
     """Messages by role, blocks by type."""
     counts: Counter[str] = Counter()
-    for row in map(dict_or_empty, rows):
-        counts[text_or_empty(row.get("role")) or text_or_empty(row.get("type")) or "?"] += 1
-        counts.update(
-            text_or_empty(dict_or_empty(block).get("type")) or "?" for block in list_or_empty(row.get("content"))
-        )
+    for row in map(as_dict, rows):
+        counts[first_text(row, "role", "type") or "?"] += 1
+        counts.update(text_at(block, "type") or "?" for block in list_at(row, "content"))
     return dict(counts)
 
 
@@ -123,8 +121,8 @@ def _build_segments(
     segments: list[list[Message]] = [[]]
     compactions = 0
     hidden = _find_hidden_numbers(rows)
-    cut = max((n for n, row in enumerate(rows, 1) if dict_or_empty(row).get("isTruncationMarker") is True), default=0)
-    for number, row in enumerate(map(dict_or_empty, rows), 1):
+    cut = max((n for n, row in enumerate(rows, 1) if value_at(row, "isTruncationMarker") is True), default=0)
+    for number, row in enumerate(map(as_dict, rows), 1):
         messages = reading.read_message(number, row)
         if _is_summary(row):
             shown = reading.first_messages if row.get("role") == "assistant" and 1 not in hidden and number > 1 else []
@@ -150,10 +148,10 @@ def _is_summary(row: dict[str, Any]) -> bool:
 
 def _find_hidden_numbers(rows: Sequence[Any]) -> set[int]:
     """The messages that a summary or a marker stands for, by number."""
-    wires = list(map(dict_or_empty, rows))
-    ids = {text_or_empty(wire.get(key)) for wire in wires for key in ("condenseId", "truncationId")} - {""}
+    wires = list(map(as_dict, rows))
+    ids = {text_at(wire, key) for wire in wires for key in ("condenseId", "truncationId")} - {""}
     keys = ("condenseParent", "truncationParent")
-    return {number for number, wire in enumerate(wires, 1) if any(text_or_empty(wire.get(key)) in ids for key in keys)}
+    return {number for number, wire in enumerate(wires, 1) if any(text_at(wire, key) in ids for key in keys)}
 
 
 def _mark_replayed(messages: Iterable[Message]) -> list[Message]:
@@ -169,7 +167,7 @@ def _build_compacted_messages(
 ) -> list[Message]:
     """What the core sends instead of the messages so far: a summary, and some of them again."""
     inner = ClineMessageReader(reading.source, str(compaction.file), ClineSidecars(), compaction.rows, is_child=False)
-    found = [m for number, row in enumerate(compaction.rows, 1) for m in inner.read_message(number, dict_or_empty(row))]
+    found = [m for number, row in enumerate(compaction.rows, 1) for m in inner.read_message(number, as_dict(row))]
     return [structs.replace(m, carried=not isinstance(m.parts[0], Summary) and m.id in said) for m in found]
 
 
@@ -193,11 +191,9 @@ class ClineMessageReader:
         """Nothing is read yet; the bills are at hand."""
         self.source, self.file, self.sidecars = source, file, told
         self.has_prompt = not is_child
-        answers = [
-            (n, _message_time(row)) for n, row in enumerate(rows, 1) if dict_or_empty(row).get("role") == "assistant"
-        ]
+        answers = [(n, _message_time(row)) for n, row in enumerate(rows, 1) if value_at(row, "role") == "assistant"]
         self.requests_by_answer = match_requests_to_answers(
-            told.requests, [(n, time) for n, time in answers if not _is_summary(dict_or_empty(rows[n - 1]))]
+            told.requests, [(n, time) for n, time in answers if not _is_summary(as_dict(rows[n - 1]))]
         )
         self.first_messages: list[Message] = []
         self.project, self.model = "", ""
@@ -219,7 +215,7 @@ class ClineMessageReader:
             self.source.report_problem("a message is nested too deep to follow", "skipped", number)
             return []
         id_, time = (
-            self._unique_message_id(number, text_or_empty(row.get("id"))),
+            self._unique_message_id(number, text_at(row, "id")),
             _message_time(row) or self._request_time(number),
         )
         place = SourceLocation(self.file, number)
@@ -271,7 +267,7 @@ class ClineMessageReader:
         self._open_xml_calls = [] if self._has_call_blocks else calls
         self._used_call_ids.update(call.id for call in calls)
         request = self.requests_by_answer.get(number)
-        model = text_or_empty(value_at(row, "modelInfo", "id")) or text_or_empty(value_at(row, "modelInfo", "modelId"))
+        model = text_at(row, "modelInfo", "id") or text_at(row, "modelInfo", "modelId")
         return Message(
             "assistant",
             tuple(written),
@@ -328,7 +324,7 @@ class ClineMessageReader:
 
 
 def _message_time(row: Any) -> datetime | None:
-    return parse_timestamp(dict_or_empty(row).get("ts"))
+    return parse_timestamp(value_at(row, "ts"))
 
 
 def _build_summary_messages(parts: Iterable[Part]) -> list[Message]:
@@ -371,8 +367,8 @@ def _sniff(source: SourceFile) -> int:
 
 
 def _content_texts(content: Any) -> list[str]:
-    blocks = [content] if isinstance(content, str) else list_or_empty(content)
-    return [block if isinstance(block, str) else text_or_empty(dict_or_empty(block).get("text")) for block in blocks]
+    blocks = [content] if isinstance(content, str) else as_list(content)
+    return [block if isinstance(block, str) else text_at(block, "text") for block in blocks]
 
 
 FORMAT = TranscriptFormat(

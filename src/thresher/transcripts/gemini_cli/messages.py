@@ -17,7 +17,7 @@ from thresher.model import Image, Message, SourceLocation, Summary, Text, Thinki
 from thresher.model.jsontext import dump_json
 from thresher.model.parts import Part, ResultPart
 from thresher.transcripts.base import parse_timestamp
-from thresher.transcripts.coerce import count_or_zero, dict_or_empty, list_or_empty, text_or_empty
+from thresher.transcripts.coerce import as_dict, count_at, dict_at, list_at, text_at, value_at
 from thresher.transcripts.source import SourceFile
 
 FAILED_STATUSES = ("error", "cancelled")
@@ -53,7 +53,7 @@ class GeminiCliRecord(Struct, frozen=True, dict=True):
     @property
     def content_key(self) -> tuple[str, ...]:
         """What it is known by once its id is lost."""
-        return (text_or_empty(self.wire.get("type")), self.content.text, *self.content.calls)
+        return (text_at(self.wire, "type"), self.content.text, *self.content.calls)
 
     def has_same_content(self, other: "GeminiCliRecord") -> bool:
         """Whether it says what another does, tools and all."""
@@ -63,33 +63,20 @@ class GeminiCliRecord(Struct, frozen=True, dict=True):
 def extract_gemini_cli_content(wire: dict[str, Any]) -> GeminiCliContent:
     """What a record says."""
     parts = _as_part_list(wire.get("content"))
-    texts = (text_or_empty(part.get("text")) for part in map(dict_or_empty, parts) if part.get("thought") is not True)
+    texts = (text_at(part, "text") for part in map(as_dict, parts) if part.get("thought") is not True)
     words = "\n".join([*(part for part in parts if isinstance(part, str)), *texts]).strip()
-    named = [
-        dict_or_empty(part)["functionCall"]
-        for part in parts
-        if isinstance(dict_or_empty(part).get("functionCall"), dict)
-    ]
-    tools = [dict_or_empty(tool) for tool in list_or_empty(wire.get("toolCalls"))]
+    named = [as_dict(part)["functionCall"] for part in parts if isinstance(value_at(part, "functionCall"), dict)]
+    tools = [as_dict(tool) for tool in list_at(wire, "toolCalls")]
     calls = tuple(f"{call.get('name')} {dump_json(call.get('args'))}" for call in named or tools)
-    told = [part for part in parts if "functionResponse" in dict_or_empty(part)]
+    told = [part for part in parts if "functionResponse" in as_dict(part)]
     answers = [dump_json(part) for part in told] or [dump_json(_result_parts(tool)) for tool in tools]
     return GeminiCliContent(words, calls, tuple(answers))
 
 
 def map_subagent_calls(segments: Iterable[Iterable[GeminiCliRecord]]) -> dict[str, str]:
     """Sub-agents, each with the call that started it."""
-    tools = (
-        dict_or_empty(tool)
-        for entries in segments
-        for entry in entries
-        for tool in list_or_empty(entry.wire.get("toolCalls"))
-    )
-    return {
-        text_or_empty(tool.get("agentId")): text_or_empty(tool.get("id"))
-        for tool in tools
-        if text_or_empty(tool.get("agentId"))
-    }
+    tools = (as_dict(tool) for entries in segments for entry in entries for tool in list_at(entry.wire, "toolCalls"))
+    return {text_at(tool, "agentId"): text_at(tool, "id") for tool in tools if text_at(tool, "agentId")}
 
 
 def build_gemini_cli_messages(source: SourceFile, entries: Iterable[GeminiCliRecord]) -> list[Message]:
@@ -127,7 +114,7 @@ class _MessageBuilder:
                 found = [Message("user", (Summary(entry.content.text),), author="harness", id=entry.id)]
             case "user":
                 found = [*self._build_user_messages(entry, parts)]
-            case "info" if any("text" not in dict_or_empty(part) for part in parts if not isinstance(part, str)):
+            case "info" if any("text" not in as_dict(part) for part in parts if not isinstance(part, str)):
                 # The pictures that a tool gave, which the model is shown as if the user had sent them.
                 found = [Message("user", self._parse_parts("user", parts), author="tool", id=entry.id)]
             case _:
@@ -141,10 +128,10 @@ class _MessageBuilder:
 
     def _build_model_messages(self, entry: GeminiCliRecord, parts: list[Any]) -> Iterator[Message]:
         wire = entry.wire
-        tools = [dict_or_empty(tool) for tool in list_or_empty(wire.get("toolCalls"))]
+        tools = [as_dict(tool) for tool in list_at(wire, "toolCalls")]
         told = {(key, tool[key]) for tool in tools for key in ("id", "name") if isinstance(tool.get(key), str)}
         own = [part for part in parts if not _is_repeated_call(part, told)]
-        thoughts = [Thinking(told) for told in map(_format_thought, list_or_empty(wire.get("thoughts"))) if told]
+        thoughts = [Thinking(told) for told in map(_format_thought, list_at(wire, "thoughts")) if told]
         calls = [self._build_call(entry, tool, number) for number, tool in enumerate(tools, 1)]
         # The harness answers itself where it has put a text into a list.
         is_made = entry.is_listed and self._is_after_harness and not wire.get("model") and not tools
@@ -153,7 +140,7 @@ class _MessageBuilder:
             (*thoughts, *self._parse_parts("model", own), *calls),
             author="harness" if is_made else "model",
             id=entry.id,
-            model=text_or_empty(wire.get("model")),
+            model=text_at(wire, "model"),
             usage=_parse_usage(wire.get("tokens")),
         )
         results = tuple(one for call, tool in zip(calls, tools, strict=True) if (one := _build_result(call, tool)))
@@ -163,7 +150,7 @@ class _MessageBuilder:
         yield Message("tool", results, author="tool", id=f"{entry.id}-results", time=max(ends, default=None))
 
     def _build_call(self, entry: GeminiCliRecord, tool: dict[str, Any], number: int) -> ToolCall:
-        id_, name, given = text_or_empty(tool.get("id")), text_or_empty(tool.get("name")), tool.get("args", {})
+        id_, name, given = text_at(tool, "id"), text_at(tool, "name"), tool.get("args", {})
         if not id_ or id_ in self._call_ids:
             id_ = f"{entry.id}-call-{number}"
         self._call_ids.add(id_)
@@ -189,8 +176,8 @@ class _MessageBuilder:
 
     def _is_repeated_result(self, part: Any) -> bool:
         """Whether a part of the user's is a result that stands with its call, or came along with one."""
-        answer = dict_or_empty(dict_or_empty(part).get("functionResponse"))
-        return text_or_empty(answer.get("id")) in self._answered_call_ids or (
+        answer = dict_at(part, "functionResponse")
+        return text_at(answer, "id") in self._answered_call_ids or (
             bool(self._known_result_parts) and dump_json(part) in self._known_result_parts
         )
 
@@ -202,15 +189,15 @@ def _as_part_list(content: Any) -> list[Any]:
 
 def _is_repeated_call(part: Any, told: set[tuple[str, str]]) -> bool:
     """Whether a part is a call that stands among the record's calls: by its id, else by its name."""
-    call = dict_or_empty(dict_or_empty(part).get("functionCall"))
+    call = dict_at(part, "functionCall")
     key = "id" if call.get("id") else "name"
-    return (key, text_or_empty(call.get(key))) in told
+    return (key, text_at(call, key)) in told
 
 
 def _format_thought(thought: Any) -> str:
-    told = dict_or_empty(thought)
-    subject = text_or_empty(told.get("subject"))
-    return "\n".join(filter(None, (f"**{subject}**" if subject else "", text_or_empty(told.get("description")))))
+    told = as_dict(thought)
+    subject = text_at(told, "subject")
+    return "\n".join(filter(None, (f"**{subject}**" if subject else "", text_at(told, "description"))))
 
 
 def _result_parts(tool: dict[str, Any]) -> list[Any]:
@@ -221,7 +208,7 @@ def _result_parts(tool: dict[str, Any]) -> list[Any]:
     parts, id_ = _as_part_list(tool.get("result")), tool.get("id")
     owners: list[Any] = []
     for part in parts:
-        answer = dict_or_empty(part).get("functionResponse")
+        answer = value_at(part, "functionResponse")
         owners.append(answer.get("id") if isinstance(answer, dict) else owners[-1] if owners else None)
     return [part for part, owner in zip(parts, owners, strict=True) if owner == id_] if id_ and id_ in owners else parts
 
@@ -235,7 +222,7 @@ def _build_result(call: ToolCall, tool: dict[str, Any]) -> ToolResult | None:
     answers = [part for part in found if isinstance(part, ToolResult)]
     content: list[ResultPart] = [inner for answer in answers for inner in answer.content]
     content += [part for part in found if isinstance(part, Text | Image | Unknown)]
-    if not content and text_or_empty(tool.get("resultDisplay")):
+    if not content and text_at(tool, "resultDisplay"):
         content.append(Text(tool["resultDisplay"]))
     return ToolResult(
         call.id,
@@ -248,13 +235,13 @@ def _build_result(call: ToolCall, tool: dict[str, Any]) -> ToolResult | None:
 
 def _parse_usage(tokens: Any) -> Usage | None:
     """A bill; one of nothing is none. The prompt is counted with what a cache served, thinking beside the output."""
-    told = dict_or_empty(tokens)
-    given, cached, thoughts = (count_or_zero(told.get(key)) for key in ("input", "cached", "thoughts"))
-    if not given and not count_or_zero(told.get("total")):
+    told = as_dict(tokens)
+    given, cached, thoughts = (count_at(told, key) for key in ("input", "cached", "thoughts"))
+    if not given and not count_at(told, "total"):
         return None
     return Usage(
-        input=max(given - cached, 0) + count_or_zero(told.get("tool")),
-        output=count_or_zero(told.get("output")) + thoughts,
+        input=max(given - cached, 0) + count_at(told, "tool"),
+        output=count_at(told, "output") + thoughts,
         cache_read=cached,
         reasoning=thoughts,
     )

@@ -23,7 +23,7 @@ from msgspec import structs
 from thresher.errors import ReadError
 from thresher.model import AbandonedBranch, Author, History, Message, Session, ToolResult
 from thresher.transcripts.base import SessionFolder, TranscriptFormat, parse_timestamp, title_from_prompt
-from thresher.transcripts.coerce import dict_or_empty, list_or_empty, text_or_empty
+from thresher.transcripts.coerce import as_dict, as_text, list_at, text_at
 from thresher.transcripts.gemini_cli.messages import GeminiCliRecord, build_gemini_cli_messages, map_subagent_calls
 from thresher.transcripts.source import SourceFile
 
@@ -83,7 +83,7 @@ class GeminiCliLogReader:
     def read_message_list(self, rows: Iterable[Any]) -> None:
         """The messages of a document; each has its place, whatever it is called."""
         for number, wire in enumerate(rows, 1):
-            self.records[text_or_empty(dict_or_empty(wire).get("type")) or "?"] += 1
+            self.records[text_at(wire, "type") or "?"] += 1
             if not isinstance(wire, dict):
                 self.source.report_problem("a message is no object", "skipped", number)
                 continue
@@ -131,12 +131,12 @@ class GeminiCliLogReader:
         entries = [*self.segments, [*self.current.values()]]
         told = [History(tuple(build_gemini_cli_messages(self.source, part))) for part in entries]
         left = [(History(tuple(build_gemini_cli_messages(self.source, part))), after) for part, after in self.rewound]
-        title = text_or_empty(self.session_fields.get("summary")) or title_from_prompt(told)
+        title = text_at(self.session_fields, "summary") or title_from_prompt(told)
         if is_subagent:
             prompt = next((m.id for history in told for m in history if m.author == "human"), "")
             told = [_with_subagent_authors(history, prompt) for history in told]
             left = [(_with_subagent_authors(history, prompt), after) for history, after in left]
-        id_ = text_or_empty(self.session_fields.get("sessionId")) or self.source.path.name.split(".")[0]
+        id_ = text_at(self.session_fields, "sessionId") or self.source.path.name.split(".")[0]
         project, files = _find_project(self.source.path, self.session_fields)
         times = [message.time for history in told for message in history if message.time]
         begun, ended = (parse_timestamp(self.session_fields.get(key)) for key in ("startTime", "lastUpdated"))
@@ -161,8 +161,8 @@ class GeminiCliLogReader:
 
 
 def _build_record(wire: Any, place: str, line: int, record: bytes = b"") -> GeminiCliRecord:
-    wire = dict_or_empty(wire)
-    return GeminiCliRecord(text_or_empty(wire.get("id")) or place, wire, line, record)
+    wire = as_dict(wire)
+    return GeminiCliRecord(text_at(wire, "id") or place, wire, line, record)
 
 
 def _build_listed_record(wire: Any, place: str, line: int) -> GeminiCliRecord:
@@ -294,7 +294,7 @@ def _find_project(path: Path, facts: Mapping[str, Any]) -> tuple[str, tuple[str,
                 return root, (str(told),)
     except OSError:
         pass
-    return next(filter(None, map(text_or_empty, list_or_empty(facts.get("directories")))), ""), ()
+    return next(filter(None, map(as_text, list_at(facts, "directories"))), ""), ()
 
 
 def _read(source: SourceFile) -> list[Session]:
@@ -330,11 +330,7 @@ def _sniff(source: SourceFile) -> int:
     document = source.document
     if not isinstance(document, dict) or not isinstance(document.get("sessionId"), str):
         return 0
-    kinds = {
-        text_or_empty(dict_or_empty(wire).get("type"))
-        for wire in list_or_empty(document.get("messages"))
-        if "content" in dict_or_empty(wire)
-    }
+    kinds = {text_at(wire, "type") for wire in list_at(document, "messages") if "content" in as_dict(wire)}
     return 3 if "projectHash" in document and "messages" in document else 2 if "gemini" in kinds else 0
 
 

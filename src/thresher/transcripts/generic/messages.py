@@ -15,7 +15,7 @@ from thresher.dialects.convert import detect_dialect
 from thresher.model import Message, SourceLocation, Text, ToolCall
 from thresher.model.jsontext import dump_json
 from thresher.model.parts import Part
-from thresher.transcripts.coerce import dict_or_empty, text_or_empty
+from thresher.transcripts.coerce import dict_at, first_text, text_at
 from thresher.transcripts.lenient_parser import (
     TERMINAL_WORDS,
     Speaker,
@@ -62,7 +62,7 @@ def build_generic_messages(talk: GenericConversation, source: SourceFile) -> lis
     else:
         said = pair_chat_messages(_read_lenient_rows(talk, source))
     system = _build_system_message(talk.metadata) if not any(message.role == "system" for message in said) else None
-    model = text_or_empty(talk.metadata.get("model")) or text_or_empty(talk.metadata.get("model_id"))
+    model = first_text(talk.metadata, "model", "model_id")
     return [
         structs.replace(
             message,
@@ -79,7 +79,7 @@ def _has_dialect_roles(rows: Iterable[Any]) -> bool:
     """Whether all roles are an API's own, and no agent has a name."""
     return all(
         isinstance(row, dict)
-        and text_or_empty(row.get("role")) in DIALECT_ROLES
+        and text_at(row, "role") in DIALECT_ROLES
         and not (row["role"] == "assistant" and row.get("name"))
         for row in rows
     )
@@ -133,7 +133,7 @@ def _assign_speakers(rows: list[dict[str, Any]], facts: Mapping[str, Any]) -> li
     if not any(who.role in ("user", "assistant") for who in seen):
         return _assign_unnamed_roles(rows, seen)
     # Agents see each other as users; one that was given a prompt of its own is no person.
-    known = dict_or_empty(facts.get("system_prompt"))
+    known = dict_at(facts, "system_prompt")
     seen = [who._replace(role="assistant") if who.role == "user" and who.name in known else who for who in seen]
     several = len({who.name for who in seen if who.name and who.role in ("assistant", None)}) > 1
     return [(who, _display_name(who) if several else "") for who in seen]
@@ -146,7 +146,7 @@ def _display_name(who: Speaker) -> str:
 
 def _assign_unnamed_roles(rows: list[dict[str, Any]], seen: list[Speaker]) -> list[tuple[Speaker, str]]:
     """Nobody has a role: the one who speaks first asks, the others answer. Without names they take turns."""
-    names = [who.name or text_or_empty(row.get("id")) for who, row in zip(seen, rows, strict=True)]
+    names = [who.name or text_at(row, "id") for who, row in zip(seen, rows, strict=True)]
     if not all(names):
         names = [str(number % 2) for number in range(len(rows))]
     return [(Speaker("user" if name == names[0] else "assistant", "", ""), "") for name in names]

@@ -35,7 +35,7 @@ from thresher.transcripts.base import (
     parse_timestamp,
     title_from_prompt,
 )
-from thresher.transcripts.coerce import count_or_zero, dict_or_empty, list_or_empty, text_or_empty, value_at
+from thresher.transcripts.coerce import as_dict, as_list, as_text, count_at, dict_at, list_at, text_at, value_at
 from thresher.transcripts.generic.messages import DIALECT_ROLES, GenericConversation, build_generic_messages
 from thresher.transcripts.lenient_parser import (
     ROLES_BY_WORD,
@@ -103,12 +103,12 @@ def _find_conversations(
     elif under in CONVERSATION_LIST_KEYS and _is_list_of_turns(value):
         yield from (GenericConversation(rows, facts or {}) for rows in value)
     else:
-        for item in list_or_empty(value):
+        for item in as_list(value):
             yield from _find_conversations(item, facts if isinstance(item, list) else None, depth=depth + 1)
 
 
 def _find_conversations_in_object(value: dict[str, Any], depth: int) -> Iterator[GenericConversation]:
-    told, asked = list_or_empty(value.get("ground_truth")), list_or_empty(value.get("question"))
+    told, asked = list_at(value, "ground_truth"), list_at(value, "question")
     if _is_list_of_calls(told):
         turns = asked if _is_list_of_turns(asked) and len(asked) == len(told) else [[] for _ in told]
         yield GenericConversation(turns, value, calls=tuple(told))
@@ -122,22 +122,22 @@ def _find_conversations_in_object(value: dict[str, Any], depth: int) -> Iterator
 
 def _with_ids_and_dates(found: Iterator[GenericConversation], facts: dict[str, Any]) -> Iterator[GenericConversation]:
     """LongMemEval has the ids and the dates of the conversations in lists beside them."""
-    ids, dates = list_or_empty(facts.get("haystack_session_ids")), list_or_empty(facts.get("haystack_dates"))
+    ids, dates = list_at(facts, "haystack_session_ids"), list_at(facts, "haystack_dates")
     for talk, id_, date in zip_longest(found, ids, dates):
         if talk:
-            yield talk._replace(id=text_or_empty(id_), started=_parse_date(date))
+            yield talk._replace(id=as_text(id_), started=_parse_date(date))
 
 
 def _is_message_list(value: Any, under: str = "") -> bool:
     """Whether a value is a list of messages: two at least, and not only names that nobody knows."""
-    rows = [row for row in list_or_empty(value)[:SNIFFED_ROWS] if isinstance(row, dict)]
+    rows = [row for row in as_list(value)[:SNIFFED_ROWS] if isinstance(row, dict)]
     if under in DIALOGS and len(rows) > 1 and all(isinstance(row.get("text"), str) for row in rows):
         return True
     said = [row for row in rows if _is_message_row(row)]
-    if len(said) < 2 or len(said) * 2 < len(list_or_empty(value)[:SNIFFED_ROWS]):
+    if len(said) < 2 or len(said) * 2 < len(as_list(value)[:SNIFFED_ROWS]):
         return False
     return any(parse_speaker(row).role in ("user", "assistant") for row in said) or (
-        under in MESSAGE_LIST_KEYS and all(text_or_empty(row.get("speaker")) for row in said)
+        under in MESSAGE_LIST_KEYS and all(text_at(row, "speaker") for row in said)
     )
 
 
@@ -151,15 +151,15 @@ def _is_message_row(value: Any) -> bool:
 
 
 def _is_list_of_turns(value: Any) -> bool:
-    turns = list_or_empty(value)
+    turns = as_list(value)
     return (
         bool(turns) and all(isinstance(turn, list) and all(map(_is_message_row, turn)) for turn in turns) and any(turns)
     )
 
 
 def _is_list_of_calls(value: Any) -> bool:
-    turns = list_or_empty(value)
-    each = [call for turn in turns for call in list_or_empty(turn)][:SNIFFED_ROWS]
+    turns = as_list(value)
+    each = [call for turn in turns for call in as_list(turn)][:SNIFFED_ROWS]
     whole = all(isinstance(turn, list) for turn in turns) and all(isinstance(call, str) for call in each)
     return bool(each) and whole and parse_python_call(each[0]) is not None
 
@@ -168,7 +168,7 @@ _LONGMEMEVAL_DATE = re.compile(r"(\d{4})/(\d\d)/(\d\d) \(\w+\) (\d\d:\d\d)")
 
 
 def _parse_date(value: Any) -> datetime | None:
-    found = _LONGMEMEVAL_DATE.fullmatch(text_or_empty(value))
+    found = _LONGMEMEVAL_DATE.fullmatch(as_text(value))
     return parse_timestamp(f"{found[1]}-{found[2]}-{found[3]} {found[4]}" if found else value)
 
 
@@ -219,15 +219,13 @@ def _read_lines(source: SourceFile) -> Iterator[Session]:
 
 def _build_session(source: SourceFile, talk: GenericConversation) -> Session:
     messages = build_generic_messages(talk, source)
-    tools = list_or_empty(talk.metadata.get("tools"))
+    tools = list_at(talk.metadata, "tools")
     offered = bool(tools) and all(isinstance(tool, dict) for tool in tools)
     history = History(tuple(messages), dump_json(tools) if offered else "")
     times = [message.time for message in messages if message.time]
     started = talk.started or next(filter(None, (parse_timestamp(talk.metadata.get(key)) for key in _STARTS)), None)
     ended = parse_timestamp(talk.metadata.get("end_time"))
-    title, task = (
-        next(filter(None, (text_or_empty(talk.metadata.get(key)) for key in keys)), "") for keys in (_TITLES, _TASKS)
-    )
+    title, task = (next(filter(None, (text_at(talk.metadata, key) for key in keys)), "") for keys in (_TITLES, _TASKS))
     ids = (talk.metadata.get(key) for key in _IDS)
     return Session(
         agent=NAME,
@@ -236,7 +234,7 @@ def _build_session(source: SourceFile, talk: GenericConversation) -> Session:
         segments=(history,),
         records=dict(Counter(_speaker_label(row) for row in talk.rows)),
         title=(title or title_from_prompt([history]) or task)[:MAX_TITLE_CHARS],
-        project=text_or_empty(talk.metadata.get("cwd")),
+        project=text_at(talk.metadata, "cwd"),
         started=min([*times, *filter(None, [started])], default=None),
         ended=max([*times, *filter(None, [ended])], default=None),
     )
@@ -262,23 +260,18 @@ def _is_request_log(rows: Iterable[Any]) -> bool:
 
 def _request_body(row: Any) -> dict[str, Any]:
     """The body of a request."""
-    bodies = [dict_or_empty(dict_or_empty(row).get(key)) for key in _REQUEST_KEYS]
-    if text_or_empty(dict_or_empty(row).get("type")) == "request":
-        bodies.append(dict_or_empty(row))
-    return next((body for body in bodies if list_or_empty(body.get("messages"))), {})
+    bodies = [dict_at(row, key) for key in _REQUEST_KEYS]
+    if text_at(row, "type") == "request":
+        bodies.append(as_dict(row))
+    return next((body for body in bodies if list_at(body, "messages")), {})
 
 
 def _response_body(row: Any) -> dict[str, Any]:
     """What came back: `choices` as the API has them, or `outputs`."""
-    inner = dict_or_empty(dict_or_empty(row).get("response"))
-    if list_or_empty(inner.get("choices")):
+    inner = dict_at(row, "response")
+    if list_at(inner, "choices"):
         return inner
-    return (
-        dict_or_empty(row)
-        if text_or_empty(dict_or_empty(row).get("type")) == "response"
-        and list_or_empty(dict_or_empty(row).get("outputs"))
-        else {}
-    )
+    return as_dict(row) if text_at(row, "type") == "response" and list_at(row, "outputs") else {}
 
 
 def _read_request_log(source: SourceFile) -> Iterator[Session]:
@@ -307,7 +300,7 @@ def _pair_requests(source: SourceFile) -> Iterator[TranscriptModelCall]:
     asked: tuple[int, dict[str, Any], Any] | None = None
     others = 0
     for line, _, row in source.records(_ANY):
-        body, answer, time = _request_body(row), _response_body(row), dict_or_empty(row).get("timestamp")
+        body, answer, time = _request_body(row), _response_body(row), value_at(row, "timestamp")
         if body:
             if asked:
                 yield _build_request(*asked, {}, None)
@@ -326,22 +319,22 @@ def _pair_requests(source: SourceFile) -> Iterator[TranscriptModelCall]:
 def _build_request(
     line: int, body: dict[str, Any], start: Any, answer: dict[str, Any], end: Any
 ) -> TranscriptModelCall:
-    choice = next(iter(list_or_empty(answer.get("choices")) or list_or_empty(answer.get("outputs"))), None)
-    said = dict_or_empty(value_at(choice, "message")) or {
-        **dict_or_empty(choice),
+    choice = next(iter(list_at(answer, "choices") or list_at(answer, "outputs")), None)
+    said = dict_at(choice, "message") or {
+        **as_dict(choice),
         "content": value_at(choice, "message"),
     }
-    tools = list_or_empty(body.get("tools"))
+    tools = list_at(body, "tools")
     return TranscriptModelCall(
         line,
         line,
         input_messages=[
-            message for row in body["messages"] if (message := parse_lenient_message(dict_or_empty(row), "user")).parts
+            message for row in body["messages"] if (message := parse_lenient_message(as_dict(row), "user")).parts
         ],
         output_messages=[message for message in [parse_lenient_message(said, "assistant")] if message.parts],
         start=parse_timestamp(start),
         end=parse_timestamp(end),
-        model=text_or_empty(answer.get("model")) or text_or_empty(body.get("model")),
+        model=text_at(answer, "model") or text_at(body, "model"),
         usage=_parse_usage(answer),
         tools=dump_json(tools) if tools else "",
     )
@@ -349,7 +342,7 @@ def _build_request(
 
 def _parse_usage(answer: dict[str, Any]) -> Usage | None:
     if "input_tokens" in answer:
-        return Usage(count_or_zero(answer.get("input_tokens")), count_or_zero(answer.get("output_tokens")))
+        return Usage(count_at(answer, "input_tokens"), count_at(answer, "output_tokens"))
     return parse_openai_chat_usage(answer.get("usage"))
 
 
@@ -379,7 +372,7 @@ def _first_conversations(source: SourceFile) -> list[GenericConversation]:
 
 def _has_foreign_role(row: Any) -> bool:
     """Whether a row's role is one that people use and no API knows."""
-    word = text_or_empty(dict_or_empty(row).get("role")).lower()
+    word = text_at(row, "role").lower()
     return word in ROLES_BY_WORD and word not in DIALECT_ROLES
 
 

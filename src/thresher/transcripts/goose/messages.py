@@ -33,7 +33,7 @@ from thresher.model import (
 from thresher.model.jsontext import dump_json
 from thresher.model.parts import Part, ResultPart
 from thresher.transcripts.base import parse_timestamp, title_from_prompt
-from thresher.transcripts.coerce import count_or_zero, dict_or_empty, list_or_empty, text_or_empty, value_at
+from thresher.transcripts.coerce import as_count, as_list, dict_at, list_at, text_at, value_at
 from thresher.transcripts.source import SourceFile
 
 NAME = "goose"
@@ -74,7 +74,7 @@ class GooseMessage(NamedTuple):
 
     def is_hidden_text(self, role: str) -> bool:
         """Whether it is nothing but words that are kept from the user."""
-        content = list_or_empty(self.record.get("content"))
+        content = list_at(self.record, "content")
         is_text = bool(content) and all(value_at(part, "type") == "text" for part in content)
         return self.is_hidden_from_user and is_text and self.record.get("role") == role
 
@@ -134,7 +134,7 @@ def _build_segments(
             )
         elif place - 1 in summaries:
             records["continuation"] += 1
-        elif entry.is_hidden_text("user") and text_or_empty(value_at(entry.record["content"][0], "text")).startswith(
+        elif entry.is_hidden_text("user") and text_at(entry.record["content"][0], "text").startswith(
             CALL_SUMMARY_PREFIX
         ):
             records["summary of a call"] += 1
@@ -151,9 +151,9 @@ def _count_records(entries: Iterable[GooseMessage]) -> Counter[str]:
     """Messages by role, parts by type."""
     records: Counter[str] = Counter()
     for entry in entries:
-        records[text_or_empty(entry.record.get("role")) or "?"] += 1
-        for part in list_or_empty(entry.record.get("content")):
-            records[text_or_empty(value_at(part, "type")) or "?"] += 1
+        records[text_at(entry.record, "role") or "?"] += 1
+        for part in list_at(entry.record, "content"):
+            records[text_at(part, "type") or "?"] += 1
     return records
 
 
@@ -181,7 +181,7 @@ class _MessageBuilder:
 
     def build_summary(self, entry: GooseMessage) -> list[Message]:
         """The summary that a new segment begins with."""
-        words = "\n".join(text_or_empty(value_at(part, "text")) for part in list_or_empty(entry.record.get("content")))
+        words = "\n".join(text_at(part, "text") for part in list_at(entry.record, "content"))
         message = Message("user", (Summary(words),), "harness")
         self.segment_messages = []
         return self._with_source(entry, [message])
@@ -192,7 +192,7 @@ class _MessageBuilder:
         `is_first`: it follows a summary, so that it may repeat the last prompt; `is_old`: a compaction came later,
         which hid all before it; `is_copied`: the summary stands next, so that it was hidden when it was repeated.
         """
-        content = enumerate(list_or_empty(entry.record.get("content")), 1)
+        content = enumerate(list_at(entry.record, "content"), 1)
         try:
             parts = [part for place, wire in content if (part := self._parse_part(wire, entry.line, place))]
         except RecursionError:
@@ -229,7 +229,7 @@ class _MessageBuilder:
 
     def _with_source(self, entry: GooseMessage, messages: Iterable[Message]) -> list[Message]:
         found = [message for message in messages if _has_content(message)]
-        given = text_or_empty(entry.record.get("id"))
+        given = text_at(entry.record, "id")
         id_ = given if given and given not in self._used_ids else f"line-{entry.line}"
         self._duplicate_id_count += bool(given) and given != id_
         self._used_ids.add(id_)
@@ -250,7 +250,7 @@ class _MessageBuilder:
 
     def _parse_part(self, wire: Any, line: int, place: int) -> Part | None:
         """A part; None for what no model is shown."""
-        kind = text_or_empty(value_at(wire, "type"))
+        kind = text_at(wire, "type")
         if kind in USER_ONLY_PARTS or not _is_for_model(wire):
             self._records["for the user alone"] += kind not in USER_ONLY_PARTS
             return None
@@ -258,26 +258,24 @@ class _MessageBuilder:
             case {"type": "toolRequest" | "frontendToolRequest"}:
                 return self._parse_call(wire, f"call-{line}-{place}")
             case {"type": "toolResponse"}:
-                given = text_or_empty(wire.get("id"))
-                return _parse_result(
-                    self._call_ids.get(given, given), dict_or_empty(wire.get("toolResult")), self._records
-                )
+                given = text_at(wire, "id")
+                return _parse_result(self._call_ids.get(given, given), dict_at(wire, "toolResult"), self._records)
             case {"type": "thinking", "thinking": str(words)} | {"type": "reasoning", "text": str(words)}:
-                return Thinking(words, text_or_empty(wire.get("signature")))
+                return Thinking(words, text_at(wire, "signature"))
             case {"type": "redactedThinking", "data": str(data)}:
                 return Thinking("", data)
             case _:
                 return _parse_content_item(wire)
 
     def _parse_call(self, wire: dict[str, Any], place: str) -> ToolCall:
-        given = text_or_empty(wire.get("id"))
+        given = text_at(wire, "id")
         id_ = given if given and given not in self._used_ids else place
         self._duplicate_id_count += given != id_
         self._used_ids.add(id_)
         self._call_ids[given] = id_
-        told = dict_or_empty(wire.get("toolCall"))
-        value = dict_or_empty(told.get("value"))
-        if told.get("status") == "error" or not text_or_empty(value.get("name")):
+        told = dict_at(wire, "toolCall")
+        value = dict_at(told, "value")
+        if told.get("status") == "error" or not text_at(value, "name"):
             return ToolCall(id_, INVALID_CALL_NAME, dump_json({"error": told.get("error", told.get("value"))}))
         arguments = value.get("arguments")
         return ToolCall(id_, value["name"], arguments if isinstance(arguments, str) else dump_json(arguments or {}))
@@ -289,7 +287,7 @@ def _has_content(message: Message) -> bool:
 
 def _is_for_model(wire: Any) -> bool:
     """A piece may be for one reader: a result often comes once for the model, and once for the user."""
-    audience = value_at(wire, "annotations", "audience") or dict_or_empty(wire).get("audience")
+    audience = value_at(wire, "annotations", "audience") or value_at(wire, "audience")
     return not isinstance(audience, list) or not audience or "assistant" in audience
 
 
@@ -299,11 +297,11 @@ def _parse_content_item(wire: Any) -> Text | Image | Unknown:
         case {"type": "text", "text": str(words)} | {"type": "resource", "resource": {"text": str(words)}}:
             return Text(words)
         case {"type": "image" | "audio", "data": str(data)}:
-            return Image(text_or_empty(wire.get("mimeType")), data)
+            return Image(text_at(wire, "mimeType"), data)
         case {"type": "resource", "resource": {"blob": str(data)}}:
-            return Image(text_or_empty(value_at(wire, "resource", "mimeType")), data)
+            return Image(text_at(wire, "resource", "mimeType"), data)
         case _:
-            return Unknown(text_or_empty(value_at(wire, "type")), dump_json(wire))
+            return Unknown(text_at(wire, "type"), dump_json(wire))
 
 
 def _parse_result(call_id: str, told: dict[str, Any], records: Counter[str]) -> ToolResult:
@@ -312,7 +310,7 @@ def _parse_result(call_id: str, told: dict[str, Any], records: Counter[str]) -> 
         error = told.get("error")
         return ToolResult(call_id, (Text(error if isinstance(error, str) else dump_json(error)),), is_error=True)
     value = told.get("value")
-    content = list_or_empty(value) or list_or_empty(value_at(value, "content"))
+    content = as_list(value) or list_at(value, "content")
     shown: tuple[ResultPart, ...] = tuple(_parse_content_item(piece) for piece in content if _is_for_model(piece))
     records["for the user alone"] += len(content) - len(shown)
     if not content and value_at(value, "structuredContent") is not None:
@@ -325,8 +323,7 @@ def parse_goose_usage(told: Any) -> Usage | None:
     if not isinstance(told, dict):
         return None
     given, output, read, write = (
-        count_or_zero(next((told[name] for name in names if told.get(name) is not None), None))
-        for names in USAGE_FIELDS
+        as_count(next((told[name] for name in names if told.get(name) is not None), None)) for names in USAGE_FIELDS
     )
     if not (given or output):
         return None

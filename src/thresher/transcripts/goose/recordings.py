@@ -14,7 +14,7 @@ from msgspec import structs
 from thresher.errors import ReadError
 from thresher.model import History, Message, Session, SourceLocation, Text
 from thresher.model.jsontext import canonical_json, dump_json
-from thresher.transcripts.coerce import dict_or_empty, list_or_empty, text_or_empty, value_at
+from thresher.transcripts.coerce import dict_at, list_at, text_at, value_at
 from thresher.transcripts.goose.messages import GooseMessage, GooseSessionInfo, build_goose_session, parse_goose_usage
 from thresher.transcripts.source import SourceFile
 
@@ -76,9 +76,9 @@ def _parse_calls(source: SourceFile, document: dict[str, Any]) -> Iterator[Goose
             number,
             given["system"],
             messages,
-            list_or_empty(given.get("tools")),
+            list_at(given, "tools"),
             output["message"],
-            dict_or_empty(output.get("usage")),
+            dict_at(output, "usage"),
         )
 
 
@@ -109,8 +109,8 @@ def _prefix_digests(call: GooseRecordedCall) -> Iterator[str]:
 
 def _first_prompt(call: GooseRecordedCall) -> str:
     """What was asked first."""
-    content = list_or_empty(call.messages[0].get("content")) if call.messages else []
-    return next((words for part in content if (words := text_or_empty(value_at(part, "text")).strip())), "")
+    content = list_at(call.messages[0], "content") if call.messages else []
+    return next((words for part in content if (words := text_at(part, "text").strip())), "")
 
 
 def _find_requested_title(
@@ -122,9 +122,7 @@ def _find_requested_title(
         return None
     others = (prompt for group in groups if group[0].tools and (prompt := _first_prompt(group[0])))
     prompt = next((prompt for prompt in others if prompt in asked and prompt != asked), "")
-    words = " ".join(
-        text_or_empty(value_at(part, "text")) for part in list_or_empty(call.output.get("content"))
-    ).strip()
+    words = " ".join(text_at(part, "text") for part in list_at(call.output, "content")).strip()
     return (words, prompt) if prompt and words else None
 
 
@@ -150,18 +148,14 @@ def _build_session(own: SourceFile, facts: GooseSessionInfo, calls: Sequence[Goo
 
 
 def _call_ids(wire: dict[str, Any]) -> set[str]:
-    return {
-        text_or_empty(value_at(part, "id"))
-        for part in list_or_empty(wire.get("content"))
-        if value_at(part, "type") == "toolRequest"
-    }
+    return {text_at(part, "id") for part in list_at(wire, "content") if value_at(part, "type") == "toolRequest"}
 
 
 def _with_usage(message: Message, bills: dict[int, dict[str, Any]]) -> Message:
     bill = bills.get(message.source.line) if message.source and message.role == "assistant" else None
     if bill is None:
         return message
-    return structs.replace(message, usage=parse_goose_usage(bill.get("usage")), model=text_or_empty(bill.get("model")))
+    return structs.replace(message, usage=parse_goose_usage(bill.get("usage")), model=text_at(bill, "model"))
 
 
 def _normalize_tool(tool: Any) -> Any:

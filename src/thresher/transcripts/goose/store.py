@@ -16,7 +16,7 @@ from thresher.errors import ReadError
 from thresher.model import History, Message, Session, ToolCall
 from thresher.model.tool_calls import describe_tool_call
 from thresher.transcripts.base import parse_timestamp
-from thresher.transcripts.coerce import dict_or_empty, list_or_empty, text_or_empty, value_at
+from thresher.transcripts.coerce import as_list, first_text, text_at
 from thresher.transcripts.goose.messages import GooseMessage, GooseSessionInfo, build_goose_session, parse_goose_usage
 from thresher.transcripts.source import SourceFile
 from thresher.transcripts.sqlite_source import decode_json_column, open_read_only, read_table_columns
@@ -118,11 +118,11 @@ def _build_session(
         own.report_problem(f"the rows of session {id_} cannot be read ({error})", f"{len(entries)} messages were")
     facts = GooseSessionInfo(
         id_,
-        title=text_or_empty(row.get("name")) or text_or_empty(row.get("description")),
-        project=text_or_empty(row.get("working_dir")),
-        model=text_or_empty(dict_or_empty(decode_json_column(row.get("model_config_json"))).get("model_name")),
+        title=first_text(row, "name", "description"),
+        project=text_at(row, "working_dir"),
+        model=text_at(decode_json_column(row.get("model_config_json")), "model_name"),
         is_subagent=row.get("session_type") == "sub_agent",
-        parent=text_or_empty(row.get("parent_session_id")),
+        parent=text_at(row, "parent_session_id"),
         call_id=call_id,
         started=row.get("created_at"),
         ended=row.get("updated_at"),
@@ -153,20 +153,18 @@ def _find_delegating_call(
     if not message or not own.has_tables(messages="message_id"):
         return ""
     asked = "SELECT content_json FROM messages WHERE session_id = ? AND message_id = ?"
-    found = connection.execute(asked, (text_or_empty(row.get("parent_session_id")), message)).fetchone()
-    wires = list_or_empty(decode_json_column(found["content_json"])) if found else []
-    calls = [text_or_empty(value_at(wire, "id")) for wire in wires if _starts_agent(wire)]
+    found = connection.execute(asked, (text_at(row, "parent_session_id"), message)).fetchone()
+    wires = as_list(decode_json_column(found["content_json"])) if found else []
+    calls = [text_at(wire, "id") for wire in wires if _starts_agent(wire)]
     return calls[siblings.index(row["id"])] if len(calls) == len(siblings) else ""
 
 
 def _delegating_message_id(row: Mapping[str, Any]) -> str:
-    return text_or_empty(
-        dict_or_empty(decode_json_column(row.get("parent_delegation"))).get("parent_delegate_message_id")
-    )
+    return text_at(decode_json_column(row.get("parent_delegation")), "parent_delegate_message_id")
 
 
 def _starts_agent(wire: Any) -> bool:
-    name = text_or_empty(value_at(wire, "toolCall", "value", "name"))
+    name = text_at(wire, "toolCall", "value", "name")
     return bool(name) and describe_tool_call(ToolCall("", name, "{}")).category == "subagent"
 
 
@@ -187,7 +185,7 @@ def _assign_usage(segments: Sequence[History], bills: Sequence[GooseRow]) -> tup
         while usage and moment and answers:
             number, place, message = answers.pop()
             if message.time and message.time <= moment:
-                model = text_or_empty(bill.get("model")) or message.model
+                model = text_at(bill, "model") or message.model
                 changed[number, place] = structs.replace(message, usage=message.usage or usage, model=model)
                 break
     return tuple(

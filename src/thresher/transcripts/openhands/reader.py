@@ -22,7 +22,7 @@ from thresher.errors import ReadError
 from thresher.model import Problem, Session, SourceLocation, ToolCall, Usage
 from thresher.model.jsontext import load_json, load_json_object
 from thresher.transcripts.base import SessionFolder, TranscriptFormat, parse_openai_chat_usage, parse_timestamp
-from thresher.transcripts.coerce import dict_or_empty, list_or_empty, text_or_empty, value_at
+from thresher.transcripts.coerce import as_dict, dict_at, first_text, list_at, text_at
 from thresher.transcripts.openhands.events import OpenHandsModelInfo, is_openhands_event
 from thresher.transcripts.openhands.session import (
     MAX_DELEGATE_DEPTH,
@@ -70,7 +70,7 @@ def _read_sessions(source: SourceFile) -> Iterator[Session]:
 
 
 def _raw_events(row: dict[str, Any]) -> list[Any]:
-    return list_or_empty(row.get("history")) or list_or_empty(row.get("trajectory"))
+    return list_at(row, "history") or list_at(row, "trajectory")
 
 
 def _read_lines(source: SourceFile, stem: str) -> Iterator[Session]:
@@ -93,16 +93,16 @@ def _read_lines(source: SourceFile, stem: str) -> Iterator[Session]:
 
 
 def _instance_id(row: dict[str, Any]) -> str:
-    return text_or_empty(row.get("instance_id")) or text_or_empty(row.get("id"))
+    return first_text(row, "instance_id", "id")
 
 
 def _read_evaluation(source: SourceFile, row: dict[str, Any], id_: str, line: int) -> Session:
     """A session as an evaluation writes it; in a document its events have numbers, in a line they have the line's."""
     values = [event for one in _raw_events(row) for event in (one if isinstance(one, list) else [one])]
     placed = [(SourceLocation(str(source.path), line or number), value) for number, value in enumerate(values, 1)]
-    metadata = dict_or_empty(row.get("metadata"))
-    model = text_or_empty(value_at(metadata, "llm_config", "model")) or text_or_empty(metadata.get("model_name"))
-    bills = _parse_usages([dict_or_empty(row.get("metrics"))])
+    metadata = dict_at(row, "metadata")
+    model = text_at(metadata, "llm_config", "model") or text_at(metadata, "model_name")
+    bills = _parse_usages([dict_at(row, "metrics")])
     return build_openhands_session(
         source, OpenHandsRun(id_, OpenHandsModelInfo(model, bills)), _index_events(source, placed)
     )
@@ -137,9 +137,9 @@ def _read_legacy_folder(source: SourceFile) -> Session:
     values, files = _load_event_files(source, folder)
     beside = (folder.parent / "metadata.json",) if metadata else ()
     run = OpenHandsRun(
-        text_or_empty(metadata.get("conversation_id")) or folder.parent.name,
-        title=text_or_empty(metadata.get("title")),
-        git_branch=text_or_empty(metadata.get("selected_branch")),
+        text_at(metadata, "conversation_id") or folder.parent.name,
+        title=text_at(metadata, "title"),
+        git_branch=text_at(metadata, "selected_branch"),
         # A new event is a new file: the folder tells.
         files=tuple(map(str, (*beside, folder, *(path for path in files if path != source.path)))),
     )
@@ -149,19 +149,15 @@ def _read_legacy_folder(source: SourceFile) -> Session:
 def _read_conversation_folder(source: SourceFile, depth: int, parent: str = "") -> Session:
     """A conversation since 1.0, with its sub-agents."""
     folder = source.path.parent
-    state = dict_or_empty(source.read_document())
+    state = as_dict(source.read_document())
     values, files = _load_event_files(source, folder / "events")
-    stats = dict_or_empty(value_at(state, "stats", "usage_to_metrics")) or dict_or_empty(
-        value_at(state, "stats", "service_to_metrics")
-    )
+    stats = dict_at(state, "stats", "usage_to_metrics") or dict_at(state, "stats", "service_to_metrics")
     run = OpenHandsRun(
-        text_or_empty(state.get("id")) or folder.name,
-        OpenHandsModelInfo(
-            text_or_empty(value_at(state, "agent", "llm", "model")), _parse_usages(map(dict_or_empty, stats.values()))
-        ),
-        title=text_or_empty(value_at(state, "tags", "title")),
-        project=text_or_empty(value_at(state, "workspace", "working_dir")),
-        head_event_id=text_or_empty(state.get("leaf_event_id")),
+        text_at(state, "id") or folder.name,
+        OpenHandsModelInfo(text_at(state, "agent", "llm", "model"), _parse_usages(map(as_dict, stats.values()))),
+        title=text_at(state, "tags", "title"),
+        project=text_at(state, "workspace", "working_dir"),
+        head_event_id=text_at(state, "leaf_event_id"),
         is_head_empty=state.get("head_is_empty") is True,
         parent=parent,
         files=tuple(map(str, files)),
@@ -204,7 +200,7 @@ def _load_json_object(source: SourceFile, path: Path, *, is_needed: bool = True)
         value = None
     if is_needed and not isinstance(value, dict):
         source.problems.append(Problem("an event is not a JSON object, or torn, or too large", "skipped", str(path), 1))
-    return dict_or_empty(value)
+    return as_dict(value)
 
 
 def _link_subagent_calls(session: Session, children: Iterable[Session]) -> Iterator[Session]:
@@ -223,19 +219,19 @@ def _subagent_prompts(call: ToolCall) -> list[str]:
     if call.name not in ("task", "delegate"):
         return []
     arguments = load_json_object(call.arguments)
-    told = [arguments.get("prompt"), *dict_or_empty(arguments.get("tasks")).values()]
+    told = [arguments.get("prompt"), *dict_at(arguments, "tasks").values()]
     return [prompt for prompt in told if isinstance(prompt, str)]
 
 
 def _parse_usages(metrics: Iterable[dict[str, Any]]) -> dict[str, Usage]:
     """The bill of each response, by its id."""
     bills: dict[str, Usage] = {}
-    for row in (dict_or_empty(row) for one in metrics for row in list_or_empty(one.get("token_usages"))):
+    for row in (as_dict(row) for one in metrics for row in list_at(one, "token_usages")):
         details = {"reasoning_tokens": row.get("reasoning_tokens")}
         cached = {"cache_read_input_tokens": row.get("cache_read_tokens")}
         written = {"cache_creation_input_tokens": row.get("cache_write_tokens")}
         usage = parse_openai_chat_usage({**row, **cached, **written, "completion_tokens_details": details})
-        if usage and (id_ := text_or_empty(row.get("response_id"))):
+        if usage and (id_ := text_at(row, "response_id")):
             bills[id_] = usage
     return bills
 

@@ -28,7 +28,7 @@ from thresher.model import (
 )
 from thresher.model.jsontext import load_json_object
 from thresher.transcripts.base import MAX_TITLE_CHARS, group_branches, title_from_prompt, trace_path_from_root
-from thresher.transcripts.coerce import text_or_empty, value_at
+from thresher.transcripts.coerce import text_at
 from thresher.transcripts.openhands.events import (
     OpenHandsCall,
     OpenHandsCondensation,
@@ -114,7 +114,7 @@ def build_openhands_session(source: SourceFile, run: OpenHandsRun, events: Seque
         git_branch=run.git_branch,
         title=run.title or _make_title(segments),
         version=next(
-            (found for event in own if (found := text_or_empty(value_at(event.record, "args", "openhands_version")))),
+            (found for event in own if (found := text_at(event.record, "args", "openhands_version"))),
             "",
         ),
         parent=run.parent,
@@ -133,8 +133,8 @@ def _make_title(segments: Sequence[History]) -> str:
 
 def _working_directory(event: OpenHandsEvent) -> str:
     """Where a command ran."""
-    old = text_or_empty(value_at(event.record, "extras", "metadata", "working_dir"))
-    return old or text_or_empty(value_at(event.record, "observation", "metadata", "working_dir"))
+    old = text_at(event.record, "extras", "metadata", "working_dir")
+    return old or text_at(event.record, "observation", "metadata", "working_dir")
 
 
 def _select_active_events(
@@ -147,7 +147,7 @@ def _select_active_events(
     parents: dict[str, str | None] = {}
     before: str | None = None
     for event in events:
-        named = text_or_empty(event.record.get("parent_id"))
+        named = text_at(event.record, "parent_id")
         if named and named != ROOT_PARENT_ID and named not in by_id:
             source.report_problem(
                 f"the parent `{named}` of an event is not here", "it follows the one before", event.source.line
@@ -203,7 +203,7 @@ def _build_delegate_session(
     session = build_openhands_session(source, inner, events)
     if call is None or any(message.role == "user" for message in session.segments[0]):
         return session
-    task = text_or_empty(value_at(load_json_object(call.arguments), "inputs", "task")) or call.arguments
+    task = text_at(load_json_object(call.arguments), "inputs", "task") or call.arguments
     first = events[0]
     prompt = Message("user", (Text(task),), author="model", id=f"{first.id}-task", time=first.time, source=first.source)
     history = History((prompt, *session.segments[0]))

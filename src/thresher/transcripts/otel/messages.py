@@ -19,7 +19,7 @@ from msgspec import structs
 
 from thresher.model import History, Message, ToolResult, Usage
 from thresher.model.jsontext import dump_json, load_json
-from thresher.transcripts.coerce import dict_or_empty, list_or_empty, text_or_empty
+from thresher.transcripts.coerce import as_dict, as_list, as_text, dict_at, list_at, text_at, value_at
 from thresher.transcripts.lenient_parser import (
     has_message_content,
     parse_lenient_message,
@@ -139,7 +139,7 @@ def _find_messages(value: Any, plain: str = "") -> list[dict[str, Any]]:
                 return found
         if has_message_content(value) and ("role" in value or plain):
             return [value]
-    said = value if isinstance(value, str) else text_or_empty(dict_or_empty(value).get("task"))
+    said = value if isinstance(value, str) else text_at(value, "task")
     return [{"role": plain, "content": said}] if plain and said else []
 
 
@@ -188,15 +188,12 @@ def _lowest_index(attributes: Mapping[str, Any], prefix: str) -> int:
 def _from_openinference(rows: Iterable[Any]) -> list[dict[str, Any]]:
     """Messages as OpenInference has them."""
     found = []
-    for row in map(dict_or_empty, rows):
-        message = dict(dict_or_empty(row.get("message")) or row)
-        pieces = [
-            dict_or_empty(dict_or_empty(piece).get("message_content")) or piece
-            for piece in list_or_empty(message.get("contents"))
-        ]
+    for row in map(as_dict, rows):
+        message = dict(dict_at(row, "message") or row)
+        pieces = [dict_at(piece, "message_content") or piece for piece in list_at(message, "contents")]
         if pieces:
             message["content"] = pieces
-        if name := text_or_empty(message.get("function_call_name")):
+        if name := text_at(message, "function_call_name"):
             message["function_call"] = {"name": name, "arguments": message.get("function_call_arguments_json") or "{}"}
         found.append(message)
     return found
@@ -209,7 +206,7 @@ def _from_openllmetry(rows: Iterable[Any]) -> list[dict[str, Any]]:
 
 def _from_ai_sdk(attributes: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     said, thought, calls = (attributes.get(f"ai.response.{key}") for key in ("text", "reasoning", "toolCalls"))
-    said, calls = said or attributes.get("ai.response.object"), list_or_empty(_decode_json(calls))
+    said, calls = said or attributes.get("ai.response.object"), as_list(_decode_json(calls))
     if said or thought or calls:
         yield {"role": "assistant", "content": said, "reasoning_content": thought, "tool_calls": calls}
 
@@ -219,12 +216,12 @@ def _from_ai_sdk(attributes: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _from_events(span: OtelSpan, *, choice: bool) -> Iterator[dict[str, Any]]:
     """Messages that were noted as events, each under its role."""
-    attached = list_or_empty(_decode_json(span.attributes.get("events")))
-    events = [SpanEvent(text_or_empty(event.get("event.name")), event) for event in attached if isinstance(event, dict)]
+    attached = as_list(_decode_json(span.attributes.get("events")))
+    events = [SpanEvent(text_at(event, "event.name"), event) for event in attached if isinstance(event, dict)]
     for name, attributes in (*span.events, *events):
         row = {key: _decode_json(value) for key, value in attributes.items()}
         if name == "gen_ai.choice" and choice:
-            inner = dict_or_empty(row.get("message")) or dict_or_empty(_unflatten(_strip_prefix(row, "message.")))
+            inner = dict_at(row, "message") or as_dict(_unflatten(_strip_prefix(row, "message.")))
             said = inner or {"content": row.get("message") or row.get("content"), "tool_calls": row.get("tool_calls")}
             yield {**said, "role": "assistant"}
         elif name.startswith("gen_ai.") and name.endswith(".message") and not choice:
@@ -242,30 +239,27 @@ def _strip_prefix(row: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, An
 
 def get_span_tool_definitions(span: OtelSpan) -> str:
     """The tools that the model was offered, as JSON."""
-    found = [
-        dict_or_empty(dict_or_empty(row).get("tool")).get("json_schema")
-        for row in collect_numbered_attributes(span.attributes, "llm.tools")
-    ]
+    found = [value_at(row, "tool", "json_schema") for row in collect_numbered_attributes(span.attributes, "llm.tools")]
     listed = _first_value(span.attributes, ("gen_ai.tool.definitions", "ai.prompt.tools"))
-    told_here = [_decode_json(one) for one in found or list_or_empty(_decode_json(listed))]
+    told_here = [_decode_json(one) for one in found or as_list(_decode_json(listed))]
     return dump_json(told_here) if told_here and all(isinstance(one, dict) for one in told_here) else ""
 
 
 def get_span_conversation_id(span: OtelSpan) -> str:
     """The id of the conversation that a span belongs to, if it tells one."""
-    return text_or_empty(_first_value(span.attributes, _CONVERSATION_KEYS)) or text_or_empty(
+    return as_text(_first_value(span.attributes, _CONVERSATION_KEYS)) or as_text(
         _first_value(span.resource, _CONVERSATION_KEYS)
     )
 
 
 def get_span_model(span: OtelSpan) -> str:
     """The model that was asked."""
-    return text_or_empty(_first_value(span.attributes, _MODEL_KEYS))
+    return as_text(_first_value(span.attributes, _MODEL_KEYS))
 
 
 def get_span_agent_name(span: OtelSpan) -> str:
     """The name of the agent."""
-    return text_or_empty(_first_value(span.attributes, _AGENT_NAME_KEYS))
+    return as_text(_first_value(span.attributes, _AGENT_NAME_KEYS))
 
 
 def parse_span_usage(span: OtelSpan) -> Usage | None:
@@ -358,8 +352,8 @@ def _mark_failed(part: Any, ran: Mapping[str, OtelSpan]) -> Any:
 
 def _tool_identity(span: OtelSpan) -> tuple[str, str]:
     """The name of a tool, and the id of the call, if it is told."""
-    name = text_or_empty(_first_value(span.attributes, _TOOL_NAME_KEYS)) or span.name.removeprefix("execute_tool ")
-    return name, text_or_empty(_first_value(span.attributes, _CALL_ID_KEYS))
+    name = as_text(_first_value(span.attributes, _TOOL_NAME_KEYS)) or span.name.removeprefix("execute_tool ")
+    return name, as_text(_first_value(span.attributes, _CALL_ID_KEYS))
 
 
 def _make_result(span: OtelSpan, call_id: str, name: str) -> ToolResult | None:
@@ -367,7 +361,7 @@ def _make_result(span: OtelSpan, call_id: str, name: str) -> ToolResult | None:
     given = _first_value(span.attributes, _RESULT_KEYS)
     if given is None:
         given = next((row["content"] for row in _from_events(span, choice=True) if row.get("content")), None)
-    errors = (text_or_empty(event.attributes.get("exception.message")) for event in span.events)
+    errors = (text_at(event.attributes, "exception.message") for event in span.events)
     failure = next(filter(None, errors), span.status_message)
     if given is None and not (span.is_failed and failure):
         return None

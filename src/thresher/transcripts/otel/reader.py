@@ -16,7 +16,7 @@ from msgspec import structs
 from thresher.errors import UnknownFormatError
 from thresher.model import Author, History, Session, ToolCall
 from thresher.transcripts.base import MAX_TITLE_CHARS, SessionFolder, TranscriptFormat, title_from_prompt
-from thresher.transcripts.coerce import text_or_empty
+from thresher.transcripts.coerce import text_at
 from thresher.transcripts.model_calls import TranscriptModelCall
 from thresher.transcripts.otel.messages import (
     OtelToolSpans,
@@ -206,9 +206,9 @@ class _ThreadFamily:
             compactions=len(histories) - 1,
             records={"llm": len(thread.model_calls)} if above else self._count_records(thread),
             title=(name if above else "") or title_from_prompt(histories) or name or _first_user_text(histories),
-            project=text_or_empty(resource.get("process.working_directory")),
-            git_branch=text_or_empty(resource.get("vcs.ref.head.name")),
-            version=text_or_empty(resource.get("service.version")),
+            project=text_at(resource, "process.working_directory"),
+            git_branch=text_at(resource, "vcs.ref.head.name"),
+            version=text_at(resource, "service.version"),
             parent=parent,
             call_id=call_id,
             started=min(times, default=None),
@@ -331,11 +331,11 @@ def _attribute_names(wire: Mapping[str, Any]) -> Iterator[str]:
     for key in ("span_attributes", "attributes"):
         told_here = wire.get(key)
         if isinstance(told_here, list):
-            yield from (text_or_empty(entry.get("key")) for entry in told_here if isinstance(entry, dict))
+            yield from (text_at(entry, "key") for entry in told_here if isinstance(entry, dict))
         elif isinstance(told_here, dict):
             yield from (f"{name}." for name in told_here)
     yield from (key.removeprefix("attributes.") for key in wire if key.startswith("attributes."))
-    if text_or_empty(wire.get("type")) in ("GENERATION", "AGENT", "TOOL") and "traceId" in wire:
+    if text_at(wire, "type") in ("GENERATION", "AGENT", "TOOL") and "traceId" in wire:
         yield "langfuse.observation"
 
 
