@@ -14,22 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct, structs
+from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from thresher.dialects.openai_responses.codec import NATIVE_EXTRAS, parse_openai_responses_item
-from thresher.model import (
-    AbandonedBranch,
-    History,
-    Message,
-    Session,
-    SourceLocation,
-    Summary,
-    Text,
-    ToolResult,
-    Unknown,
-    Usage,
-)
+from thresher.model import AbandonedBranch, History, Message, Session, SourceLocation, Usage
 from thresher.model.jsontext import load_json
+from thresher.model.parts import Summary, Text, ToolResult, Unknown
 from thresher.transcripts.base import SessionFolder, TranscriptFormat, parse_timestamp, title_from_prompt
 from thresher.transcripts.coerce import as_text, first_text, text_at
 from thresher.transcripts.source import SourceFile
@@ -66,7 +57,7 @@ class CodexRolloutReader:
     def __init__(self, source: SourceFile) -> None:
         """Nothing yet."""
         self.source = source
-        self.file = str(source.path)
+        self.file = source.file
         self.records: Counter[str] = Counter()
         self.meta: dict[str, Any] = {}
         self.model = ""
@@ -113,7 +104,7 @@ class CodexRolloutReader:
         """One item of the conversation."""
         message = parse_openai_responses_item(item)
         self.messages.append(
-            structs.replace(
+            replace(
                 message,
                 parts=tuple(_with_exit_status(part) for part in message.parts)
                 if message.role == "tool"
@@ -143,7 +134,7 @@ class CodexRolloutReader:
                     time=parse_timestamp(row.timestamp),
                     source=SourceLocation(self.file, line),
                     records=(record,),
-                    pocket=structs.replace(NATIVE_EXTRAS, shape="instructions"),
+                    pocket=replace(NATIVE_EXTRAS, shape="instructions"),
                 )
             )
 
@@ -177,7 +168,7 @@ class CodexRolloutReader:
         for index in range(len(self.messages) - 1, -1, -1):
             if self.messages[index].role == "assistant":
                 if usage and not self.messages[index].carried:
-                    self.messages[index] = structs.replace(self.messages[index], usage=usage)
+                    self.messages[index] = replace(self.messages[index], usage=usage)
                 return
 
     def _roll_back(self, turns: Any) -> None:
@@ -193,7 +184,7 @@ class CodexRolloutReader:
 
     def _apply_compaction(self, line: int, record: bytes, row: CodexRecord, payload: Any) -> None:
         self.compactions += 1
-        kept = [structs.replace(m, carried=True) for m in self.messages if m.id == "instructions"]
+        kept = [replace(m, carried=True) for m in self.messages if m.id == "instructions"]
         self.segments.append(tuple(self.messages))
         self.messages = kept
         summary = text_at(payload, "message")
@@ -210,7 +201,7 @@ class CodexRolloutReader:
                 "user", (Summary(summary),), author="harness", source=SourceLocation(self.file, line), id=str(line)
             )
             self.messages.append(
-                structs.replace(text, time=parse_timestamp(row.timestamp), records=(record,), pocket=NATIVE_EXTRAS)
+                replace(text, time=parse_timestamp(row.timestamp), records=(record,), pocket=NATIVE_EXTRAS)
             )
 
     def build_session(self) -> Session:
@@ -224,7 +215,7 @@ class CodexRolloutReader:
         times = [message.time for segment in segments for message in segment if message.time]
         return Session(
             agent=NAME,
-            id=text_at(meta, "id") or self.source.path.name.split(".")[0],
+            id=text_at(meta, "id") or self.source.stem,
             file=self.file,
             segments=tuple(segments),
             branches=tuple(self.branches),
@@ -246,9 +237,9 @@ class CodexRolloutReader:
         In a thread that another one started, that one's model wrote it.
         """
         if self._is_subagent() and message.role == "user" and message.author == "human":
-            return structs.replace(message, author="model")
+            return replace(message, author="model")
         if message.role == "user" and message.author != "human" and message.text.strip() in self.typed_texts:
-            return structs.replace(message, author="human")
+            return replace(message, author="human")
         return message
 
     def _is_subagent(self) -> bool:
@@ -271,13 +262,13 @@ def _item_texts(content: Any) -> set[str]:
 def _with_exit_status(part: Any) -> Any:
     """A command's result that names an exit code other than 0 has failed; the API has no field for it."""
     if isinstance(part, ToolResult) and (found := _EXIT_CODE.search(part.text[:400] + part.text[-200:])):
-        return structs.replace(part, is_error=found[1] != "0")
+        return replace(part, is_error=found[1] != "0")
     return part
 
 
 def _as_summary(message: Message) -> Message:
     parts = tuple(Summary(part.text, part.pocket) if isinstance(part, Text) else part for part in message.parts)
-    return structs.replace(message, parts=parts, author="harness", carried=False)
+    return replace(message, parts=parts, author="harness", carried=False)
 
 
 def _parse_usage(usage: Any) -> Usage | None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import NamedTuple
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.model import Message, Role, SourceLocation
 from thresher.model.parts import Image, Part, Summary, Text, Thinking, ToolCall, ToolResult
@@ -58,7 +58,7 @@ def iter_fingerprint_parts(parts: Iterable[Part]) -> Iterator[tuple[str, str]]:
 
 def make_summary_message(message: Message, id_: str, place: SourceLocation, time: datetime | None) -> Message:
     """Build the message of a summary that an agent wrote."""
-    told = structs.replace(message, id=id_, source=place, time=time)
+    told = replace(message, id=id_, source=place, time=time)
     if message.role not in ("user", "assistant") or not message.text:
         return told
-    return structs.replace(told, role="user", parts=(Summary(message.text),), author="harness")
+    return replace(told, role="user", parts=(Summary(message.text),), author="harness")

@@ -15,12 +15,12 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.dialects.content import infer_message_author, parse_image_url
-from thresher.model import Image, Message, Role, Text, Thinking, ToolCall, ToolResult, Unknown, Usage
+from thresher.model import Message, Role, Usage
 from thresher.model.jsontext import dump_json, load_json
-from thresher.model.parts import Part, ResultPart
+from thresher.model.parts import Image, Part, ResultPart, Text, Thinking, ToolCall, ToolResult, Unknown
 from thresher.transcripts.base import parse_openai_chat_usage, parse_timestamp
 from thresher.transcripts.coerce import (
     as_dict,
@@ -228,7 +228,7 @@ def _parse_image(piece: dict[str, Any]) -> Image | None:
     inner = (value_at(piece, "image", "url"), value_at(piece, "image", "image", "url"))
     url = next((spot for spot in (*spots, *inner) if isinstance(spot, str) and spot), "")
     found = parse_image_url(url) if url else None
-    return structs.replace(found, media_type=found.media_type or mime) if found else None
+    return replace(found, media_type=found.media_type or mime) if found else None
 
 
 # Calls and results

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.dialects.openai_chat.codec import parse_openai_chat_message
 from thresher.errors import ReadError
@@ -27,14 +27,14 @@ def _read(source: SourceFile) -> list[Session]:
     rows = document.get("messages") if isinstance(document, dict) else None
     if not isinstance(rows, list):
         raise ReadError(f"`{source.path}` holds no list of `messages`; is it a mini-swe-agent trajectory?")
-    file = str(source.path)
+    file = source.file
     messages = [_parse_row(row, SourceLocation(file, number)) for number, row in enumerate(rows, 1)]
     info = document["info"] if isinstance(document.get("info"), dict) else {}
     times = [message.time for message in messages if message.time]
     return [
         Session(
             agent=NAME,
-            id=text_at(document, "instance_id") or source.path.name.split(".")[0],
+            id=text_at(document, "instance_id") or source.stem,
             file=file,
             segments=(History(tuple(messages)),),
             problems=tuple(source.problems),
@@ -54,8 +54,8 @@ def _parse_row(row: Any, source: SourceLocation) -> Message:
     extra = extra if isinstance(extra, dict) else {}
     parts = message.parts
     if _is_failed(extra):
-        parts = tuple(structs.replace(p, is_error=True) if isinstance(p, ToolResult) else p for p in parts)
-    return structs.replace(
+        parts = tuple(replace(p, is_error=True) if isinstance(p, ToolResult) else p for p in parts)
+    return replace(
         message,
         parts=parts,
         id=f"{source.line}",

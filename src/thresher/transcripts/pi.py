@@ -10,27 +10,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Struct
+from msgspec.structs import replace
 
 from thresher.dialects.content import infer_message_author
-from thresher.model import (
-    AbandonedBranch,
-    History,
-    Image,
-    Message,
-    Role,
-    Session,
-    SourceLocation,
-    Summary,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-    Unknown,
-    Usage,
-)
+from thresher.model import AbandonedBranch, History, Message, Role, Session, Usage
 from thresher.model.jsontext import dump_json
-from thresher.model.parts import Part
+from thresher.model.parts import Image, Part, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
 from thresher.transcripts.base import (
     SessionFolder,
     TranscriptFormat,
@@ -101,8 +87,8 @@ def _read(source: SourceFile) -> list[Session]:
     return [
         Session(
             agent=NAME,
-            id=as_text(head.id) or source.path.name.split(".")[0],
-            file=str(source.path),
+            id=as_text(head.id) or source.stem,
+            file=source.file,
             segments=tuple(segments),
             branches=tuple(branches),
             problems=tuple(source.problems),
@@ -135,7 +121,7 @@ def _build_segments(
             kept = _first_kept_id(entry.row, by_index)
             start = next((n for n, m in enumerate(segments[-1]) if _message_line(m) >= _kept_line(entries, kept)), None)
             again = segments[-1][start:] if start is not None else []
-            segments.append([message, *(structs.replace(m, carried=True) for m in again)])
+            segments.append([message, *(replace(m, carried=True) for m in again)])
         elif message:
             segments[-1].append(message)
     left = [id_ for id_ in entries if id_ not in set(ids)] if len(ids) < len(entries) else []
@@ -178,11 +164,11 @@ def _convert_entry(source: SourceFile, entry: PiEntry) -> Message | None:
             return None
     if message is None:
         return None
-    return structs.replace(
+    return replace(
         message,
         id=entry.id,
         time=parse_timestamp(row.timestamp),
-        source=SourceLocation(str(source.path), entry.line),
+        source=source.at(entry.line),
         records=(entry.record,),
     )
 

@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 import msgspec
 
 from thresher.errors import ReadError
-from thresher.model import Problem
+from thresher.model import Problem, SourceLocation
 from thresher.model.jsontext import load_json
 
 RowT = TypeVar("RowT")
@@ -79,6 +79,9 @@ class SourceFile:
     ) -> None:
         """Nothing is opened yet. In a store of many sessions, `is_wanted` says by its id which are to be read."""
         self.path = path
+        self.file = str(path)
+        self.stem = path.name.split(".")[0]
+        """The name without any of its endings."""
         self.limits = limits or ReadLimits()
         self.is_wanted = is_wanted or (lambda _: True)
         self.problems: list[Problem] = []
@@ -93,7 +96,11 @@ class SourceFile:
 
     def report_problem(self, what: str, done: str, line: int = 0) -> None:
         """Note something that is not as it should be."""
-        self.problems.append(Problem(what, done, str(self.path), line))
+        self.problems.append(Problem(what, done, self.file, line))
+
+    def at(self, line: int) -> SourceLocation:
+        """The place of what is read there: a line, or a number in a document."""
+        return SourceLocation(self.file, line)
 
     if not TYPE_CHECKING:
 

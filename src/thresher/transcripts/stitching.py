@@ -14,7 +14,7 @@ the other after a compaction. All comparisons are by hash, so the time is that o
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.model import AbandonedBranch, History, Message, SourceLocation
 from thresher.transcripts.fingerprints import (
@@ -59,11 +59,11 @@ class StitchedThread:
         place = SourceLocation(self._file, ask.line)
         for number, row in enumerate(given):
             facts = {"id": f"{ask.number}-{number}", "source": place}
-            came = [structs.replace(message, time=message.time or ask.start, **facts) for message in row.messages]
+            came = [replace(message, time=message.time or ask.start, **facts) for message in row.messages]
             self._append_entry(row._replace(messages=tuple(came)))
         self.answer_start = len(self.entries)
         for number, message in enumerate(ask.output_messages):
-            told = structs.replace(
+            told = replace(
                 message,
                 id=f"{ask.number}-answer-{number}" if number else f"{ask.number}",
                 source=place,
@@ -74,7 +74,7 @@ class StitchedThread:
             self.calls_by_message_id[told.id] = self.model_calls[-1]
             self._append_entry(fingerprint_message(message)._replace(messages=(told,)))
         for number, message in enumerate(ask.alternatives):
-            other = structs.replace(message, id=f"{ask.number}-choice-{number}", source=place, model=ask.model)
+            other = replace(message, id=f"{ask.number}-choice-{number}", source=place, model=ask.model)
             self._add_branch(self.answer_start, [other])
 
     def _append_entry(self, row: FingerprintedMessage) -> None:
@@ -116,7 +116,7 @@ class StitchedThread:
         known = {row.text_fingerprint: row.messages for row in self.entries}
         place = SourceLocation(self._file, ask.line)
         return [
-            tuple(structs.replace(message, carried=True) for message in known[row.text_fingerprint])
+            tuple(replace(message, carried=True) for message in known[row.text_fingerprint])
             if row.text_fingerprint in known
             else tuple(
                 make_summary_message(message, f"{ask.number}-left-{number}", place, ask.start)

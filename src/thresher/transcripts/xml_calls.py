@@ -16,11 +16,10 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from typing import Any, NamedTuple
 
-from thresher.model import Image, Text, Thinking, ToolCall, ToolResult, Unknown
 from thresher.model.harness_text import detect_author
 from thresher.model.jsontext import dump_json
 from thresher.model.message import Author
-from thresher.model.parts import Part, ResultPart
+from thresher.model.parts import Image, Part, ResultPart, Text, Thinking, ToolCall, ToolResult, Unknown
 from thresher.model.tool_catalog import find_tool_kind
 
 _TOOL_NAME_GROUPS = (

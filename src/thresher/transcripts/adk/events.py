@@ -10,24 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.dialects.content import infer_message_author
 from thresher.dialects.gemini.codec import parse_gemini_content
 from thresher.dialects.pairing import CallIdAssigner
-from thresher.model import (
-    AbandonedBranch,
-    History,
-    Message,
-    Session,
-    SourceLocation,
-    Summary,
-    Text,
-    ToolCall,
-    ToolResult,
-    Usage,
-)
-from thresher.model.parts import Part
+from thresher.model import AbandonedBranch, History, Message, Session, Usage
+from thresher.model.parts import Part, Summary, Text, ToolCall, ToolResult
 from thresher.transcripts.base import parse_timestamp, title_from_prompt
 from thresher.transcripts.coerce import as_count, as_dict, as_list, as_text, text_at
 from thresher.transcripts.source import SourceFile
@@ -90,7 +79,7 @@ class AdkEventReader:
         id_ = text_at(event, "id") or f"{number}"
         self.id_counts[id_] += 1
         own = id_ if self.id_counts[id_] == 1 else f"{id_}-{self.id_counts[id_]}"
-        blank = Message("user", id=own, time=time, source=SourceLocation(str(self.source.path), number))
+        blank = Message("user", id=own, time=time, source=self.source.at(number))
         if event.get("partial") is True:
             return
         if before := as_text(get_either_case(actions, "rewind_before_invocation_id")):
@@ -111,15 +100,15 @@ class AdkEventReader:
         results = tuple(part for part in parts if isinstance(part, ToolResult))
         others = tuple(part for part in parts if not isinstance(part, ToolResult))
         id_ = f"{blank.id}-results" if others else blank.id
-        yield structs.replace(blank, role="tool", parts=results, author="tool", id=id_)
+        yield replace(blank, role="tool", parts=results, author="tool", id=id_)
         if is_user:
-            yield structs.replace(blank, parts=others, author=infer_message_author("user", others))
+            yield replace(blank, parts=others, author=infer_message_author("user", others))
         else:
             model, usage = (
                 as_text(get_either_case(event, "model_version")),
                 _parse_usage(get_either_case(event, "usage_metadata")),
             )
-            yield structs.replace(blank, role="assistant", parts=others, author="model", model=model, usage=usage)
+            yield replace(blank, role="assistant", parts=others, author="model", model=model, usage=usage)
         if not parts:
             yield from self._read_transcriptions(event, blank)
         else:
@@ -137,11 +126,11 @@ class AdkEventReader:
             last = self.entries[-1].message if self.entries else None
             if piece and last and self.last_transcription == key:
                 parts = (Text(last.text + piece),)
-                self.entries[-1] = self.entries[-1]._replace(message=structs.replace(last, parts=parts))
+                self.entries[-1] = self.entries[-1]._replace(message=replace(last, parts=parts))
             elif piece and key == "input_transcription":
-                yield structs.replace(blank, parts=(Text(piece),), author="human")
+                yield replace(blank, parts=(Text(piece),), author="human")
             elif piece:
-                yield structs.replace(blank, role="assistant", parts=(Text(piece),), author="model")
+                yield replace(blank, role="assistant", parts=(Text(piece),), author="model")
             self.last_transcription = key if piece else self.last_transcription
 
     def _apply_rewind(self, invocation: str, number: int) -> None:
@@ -172,9 +161,9 @@ class AdkEventReader:
             what = "a compaction tells no summary" if not summary else "there are too many compactions to follow"
             self.source.report_problem(what, "what it covers stays in view", blank.source.line if blank.source else 0)
             return
-        again = [line._replace(message=structs.replace(line.message, carried=True)) for line in stay]
+        again = [line._replace(message=replace(line.message, carried=True)) for line in stay]
         place = next((n for n, line in enumerate(again) if span and _is_later(line, span)), len(again))
-        made = AdkMessage(structs.replace(blank, parts=(Summary(summary),), author="harness"), "", span)
+        made = AdkMessage(replace(blank, parts=(Summary(summary),), author="harness"), "", span)
         self.segments.append(self.entries)
         self.entries = [*again[:place], made, *again[place:]]
         self.invocation_starts = {line.invocation_id: n for n, line in reversed([*enumerate(self.entries)])}
@@ -186,7 +175,7 @@ class AdkEventReader:
         return Session(
             agent=NAME,
             id=id_,
-            file=str(self.source.path),
+            file=self.source.file,
             segments=tuple(segments),
             branches=tuple(self.branches),
             problems=tuple(self.source.problems),

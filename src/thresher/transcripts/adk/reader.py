@@ -45,7 +45,7 @@ def _read(source: SourceFile) -> list[Session]:
         found = _find_conversations([row for _, _, row in source.records(_DECODER)])
     if found is None:
         raise ReadError(f"`{source.path}` holds no session, events or eval set of the Agent Development Kit")
-    stem = source.path.name.split(".")[0]
+    stem = source.stem
     sessions: dict[str, Session] = {}
     for number, one in enumerate(found, 1):
         own = source.copy_for_session()

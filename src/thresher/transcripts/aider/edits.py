@@ -11,9 +11,8 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from thresher.model import Text, Thinking, ToolCall, ToolResult
 from thresher.model.jsontext import dump_json, load_json_object
-from thresher.model.parts import Part
+from thresher.model.parts import Part, Text, Thinking, ToolCall, ToolResult
 from thresher.transcripts.aider.blocks import FENCE
 
 SEARCH_MARK = re.compile(r"<{5,9} (?:SEARCH|ORIGINAL)>?")

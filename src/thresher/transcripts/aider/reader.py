@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from itertools import zip_longest
 from pathlib import Path
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.dialects.content import infer_message_author
 from thresher.model import Author, History, Message, Session, SourceLocation, Text, Usage
@@ -58,11 +58,11 @@ def _read(source: SourceFile) -> list[Session]:
             continue
         names[session.id] += 1
         again = names[session.id]
-        sessions.append(structs.replace(session, id=f"{session.id}-{again}") if again > 1 else session)
+        sessions.append(replace(session, id=f"{session.id}-{again}") if again > 1 else session)
     if not sessions:
         source.report_problem("no run of Aider is in it", "read as a session without messages")
-        sessions = [Session(NAME, source.path.name.split(".")[0] or "beginning", str(source.path), (History(),))]
-    sessions[0] = structs.replace(sessions[0], problems=tuple(source.problems))
+        sessions = [Session(NAME, source.stem or "beginning", source.file, (History(),))]
+    sessions[0] = replace(sessions[0], problems=tuple(source.problems))
     return sessions
 
 
@@ -81,7 +81,7 @@ def _build_session(source: SourceFile, run: AiderRun) -> Session:
     return Session(
         agent=NAME,
         id=run.started.replace("-", "").replace(":", "").replace(" ", "-") or "beginning",
-        file=str(source.path),
+        file=source.file,
         segments=(history,),
         records=dict(teller.records),
         project=teller.project_folder
@@ -96,7 +96,7 @@ class _RunReader:
     """One run, as far as it is told."""
 
     def __init__(self, source: SourceFile) -> None:
-        self._file = str(source.path)
+        self._file = source.file
         self._model = ""
         self.messages: list[Message] = []
         self.records: Counter[str] = Counter()
@@ -122,7 +122,7 @@ class _RunReader:
 
     def _add_message(self, message: Message, block: AiderBlock) -> None:
         if message.parts:
-            self.messages.append(structs.replace(message, source=SourceLocation(self._file, block.line)))
+            self.messages.append(replace(message, source=SourceLocation(self._file, block.line)))
 
     def _read_user_block(self, block: AiderBlock) -> None:
         text = "\n".join(block.lines).strip()
@@ -163,7 +163,7 @@ class _RunReader:
         """A bill is for the answer right before it, if there was one."""
         last = self.messages[-1] if self.messages else None
         if last and last.role == "assistant" and last.usage is None:
-            self.messages[-1] = structs.replace(last, usage=usage)
+            self.messages[-1] = replace(last, usage=usage)
 
 
 def _command_argument(text: str) -> str:

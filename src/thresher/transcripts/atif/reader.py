@@ -70,7 +70,7 @@ class AtifRunReader:
         reader = AtifStepReader(source, document, "human" if is_root else "model")
         segments = [History(tuple(segment)) for segment in reader.build_segments()]
         own = () if is_root else (text_at(document, "trajectory_id"),)
-        names = (*own, text_at(document, "session_id"), kin.given_id, source.path.name.split(".")[0])
+        names = (*own, text_at(document, "session_id"), kin.given_id, source.stem)
         id_ = next(name for name in names if name)
         children = tuple(self._read_subagents(source, document, id_, reader.delegations, kin.depth + 1))
         times = [message.time for segment in segments for message in segment if message.time and not message.carried]
@@ -79,7 +79,7 @@ class AtifRunReader:
         return Session(
             agent=NAME,
             id=id_,
-            file=str(source.path),
+            file=source.file,
             segments=tuple(segments),
             children=children,
             problems=() if kin.is_embedded else tuple(source.problems),

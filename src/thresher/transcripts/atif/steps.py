@@ -5,24 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.dialects.content import infer_message_author
-from thresher.model import (
-    Author,
-    Image,
-    Message,
-    SourceLocation,
-    Summary,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-    Unknown,
-    Usage,
-)
+from thresher.model import Author, Message, Usage
 from thresher.model.jsontext import dump_json
-from thresher.model.parts import ResultPart
+from thresher.model.parts import Image, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
 from thresher.transcripts.base import parse_timestamp
 from thresher.transcripts.coerce import as_dict, as_list, as_text, count_at, dict_at, list_at, text_at, value_at
 from thresher.transcripts.source import SourceFile
@@ -80,12 +68,12 @@ class AtifStepReader:
         return segments
 
     def _with_source(self, messages: Sequence[Message], step: dict[str, Any], number: int) -> Iterator[Message]:
-        place, time = SourceLocation(str(self._source.path), number), parse_timestamp(step.get("timestamp"))
+        place, time = self._source.at(number), parse_timestamp(step.get("timestamp"))
         is_copied = step.get("is_copied_context") is True
         told = [message for message in messages if message.parts]
         for n, message in enumerate(told):
             id_ = f"{number}-{n}" if n else f"{number}"
-            yield structs.replace(message, id=id_, time=time, source=place, carried=is_copied)
+            yield replace(message, id=id_, time=time, source=place, carried=is_copied)
 
     def _next_user_text(self, number: int) -> str:
         """What the user's role says right after a step."""

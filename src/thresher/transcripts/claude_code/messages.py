@@ -12,20 +12,8 @@ from msgspec import UNSET, Struct, UnsetType
 
 from thresher.dialects.anthropic.codec import NATIVE_EXTRAS, infer_anthropic_role, parse_anthropic_block
 from thresher.dialects.content import infer_message_author
-from thresher.model import (
-    Author,
-    Message,
-    Role,
-    SourceLocation,
-    Summary,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-    Usage,
-    VendorExtras,
-)
-from thresher.model.parts import Part
+from thresher.model import Author, Message, Role, SourceLocation, Usage
+from thresher.model.parts import Part, Summary, Text, Thinking, ToolCall, ToolResult, VendorExtras
 from thresher.transcripts.base import parse_timestamp
 from thresher.transcripts.claude_code.records import (
     LENIENT_DECODER,
@@ -82,7 +70,7 @@ def build_claude_code_messages(nodes: Sequence[ClaudeCodeNode], source: SourceFi
             draft.records.append(node.record)
         if wire.usage is not None:
             draft.usages.append(wire.usage)
-    file = str(source.path)
+    file = source.file
     return tuple([_build_message(draft, file) for draft in drafts])
 
 

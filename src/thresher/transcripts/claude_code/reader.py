@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from thresher.model import History, Session
 from thresher.model.harness_text import detect_author
@@ -219,7 +220,7 @@ def _build_session(source: SourceFile, facts: ClaudeCodeFileScan) -> Session:
     children = (
         [] if is_agent else [*_read_inline_subagents(source, facts, spoken), *_read_subagent_files(source, facts)]
     )
-    stem = source.path.name.split(".")[0]
+    stem = source.stem
     first = facts.session_ids[0] if facts.session_ids else ""
     agent_id = facts.session_fields.get("agentId") or stem.removeprefix("agent-")
     id_ = agent_id if is_agent else stem if _UUID.fullmatch(stem) else first or stem
@@ -227,7 +228,7 @@ def _build_session(source: SourceFile, facts: ClaudeCodeFileScan) -> Session:
     return Session(
         agent=NAME,
         id=id_,
-        file=str(source.path),
+        file=source.file,
         segments=tuple(segments),
         branches=tuple(branches),
         children=tuple(children),
@@ -247,7 +248,7 @@ def _build_session(source: SourceFile, facts: ClaudeCodeFileScan) -> Session:
 
 def _find_spilled_outputs(source: SourceFile, facts: ClaudeCodeFileScan) -> dict[str, str]:
     """Outputs too long for the transcript, by call; looked for only in the session's own folder."""
-    folder = source.path.parent / source.path.name.split(".")[0] / "tool-results"
+    folder = source.path.parent / source.stem / "tool-results"
     here = {call: folder / name for call, name in facts.spill_file_names.items() if (folder / name).is_file()}
     missing = len(facts.spill_file_names) - len(here)
     if missing:
@@ -289,7 +290,7 @@ def _read_inline_subagents(
         yield Session(
             agent=NAME,
             id=agent,
-            file=str(source.path),
+            file=source.file,
             segments=(History(build_claude_code_messages(nodes, source)),),
             project=facts.session_fields.get("cwd", ""),
             parent=facts.session_ids[0] if facts.session_ids else "",
@@ -307,13 +308,13 @@ def _find_agent_files(path: Path, agent: str) -> list[Path]:
 
 def _read_subagent_files(source: SourceFile, facts: ClaudeCodeFileScan) -> Iterator[Session]:
     """Sub-agents in files of their own, linked to the call that started them."""
-    folder = source.path.parent / source.path.name.split(".")[0] / "subagents"
+    folder = source.path.parent / source.stem / "subagents"
     files = {path for path in folder.rglob("agent-*.jsonl*") if path.is_file()} if folder.is_dir() else set()
     files.update(path for agent in facts.spawned_by for path in _find_agent_files(source.path, agent))
     for path in sorted(files):
         child = _build_session(inner := SourceFile(path, source.limits), _scan_file(inner))
         meta = _read_agent_metadata(path)
-        yield msgspec.structs.replace(
+        yield replace(
             child,
             call_id=text_at(meta, "toolUseId") or facts.spawned_by.get(child.id, ""),
             parent=text_at(meta, "parentAgentId") or child.parent,

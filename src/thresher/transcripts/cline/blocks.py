@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from thresher.dialects.content import parse_image_url
-from thresher.model import Image, Text, Thinking, ToolCall, ToolResult, Unknown, Usage
+from thresher.model import Usage
 from thresher.model.jsontext import dump_json, load_json_object
-from thresher.model.parts import Part, ResultPart
+from thresher.model.parts import Image, Part, ResultPart, Text, Thinking, ToolCall, ToolResult, Unknown
 from thresher.transcripts.coerce import as_dict, as_list, count_at, dict_at, first_text, list_at, text_at, value_at
 from thresher.transcripts.xml_calls import is_failed_tool_answer, parse_result_header
 

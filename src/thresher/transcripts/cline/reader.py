@@ -17,12 +17,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.errors import ReadError
-from thresher.model import History, Message, Session, SourceLocation, Summary, Text, Thinking, ToolCall, ToolResult
+from thresher.model import History, Message, Session, SourceLocation
 from thresher.model.harness_text import extract_human_text
-from thresher.model.parts import Part
+from thresher.model.parts import Part, Summary, Text, Thinking, ToolCall, ToolResult
 from thresher.transcripts.base import MAX_TITLE_CHARS, TranscriptFormat, parse_timestamp
 from thresher.transcripts.cline.blocks import parse_cline_parts, parse_cline_thinking, parse_cline_usage
 from thresher.transcripts.cline.homes import find_cline_homes
@@ -61,9 +61,9 @@ def _read(source: SourceFile) -> list[Session]:
     told = read_cline_sidecars(source)
     owner = text_at(head, "sessionId")
     is_child = told.is_child or (head.get("agent") in SUBAGENT_ROLES and bool(owner))
-    reading = ClineMessageReader(source, str(source.path), told, rows, is_child=is_child)
+    reading = ClineMessageReader(source, source.file, told, rows, is_child=is_child)
     segments, compactions = _build_segments(reading, rows, told)
-    segments = _prepend_system_prompt(segments, text_at(head, "system_prompt"), str(source.path))
+    segments = _prepend_system_prompt(segments, text_at(head, "system_prompt"), source.file)
     times = [message.time for segment in segments for message in segment if message.time]
     if reading.renamed_calls:
         source.report_problem(f"{reading.renamed_calls} calls have no id of their own", "named by their place")
@@ -71,7 +71,7 @@ def _read(source: SourceFile) -> list[Session]:
         Session(
             agent=NAME,
             id=_session_id(source, owner, is_child=head.get("agent") in SUBAGENT_ROLES),
-            file=str(source.path),
+            file=source.file,
             segments=tuple(History(tuple(segment)) for segment in segments),
             problems=tuple(source.problems),
             files=told.files,
@@ -89,7 +89,7 @@ def _read(source: SourceFile) -> list[Session]:
 
 def _session_id(source: SourceFile, owner: str, *, is_child: bool) -> str:
     """A session's own id; a task is called after its folder, a sub-agent after its owner and its file."""
-    stem = source.path.name.split(".")[0]
+    stem = source.stem
     if owner:
         return f"{owner}__{stem}" if is_child else owner
     return source.path.parent.name if source.path.name in TASK_FILES else stem
@@ -155,7 +155,7 @@ def _find_hidden_numbers(rows: Sequence[Any]) -> set[int]:
 
 
 def _mark_replayed(messages: Iterable[Message]) -> list[Message]:
-    return [structs.replace(message, carried=True) for message in messages]
+    return [replace(message, carried=True) for message in messages]
 
 
 def _message_number(message: Message) -> int:
@@ -168,14 +168,14 @@ def _build_compacted_messages(
     """What the core sends instead of the messages so far: a summary, and some of them again."""
     inner = ClineMessageReader(reading.source, str(compaction.file), ClineSidecars(), compaction.rows, is_child=False)
     found = [m for number, row in enumerate(compaction.rows, 1) for m in inner.read_message(number, as_dict(row))]
-    return [structs.replace(m, carried=not isinstance(m.parts[0], Summary) and m.id in said) for m in found]
+    return [replace(m, carried=not isinstance(m.parts[0], Summary) and m.id in said) for m in found]
 
 
 def _prepend_system_prompt(segments: list[list[Message]], prompt: str, file: str) -> list[list[Message]]:
     if not prompt:
         return segments
     system = Message("system", (Text(prompt),), author="harness", id="system", source=SourceLocation(file, 0))
-    again = structs.replace(system, carried=True)
+    again = replace(system, carried=True)
     return [[again if number else system, *segment] for number, segment in enumerate(segments)]
 
 
@@ -220,7 +220,7 @@ class ClineMessageReader:
         )
         place = SourceLocation(self.file, number)
         messages = [
-            structs.replace(m, id=id_ if m.role != "tool" else f"{id_}-results", time=time, source=place)
+            replace(m, id=id_ if m.role != "tool" else f"{id_}-results", time=time, source=place)
             for m in found
             if m.parts
         ]
@@ -287,7 +287,7 @@ class ClineMessageReader:
             self._call_ids_by_given_id[call.id] = id_
         self._used_call_ids.add(id_)
         self._unanswered_call_ids[id_] = None
-        return structs.replace(call, id=id_)
+        return replace(call, id=id_)
 
     def _build_user_messages(self, parts: list[Part], *, is_known: bool) -> list[Message]:
         """What a tool gave, and what a person, or the harness in their name, said."""
@@ -313,7 +313,7 @@ class ClineMessageReader:
             or next(iter(self._unanswered_call_ids), "")
         )
         self._unanswered_call_ids.pop(id_, None)
-        return structs.replace(result, call_id=id_)
+        return replace(result, call_id=id_)
 
     def _note_environment(self, part: Part) -> None:
         """What the editor's state tells: the folder, and in Roo the model that is asked next."""

@@ -15,25 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Struct
+from msgspec.structs import replace
 
 from thresher.dialects.content import infer_message_author
-from thresher.model import (
-    Author,
-    Image,
-    Message,
-    Session,
-    SourceLocation,
-    Summary,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-    Unknown,
-    Usage,
-)
+from thresher.model import Author, Message, Session, SourceLocation, Usage
 from thresher.model.jsontext import dump_json
-from thresher.model.parts import Part, ResultPart
+from thresher.model.parts import Image, Part, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
 from thresher.transcripts.base import MAX_TITLE_CHARS, SessionFolder, TranscriptFormat, parse_timestamp
 from thresher.transcripts.coerce import (
     as_count,
@@ -74,7 +62,7 @@ class CopilotSessionReader:
     def __init__(self, source: SourceFile) -> None:
         """Nothing yet."""
         self.source = source
-        self.file = str(source.path)
+        self.file = source.file
         self.records: Counter[str] = Counter()
         self.main_agent = CopilotAgentTranscript()
         self.subagents: dict[str, CopilotAgentTranscript] = {}
@@ -142,7 +130,7 @@ class CopilotSessionReader:
                 self.session_fields["handed"] = data.get("remoteSessionId")
                 talk.messages += _summary_messages(blank, data.get("summary"))
             case "mode_notice_delivered" if text_at(data, "content"):
-                talk.messages.append(structs.replace(blank, parts=(Text(data["content"]),), author="harness"))
+                talk.messages.append(replace(blank, parts=(Text(data["content"]),), author="harness"))
             case "compaction_start":
                 talk.compaction_start = len(talk.messages)
             case "compaction_complete" if data.get("success") is not False:
@@ -168,7 +156,7 @@ class CopilotSessionReader:
     ) -> None:
         match kind:
             case "system.message" if text_at(data, "content"):
-                prompt = structs.replace(blank, role="system", parts=(Text(data["content"]),), author="harness")
+                prompt = replace(blank, role="system", parts=(Text(data["content"]),), author="harness")
                 self.system_prompt_changes += talk.replace_system_prompt(prompt)
             case "user.message":
                 self._read_user_message(talk, data, blank)
@@ -183,7 +171,7 @@ class CopilotSessionReader:
                 self._read_tool_start(talk, kind, data, blank)
             case "tool.execution_complete":
                 result = _parse_result(data, self.assets)
-                message = structs.replace(blank, role="tool", parts=(result,), author="tool")
+                message = replace(blank, role="tool", parts=(result,), author="tool")
                 talk.add_result(result.call_id, message)
 
     def _read_user_message(self, talk: CopilotAgentTranscript, data: dict[str, Any], blank: Message) -> None:
@@ -210,7 +198,7 @@ class CopilotSessionReader:
         ):
             talk.messages.pop()  # what the screen was told is told to the model now
         talk.title = talk.title or (typed.strip()[:MAX_TITLE_CHARS] if author in ("human", "model") else "")
-        talk.messages += [structs.replace(blank, parts=parts, author=author)] if parts else []
+        talk.messages += [replace(blank, parts=parts, author=author)] if parts else []
 
     def _read_assistant_message(self, talk: CopilotAgentTranscript, data: dict[str, Any], blank: Message) -> None:
         thought = text_at(data, "reasoningText") or talk.pending_reasoning
@@ -225,7 +213,7 @@ class CopilotSessionReader:
         usage = Usage(output=as_count(data["outputTokens"])) if count_at(data, "outputTokens") else None
         if request and request == talk.last_request_id and talk.messages and talk.messages[-1].author == "model":
             talk.continuation_ids.add(blank.id)
-        made = structs.replace(blank, role="assistant", parts=parts, author="model", model=model, usage=usage)
+        made = replace(blank, role="assistant", parts=parts, author="model", model=model, usage=usage)
         talk.messages += [made] if parts else []
         talk.pending_reasoning, talk.last_request_id = "", request if parts else ""
 
@@ -237,7 +225,7 @@ class CopilotSessionReader:
         talk.call_counts[call.id] += 1
         talk.early_call_messages[call.id] = blank.id
         author: Author = "harness" if kind == "tool.user_requested" else "model"
-        talk.messages.append(structs.replace(blank, role="assistant", parts=(call,), author=author))
+        talk.messages.append(replace(blank, role="assistant", parts=(call,), author=author))
 
     def build_session(self) -> Session:
         """What came of it."""
@@ -245,7 +233,7 @@ class CopilotSessionReader:
             self.source.report_problem(
                 f"the system prompt was changed {self.system_prompt_changes} times", "the last one is kept"
             )
-        stem = self.source.path.name.split(".")[0]
+        stem = self.source.stem
         folder = self.source.path.parent.name if stem == "events" else ""
         id_ = text_at(self.session_fields, "sessionId") or folder or stem
         parent = first_text(self.session_fields, "handed", "detachedFromSpawningParentSessionId")
@@ -256,7 +244,7 @@ class CopilotSessionReader:
             for talk in talks
             if talk.messages or talk.segments
         ]
-        return structs.replace(
+        return replace(
             main,
             children=tuple(children),
             problems=tuple(self.source.problems),
@@ -287,11 +275,11 @@ class CopilotSessionReader:
 
 
 def _harness_messages(blank: Message, said: Any) -> list[Message]:
-    return [structs.replace(blank, parts=(Text(said),), author="harness")] if as_text(said) else []
+    return [replace(blank, parts=(Text(said),), author="harness")] if as_text(said) else []
 
 
 def _summary_messages(blank: Message, said: Any) -> list[Message]:
-    return [structs.replace(blank, parts=(Summary(said),), author="harness")] if as_text(said) else []
+    return [replace(blank, parts=(Summary(said),), author="harness")] if as_text(said) else []
 
 
 def _parse_call(wire: dict[str, Any], place: str) -> ToolCall:

@@ -8,14 +8,15 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from msgspec import Struct, structs
+from msgspec import Struct
+from msgspec.structs import replace
 
 from thresher.dialects.content import infer_message_author
 from thresher.dialects.gemini.codec import parse_gemini_content
 from thresher.dialects.pairing import CallIdAssigner
-from thresher.model import Image, Message, SourceLocation, Summary, Text, Thinking, ToolCall, ToolResult, Unknown, Usage
+from thresher.model import Message, Usage
 from thresher.model.jsontext import dump_json
-from thresher.model.parts import Part, ResultPart
+from thresher.model.parts import Image, Part, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
 from thresher.transcripts.base import parse_timestamp
 from thresher.transcripts.coerce import as_dict, count_at, dict_at, list_at, text_at, value_at
 from thresher.transcripts.source import SourceFile
@@ -89,8 +90,8 @@ def build_gemini_cli_messages(source: SourceFile, entries: Iterable[GeminiCliRec
         except RecursionError:
             source.report_problem("a message is nested too deep to follow", "skipped", entry.line)
             continue
-        place, records = SourceLocation(str(source.path), entry.line), (entry.record,) if entry.record else ()
-        found += [structs.replace(one, source=place, carried=entry.carried, records=records) for one in made]
+        place, records = source.at(entry.line), (entry.record,) if entry.record else ()
+        found += [replace(one, source=place, carried=entry.carried, records=records) for one in made]
     return found
 
 
@@ -120,7 +121,7 @@ class _MessageBuilder:
             case _:
                 return
         self._is_after_harness = found[-1].author == "harness"
-        yield from (one if one.time else structs.replace(one, time=time) for one in found)
+        yield from (one if one.time else replace(one, time=time) for one in found)
 
     def _parse_parts(self, role: str, parts: list[Any]) -> tuple[Part, ...]:
         found = parse_gemini_content({"role": role, "parts": parts}, self._pairing).parts

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.errors import ReadError
 from thresher.model import AbandonedBranch, Author, History, Message, Session, ToolResult
@@ -75,7 +75,7 @@ class GeminiCliLogReader:
             entry = _build_record(row, f"line-{line}", line, record)
             known = self.current.get(entry.id)
             kept = {"id": known.id, "carried": known.carried} if known else {}
-            self.current[entry.id] = structs.replace(entry, **kept)
+            self.current[entry.id] = replace(entry, **kept)
         else:
             self.records["metadata" if isinstance(row.get("sessionId"), str) else "?"] += 1
             self.session_fields |= {key: value for key, value in row.items() if key != "messages"}
@@ -90,7 +90,7 @@ class GeminiCliLogReader:
             entry = _build_record(wire, f"message-{number}", number)
             if entry.id in self.current:
                 self.source.report_problem("a message has the id of another", "named by its place", number)
-                entry = structs.replace(entry, id=f"message-{number}")
+                entry = replace(entry, id=f"message-{number}")
             self.current[entry.id] = entry
 
     def _apply_rewind(self, line: int, id_: str) -> None:
@@ -117,12 +117,12 @@ class GeminiCliLogReader:
         if not goes_on or len(spoken) < len(before):
             self.segments.append([*self.current.values()])
             self.compactions += any(entry.is_summary and id_ not in found for id_, entry in merged.items())
-            merged = {id_: structs.replace(entry, carried=id_ in found) for id_, entry in merged.items()}
+            merged = {id_: replace(entry, carried=id_ in found) for id_, entry in merged.items()}
         is_carried = False
         for id_, entry in merged.items():
             # What a tool answered is as old as the call, whatever it is called now.
             is_carried = entry.carried if _has_speech(entry) else is_carried
-            merged[id_] = structs.replace(entry, carried=is_carried)
+            merged[id_] = replace(entry, carried=is_carried)
         self.current = merged
 
     def build_session(self) -> Session:
@@ -136,14 +136,14 @@ class GeminiCliLogReader:
             prompt = next((m.id for history in told for m in history if m.author == "human"), "")
             told = [_with_subagent_authors(history, prompt) for history in told]
             left = [(_with_subagent_authors(history, prompt), after) for history, after in left]
-        id_ = text_at(self.session_fields, "sessionId") or self.source.path.name.split(".")[0]
+        id_ = text_at(self.session_fields, "sessionId") or self.source.stem
         project, files = _find_project(self.source.path, self.session_fields)
         times = [message.time for history in told for message in history if message.time]
         begun, ended = (parse_timestamp(self.session_fields.get(key)) for key in ("startTime", "lastUpdated"))
         return Session(
             agent=NAME,
             id=id_,
-            file=str(self.source.path),
+            file=self.source.file,
             segments=tuple(told),
             branches=tuple(AbandonedBranch(history, after) for history, after in left if history),
             children=() if is_subagent else tuple(_read_subagents(self.source, id_, map_subagent_calls(entries))),
@@ -169,7 +169,7 @@ def _build_listed_record(wire: Any, place: str, line: int) -> GeminiCliRecord:
     """A message of a list that takes the place of another: it may be the summary of what was there."""
     entry = _build_record(wire, place, line)
     is_summary = entry.wire.get("type") == "user" and SUMMARY_TAG in entry.content.text
-    return structs.replace(entry, is_listed=True, is_summary=is_summary)
+    return replace(entry, is_listed=True, is_summary=is_summary)
 
 
 def _has_speech(entry: GeminiCliRecord) -> bool:
@@ -205,7 +205,7 @@ def _merge_record(new: GeminiCliRecord, old: GeminiCliRecord | None, is_known: b
     if old is None or not is_known:
         return old or new
     line = old.line if new.has_same_content(old) else new.line
-    return structs.replace(old, wire={**old.wire, **new.wire}, line=line)
+    return replace(old, wire={**old.wire, **new.wire}, line=line)
 
 
 def _with_subagent_authors(history: History, prompt: str) -> History:
@@ -217,7 +217,7 @@ def _with_subagent_authors(history: History, prompt: str) -> History:
     def by(message: Message) -> Author:
         return "model" if message.id == prompt else "human" if message.text.startswith(HINTS_PREFIX) else "harness"
 
-    return History(tuple(structs.replace(m, author=by(m)) if m.author == "human" else m for m in history))
+    return History(tuple(replace(m, author=by(m)) if m.author == "human" else m for m in history))
 
 
 def _read_subagents(source: SourceFile, id_: str, calls: Mapping[str, str]) -> list[Session]:
@@ -233,7 +233,7 @@ def _read_subagents(source: SourceFile, id_: str, calls: Mapping[str, str]) -> l
             source.report_problem(f"a sub-agent's log cannot be read ({error})", "left out")
             continue
         call_id = calls.get(child.id) or calls.get(path.stem, "")
-        children.append(structs.replace(child, parent=id_, call_id=call_id))
+        children.append(replace(child, parent=id_, call_id=call_id))
     return children
 
 

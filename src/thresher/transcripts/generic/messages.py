@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.dialects.convert import detect_dialect
-from thresher.model import Message, SourceLocation, Text, ToolCall
+from thresher.model import Message
 from thresher.model.jsontext import dump_json
-from thresher.model.parts import Part
+from thresher.model.parts import Part, Text, ToolCall
 from thresher.transcripts.coerce import dict_at, first_text, text_at
 from thresher.transcripts.lenient_parser import (
     TERMINAL_WORDS,
@@ -64,10 +64,10 @@ def build_generic_messages(talk: GenericConversation, source: SourceFile) -> lis
     system = _build_system_message(talk.metadata) if not any(message.role == "system" for message in said) else None
     model = first_text(talk.metadata, "model", "model_id")
     return [
-        structs.replace(
+        replace(
             message,
             id=message.id or f"{number}",
-            source=message.source or SourceLocation(str(source.path), talk.row_line_number(number)),
+            source=message.source or source.at(talk.row_line_number(number)),
             model=message.model or (model if message.author == "model" else ""),
         )
         for number, message in enumerate([system, *said] if system else said, 0 if system else 1)
@@ -121,9 +121,9 @@ def _read_lenient_rows(talk: GenericConversation, source: SourceFile) -> list[Me
         if who.word in TERMINAL_WORDS and messages:
             messages[-1] = _with_code_call(messages[-1])
         if shown and message.role == "assistant" and who.note != "thought" and message.parts:
-            message = structs.replace(message, parts=(Text(f"[{shown}]"), *message.parts))
-        place = SourceLocation(str(source.path), talk.row_line_number(number))
-        messages.append(structs.replace(message, id=f"{number} {shown}".strip(), source=place))
+            message = replace(message, parts=(Text(f"[{shown}]"), *message.parts))
+        place = source.at(talk.row_line_number(number))
+        messages.append(replace(message, id=f"{number} {shown}".strip(), source=place))
     return messages
 
 
@@ -175,4 +175,4 @@ def _with_code_call(message: Message) -> Message:
         call = ToolCall("", name, dump_json({key: runs[0]["code"]}))
         parts += [*([Text(before)] if before else []), *([Text(after)] if after else []), call]
     one = sum(isinstance(part, ToolCall) for part in parts) == 1
-    return structs.replace(message, parts=tuple(parts)) if one and message.role == "assistant" else message
+    return replace(message, parts=tuple(parts)) if one and message.role == "assistant" else message

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.dialects.convert import detect_dialect
 from thresher.errors import UnknownFormatError
@@ -181,12 +181,12 @@ def _read(source: SourceFile) -> list[Session]:
     if not sessions:
         raise UnknownFormatError(f"`{source.path}` holds no list of messages that say who speaks and what is said")
     counts = Counter(session.id for session in sessions)
-    stem = source.path.name.split(".")[0]
+    stem = source.stem
     for number, session in enumerate(sessions):
         if not session.id or counts[session.id] > 1:
             place = f"-{number + 1}" if len(sessions) > 1 else ""
-            sessions[number] = structs.replace(session, id=f"{session.id or stem}{place}")
-    sessions[0] = structs.replace(sessions[0], problems=tuple(source.problems))
+            sessions[number] = replace(session, id=f"{session.id or stem}{place}")
+    sessions[0] = replace(sessions[0], problems=tuple(source.problems))
     return sessions
 
 
@@ -230,7 +230,7 @@ def _build_session(source: SourceFile, talk: GenericConversation) -> Session:
     return Session(
         agent=NAME,
         id=talk.id or next((str(id_) for id_ in ids if type(id_) in (str, int) and str(id_)), ""),
-        file=str(source.path),
+        file=source.file,
         segments=(history,),
         records=dict(Counter(_speaker_label(row) for row in talk.rows)),
         title=(title or title_from_prompt([history]) or task)[:MAX_TITLE_CHARS],
@@ -275,7 +275,7 @@ def _response_body(row: Any) -> dict[str, Any]:
 
 
 def _read_request_log(source: SourceFile) -> Iterator[Session]:
-    threads = ThreadStitcher(str(source.path))
+    threads = ThreadStitcher(source.file)
     for ask in _pair_requests(source):
         threads.add(ask)
     for thread in threads.merge_threads():
@@ -284,7 +284,7 @@ def _read_request_log(source: SourceFile) -> Iterator[Session]:
         yield Session(
             agent=NAME,
             id="",
-            file=str(source.path),
+            file=source.file,
             segments=tuple(histories),
             branches=tuple(thread.iter_rewound_branches()),
             compactions=len(histories) - 1,

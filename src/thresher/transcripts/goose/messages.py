@@ -12,26 +12,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.dialects.content import infer_message_author
-from thresher.model import (
-    Author,
-    History,
-    Image,
-    Message,
-    Session,
-    SourceLocation,
-    Summary,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-    Unknown,
-    Usage,
-)
+from thresher.model import Author, History, Message, Session, Usage
 from thresher.model.jsontext import dump_json
-from thresher.model.parts import Part, ResultPart
+from thresher.model.parts import Image, Part, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
 from thresher.transcripts.base import parse_timestamp, title_from_prompt
 from thresher.transcripts.coerce import as_count, as_list, dict_at, list_at, text_at, value_at
 from thresher.transcripts.source import SourceFile
@@ -101,7 +87,7 @@ def build_goose_session(source: SourceFile, facts: GooseSessionInfo, entries: Se
     return Session(
         agent=NAME,
         id=facts.id,
-        file=str(source.path),
+        file=source.file,
         segments=segments,
         problems=tuple(source.problems),
         compactions=len(segments) - 1,
@@ -129,9 +115,7 @@ def _build_segments(
     for place, entry in enumerate(entries):
         if place in summaries:
             kept = [message for message, shown in teller.segment_messages if shown] if place == last else []
-            segments.append(
-                [*teller.build_summary(entry), *(structs.replace(message, carried=True) for message in kept)]
-            )
+            segments.append([*teller.build_summary(entry), *(replace(message, carried=True) for message in kept)])
         elif place - 1 in summaries:
             records["continuation"] += 1
         elif entry.is_hidden_text("user") and text_at(entry.record["content"][0], "text").startswith(
@@ -200,7 +184,7 @@ class _MessageBuilder:
             return []
         found = self._with_source(entry, [*self._split_by_role(entry, parts, is_old=is_old, is_copied=is_copied)])
         if is_first and found and found[-1].author == "human" and found[-1].text == self._last_prompt:
-            found = [structs.replace(message, carried=True) for message in found]
+            found = [replace(message, carried=True) for message in found]
         self.segment_messages += [(message, entry.is_shown_to_model) for message in found]
         for message in found:
             self._last_prompt = (
@@ -233,10 +217,10 @@ class _MessageBuilder:
         id_ = given if given and given not in self._used_ids else f"line-{entry.line}"
         self._duplicate_id_count += bool(given) and given != id_
         self._used_ids.add(id_)
-        time, place = parse_timestamp(entry.record.get("created")), SourceLocation(str(self._source.path), entry.line)
+        time, place = parse_timestamp(entry.record.get("created")), self._source.at(entry.line)
         usage = parse_goose_usage(value_at(entry.record, "metadata", "usage"))
         return [
-            structs.replace(
+            replace(
                 message,
                 id=id_ if number == 0 else f"{id_}-{message.role}",
                 time=time,

@@ -59,7 +59,7 @@ def _read_export(source: SourceFile, document: dict[str, Any]) -> Session:
 
 def _parse_session_info(source: SourceFile, told: dict[str, Any]) -> GooseSessionInfo:
     return GooseSessionInfo(
-        text_at(told, "id") or source.path.name.split(".")[0],
+        text_at(told, "id") or source.stem,
         title=first_text(told, "name", "description"),
         project=text_at(told, "working_dir"),
         model=text_at(told, "model_config", "model_name"),

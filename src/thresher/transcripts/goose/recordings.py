@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.errors import ReadError
-from thresher.model import History, Message, Session, SourceLocation, Text
+from thresher.model import History, Message, Session, Text
 from thresher.model.jsontext import canonical_json, dump_json
 from thresher.transcripts.coerce import dict_at, list_at, text_at, value_at
 from thresher.transcripts.goose.messages import GooseMessage, GooseSessionInfo, build_goose_session, parse_goose_usage
@@ -50,7 +50,7 @@ def read_goose_recording(source: SourceFile, document: dict[str, Any]) -> list[S
     groups = _group_by_conversation(calls)
     asked = [_find_requested_title(group[0], groups) for group in groups]
     titles = {prompt: words for words, prompt in filter(None, asked)}
-    stem = source.path.name.split(".")[0]
+    stem = source.stem
     kept = [group for group, title in zip(groups, asked, strict=True) if title is None]
     sessions = []
     for number, group in enumerate(kept, 1):
@@ -60,7 +60,7 @@ def read_goose_recording(source: SourceFile, document: dict[str, Any]) -> list[S
         sessions.append(_build_session(source.copy_for_session(), facts, group))
     records = sessions[0].records | ({"title": len(titles)} if titles else {})
     problems = (*source.problems, *sessions[0].problems)
-    return [structs.replace(sessions[0], problems=problems, records=records), *sessions[1:]]
+    return [replace(sessions[0], problems=problems, records=records), *sessions[1:]]
 
 
 def _parse_calls(source: SourceFile, document: dict[str, Any]) -> Iterator[GooseRecordedCall]:
@@ -139,12 +139,10 @@ def _build_session(own: SourceFile, facts: GooseSessionInfo, calls: Sequence[Goo
     bills = {place + 2: call.usage for place, call in given.items()}
     segments = [[_with_usage(message, bills) for message in segment] for segment in session.segments]
     if longest.system:
-        system = Message(
-            "system", (Text(longest.system),), "harness", "system", source=SourceLocation(str(own.path), 1)
-        )
+        system = Message("system", (Text(longest.system),), "harness", "system", source=own.at(1))
         segments[-1].insert(0, system)
     tools = dump_json([_normalize_tool(tool) for tool in longest.tools]) if longest.tools else ""
-    return structs.replace(session, segments=tuple(History(tuple(segment), tools=tools) for segment in segments))
+    return replace(session, segments=tuple(History(tuple(segment), tools=tools) for segment in segments))
 
 
 def _call_ids(wire: dict[str, Any]) -> set[str]:
@@ -155,7 +153,7 @@ def _with_usage(message: Message, bills: dict[int, dict[str, Any]]) -> Message:
     bill = bills.get(message.source.line) if message.source and message.role == "assistant" else None
     if bill is None:
         return message
-    return structs.replace(message, usage=parse_goose_usage(bill.get("usage")), model=text_at(bill, "model"))
+    return replace(message, usage=parse_goose_usage(bill.get("usage")), model=text_at(bill, "model"))
 
 
 def _normalize_tool(tool: Any) -> Any:

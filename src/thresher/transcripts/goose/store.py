@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.errors import ReadError
 from thresher.model import History, Message, Session, ToolCall
@@ -129,7 +129,7 @@ def _build_session(
     )
     session = build_goose_session(own, facts, entries)
     records = session.records | ({"usage_ledger": len(bills)} if bills else {})
-    return structs.replace(session, segments=_assign_usage(session.segments, bills), records=records)
+    return replace(session, segments=_assign_usage(session.segments, bills), records=records)
 
 
 def _build_message(own: SourceFile, row: GooseRow) -> GooseMessage:
@@ -186,7 +186,7 @@ def _assign_usage(segments: Sequence[History], bills: Sequence[GooseRow]) -> tup
             number, place, message = answers.pop()
             if message.time and message.time <= moment:
                 model = text_at(bill, "model") or message.model
-                changed[number, place] = structs.replace(message, usage=message.usage or usage, model=model)
+                changed[number, place] = replace(message, usage=message.usage or usage, model=model)
                 break
     return tuple(
         History(tuple(changed.get((number, place), message) for place, message in enumerate(segment)))

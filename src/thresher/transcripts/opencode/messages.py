@@ -12,27 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.dialects.content import infer_message_author
-from thresher.model import (
-    AbandonedBranch,
-    Author,
-    History,
-    Image,
-    Message,
-    Session,
-    SourceLocation,
-    Summary,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-    Unknown,
-    Usage,
-)
+from thresher.model import AbandonedBranch, Author, History, Message, Session, SourceLocation, Usage
 from thresher.model.jsontext import dump_json
-from thresher.model.parts import Part, ResultPart
+from thresher.model.parts import Image, Part, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
 from thresher.transcripts.base import parse_timestamp, title_from_prompt
 from thresher.transcripts.coerce import as_dict, dict_at, list_at, text_at, value_at
 from thresher.transcripts.source import SourceFile
@@ -93,8 +78,8 @@ def build_opencode_session(
     times = [time for entry in entries for time in _message_times(entry)]
     return Session(
         agent=NAME,
-        id=id_ if id_.startswith("ses_") or source.is_database else source.path.name.split(".")[0],
-        file=str(source.path),
+        id=id_ if id_.startswith("ses_") or source.is_database else source.stem,
+        file=source.file,
         segments=tuple(segments),
         branches=(AbandonedBranch(History(tuple(back)), after),) if back else (),
         problems=tuple(source.problems),
@@ -145,7 +130,7 @@ def _index_messages(source: SourceFile, rows: Sequence[Any], files: Sequence[str
         source.report_problem(what, "named by their place")
     return [
         OpencodeMessage(
-            SourceLocation(files[number - 1], number) if files else SourceLocation(str(source.path), number),
+            SourceLocation(files[number - 1], number) if files else source.at(number),
             ids[(number,)],
             info,
             tuple(OpencodePart(part, call_ids.get((number, place), "")) for place, part in enumerate(parts, 1)),
@@ -209,7 +194,7 @@ def _split_segments(source: SourceFile, entries: Sequence[OpencodeMessage], huma
             again = [m for m in segments[-1] if m.source and m.source.line >= tail]
             left -= len(again)
             again = again if left >= 0 else []
-            segments.append([*messages, *(structs.replace(m, carried=True) for m in again)])
+            segments.append([*messages, *(replace(m, carried=True) for m in again)])
         else:
             segments[-1] += messages
     if left < 0:
@@ -237,7 +222,7 @@ def _convert_message(source: SourceFile, entry: OpencodeMessage, human: Author) 
         source.report_problem("a message is nested too deep to follow", "skipped", entry.source.line)
         return []
     time = next(iter(_message_times(entry)), None)
-    return [structs.replace(m, source=entry.source, time=m.time or time) for m in found if m.parts]
+    return [replace(m, source=entry.source, time=m.time or time) for m in found if m.parts]
 
 
 def _convert_user_message(entry: OpencodeMessage, human: Author) -> Message:

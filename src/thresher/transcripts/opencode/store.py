@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.errors import ReadError
 from thresher.model import Session
@@ -53,7 +53,7 @@ def read_opencode_folders(source: SourceFile, facts: OpencodeRow) -> Session:
         )
         read += pieces
     session = build_opencode_session(source, {"info": facts, "messages": rows}, [str(file) for file in files])
-    return structs.replace(session, files=tuple(map(str, [*files, *read])))
+    return replace(session, files=tuple(map(str, [*files, *read])))
 
 
 def _message_folders(path: Path, id_: str) -> tuple[Path, Path]:

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from thresher.dialects.content import infer_message_author, parse_image_url
-from thresher.model import Author, Image, Message, Text, Thinking, ToolCall, Unknown, Usage
+from thresher.model import Author, Message, Usage
 from thresher.model.jsontext import dump_json
-from thresher.model.parts import Part, ResultPart
+from thresher.model.parts import Image, Part, ResultPart, Text, Thinking, ToolCall, Unknown
 from thresher.transcripts.base import parse_openai_chat_usage
 from thresher.transcripts.coerce import as_dict, dict_at, first_text, list_at, text_at, value_at
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.errors import ReadError
 from thresher.model import Problem, Session, SourceLocation, ToolCall, Usage
@@ -46,7 +46,7 @@ def _read(source: SourceFile) -> list[Session]:
     sessions = [_read_legacy_folder(source)] if _is_first_event_file(source.path) else list(_read_sessions(source))
     if not sessions:
         raise ReadError(f"`{source.path}` holds no events; is it a conversation of OpenHands?")
-    return [structs.replace(sessions[0], problems=tuple(source.problems)), *sessions[1:]]
+    return [replace(sessions[0], problems=tuple(source.problems)), *sessions[1:]]
 
 
 def _is_first_event_file(path: Path) -> bool:
@@ -58,10 +58,10 @@ def _is_first_event_file(path: Path) -> bool:
 
 def _read_sessions(source: SourceFile) -> Iterator[Session]:
     document = source.read_document()
-    stem = source.path.name.split(".")[0]
+    stem = source.stem
     if isinstance(document, list) or is_openhands_event(document):
         values = document if isinstance(document, list) else [document]
-        found = [(SourceLocation(str(source.path), number), value) for number, value in enumerate(values, 1)]
+        found = [(source.at(number), value) for number, value in enumerate(values, 1)]
         yield build_openhands_session(source, OpenHandsRun(stem), _index_events(source, found))
     elif isinstance(document, dict) and _raw_events(document):
         yield _read_evaluation(source, document, _instance_id(document) or stem, line=0)
@@ -85,7 +85,7 @@ def _read_lines(source: SourceFile, stem: str) -> Iterator[Session]:
             ids.add(id_)
             yield _read_evaluation(source, row, id_, line)
         elif isinstance(row, dict) and (loose or is_openhands_event(row)):
-            loose.append((SourceLocation(str(source.path), line), row))
+            loose.append((source.at(line), row))
         else:
             source.report_problem("a line holds no events", "skipped", line)
     if loose:
@@ -99,7 +99,7 @@ def _instance_id(row: dict[str, Any]) -> str:
 def _read_evaluation(source: SourceFile, row: dict[str, Any], id_: str, line: int) -> Session:
     """A session as an evaluation writes it; in a document its events have numbers, in a line they have the line's."""
     values = [event for one in _raw_events(row) for event in (one if isinstance(one, list) else [one])]
-    placed = [(SourceLocation(str(source.path), line or number), value) for number, value in enumerate(values, 1)]
+    placed = [(source.at(line or number), value) for number, value in enumerate(values, 1)]
     metadata = dict_at(row, "metadata")
     model = text_at(metadata, "llm_config", "model") or text_at(metadata, "model_name")
     bills = _parse_usages([dict_at(row, "metrics")])
@@ -165,7 +165,7 @@ def _read_conversation_folder(source: SourceFile, depth: int, parent: str = "") 
     )
     session = build_openhands_session(source, run, _index_events(source, values))
     children = list(_read_subagents(source, session.id, depth)) if depth < MAX_DELEGATE_DEPTH else []
-    return structs.replace(
+    return replace(
         session, problems=tuple(source.problems), children=(*session.children, *_link_subagent_calls(session, children))
     )
 
@@ -212,7 +212,7 @@ def _link_subagent_calls(session: Session, children: Iterable[Session]) -> Itera
     for child in children:
         prompt = next((message.text.strip() for message in child.messages() if message.role == "user"), "")
         waiting = calls.get(prompt) or [""]
-        yield structs.replace(child, call_id=waiting.pop(0))
+        yield replace(child, call_id=waiting.pop(0))
 
 
 def _subagent_prompts(call: ToolCall) -> list[str]:

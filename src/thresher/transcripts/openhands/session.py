@@ -12,21 +12,11 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from msgspec import structs
+from msgspec.structs import replace
 
-from thresher.model import (
-    AbandonedBranch,
-    Author,
-    History,
-    Message,
-    Session,
-    SourceLocation,
-    Summary,
-    Text,
-    ToolCall,
-    ToolResult,
-)
+from thresher.model import AbandonedBranch, Author, History, Message, Session, SourceLocation
 from thresher.model.jsontext import load_json_object
+from thresher.model.parts import Summary, Text, ToolCall, ToolResult
 from thresher.transcripts.base import MAX_TITLE_CHARS, group_branches, title_from_prompt, trace_path_from_root
 from thresher.transcripts.coerce import text_at
 from thresher.transcripts.openhands.events import (
@@ -103,7 +93,7 @@ def build_openhands_session(source: SourceFile, run: OpenHandsRun, events: Seque
     return Session(
         agent=NAME,
         id=run.id,
-        file=str(source.path),
+        file=source.file,
         segments=tuple(segments),
         branches=tuple(branches),
         children=tuple(children),
@@ -207,7 +197,7 @@ def _build_delegate_session(
     first = events[0]
     prompt = Message("user", (Text(task),), author="model", id=f"{first.id}-task", time=first.time, source=first.source)
     history = History((prompt, *session.segments[0]))
-    return structs.replace(session, segments=(history, *session.segments[1:]))
+    return replace(session, segments=(history, *session.segments[1:]))
 
 
 # The conversation
@@ -225,14 +215,14 @@ class OpenHandsMessageGroup:
     def messages(self) -> list[Message]:
         """The message, and the results after it."""
         parts = (*self.message.parts, *self.calls)
-        return [structs.replace(self.message, parts=parts), *self.results_by_call_id.values()]
+        return [replace(self.message, parts=parts), *self.results_by_call_id.values()]
 
     def as_replayed(self) -> "OpenHandsMessageGroup":
         """The same, shown once more."""
-        again = OpenHandsMessageGroup(structs.replace(self.message, carried=True))
+        again = OpenHandsMessageGroup(replace(self.message, carried=True))
         again.calls = [*self.calls]
         again.results_by_call_id = {
-            call: structs.replace(result, carried=True) for call, result in self.results_by_call_id.items()
+            call: replace(result, carried=True) for call, result in self.results_by_call_id.items()
         }
         return again
 
@@ -304,7 +294,7 @@ class OpenHandsConversation:
 
     def _locate_message(self, message: Message, event: OpenHandsEvent, id_: str) -> Message:
         self.last_message_id = id_
-        return structs.replace(message, id=id_, time=event.time, source=event.source)
+        return replace(message, id=id_, time=event.time, source=event.source)
 
     def _append_message(self, message: Message, event: OpenHandsEvent, id_: str) -> OpenHandsMessageGroup:
         self._groups.append(OpenHandsMessageGroup(self._locate_message(message, event, id_)))
@@ -314,7 +304,7 @@ class OpenHandsConversation:
         if not message.parts:
             return
         if message.role == "user" and message.author == "human":
-            message = structs.replace(message, author=self._prompter)
+            message = replace(message, author=self._prompter)
             if "kind" not in event.record:  # until 0.62 a person could speak to a delegate, too
                 self._prompter = "human"
         self._has_spoken = self._has_spoken or message.role == "assistant"
@@ -324,7 +314,7 @@ class OpenHandsConversation:
         given = fact.call.id
         own = given if given and given not in self._call_ids else f"call-{event.id}"
         self._call_ids.add(own)
-        call = structs.replace(fact.call, id=own)
+        call = replace(fact.call, id=own)
         row = self._groups_by_response_id.get(fact.response_id) if fact.response_id else None
         if row is None:
             answer = Message("assistant", fact.leading_parts, author="model", model=fact.model, usage=fact.usage)

@@ -15,7 +15,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.model import History, Message, ToolResult, Usage
 from thresher.model.jsontext import dump_json, load_json
@@ -317,7 +317,7 @@ class OtelToolSpans:
                     if span:
                         ran[call.id] = span
                         calls[span.key] = call.id
-            histories.append(structs.replace(history, messages=tuple(_insert_results(history, ran))))
+            histories.append(replace(history, messages=tuple(_insert_results(history, ran))))
         return histories, calls
 
     def _next_span(self, ask: TranscriptModelCall, later: TranscriptModelCall | None, name: str) -> OtelSpan | None:
@@ -336,18 +336,18 @@ def _insert_results(history: History, ran: Mapping[str, OtelSpan]) -> Iterator[M
     for message in history:
         failed = any(result.call_id in ran and ran[result.call_id].is_failed for result in message.results)
         parts = tuple(_mark_failed(part, ran) for part in message.parts) if failed else message.parts
-        yield structs.replace(message, parts=parts) if failed else message
+        yield replace(message, parts=parts) if failed else message
         missing = [call for call in message.calls if call.id in ran and call.id not in given]
         results = [result for call in missing if (result := _make_result(ran[call.id], call.id, call.name))]
         if results:
             span = ran[missing[-1].id]
-            place = structs.replace(message.source, line=span.line) if message.source else None
+            place = replace(message.source, line=span.line) if message.source else None
             yield Message("tool", tuple(results), author="tool", id=f"{span.number}", time=span.end, source=place)
 
 
 def _mark_failed(part: Any, ran: Mapping[str, OtelSpan]) -> Any:
     is_one = isinstance(part, ToolResult) and part.call_id in ran and ran[part.call_id].is_failed
-    return structs.replace(part, is_error=True) if is_one else part
+    return replace(part, is_error=True) if is_one else part
 
 
 def _tool_identity(span: OtelSpan) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.errors import UnknownFormatError
 from thresher.model import Author, History, Session, ToolCall
@@ -52,7 +52,7 @@ def _read(source: SourceFile) -> list[Session]:
         raise UnknownFormatError(f"`{source.path}` holds {len(tree.spans)} spans, and no messages of a model in them")
     family = _ThreadFamily(source, tree, threads)
     sessions = [family.build_session(thread) for thread in threads if thread not in family.parent_threads]
-    sessions[0] = structs.replace(sessions[0], problems=tuple(source.problems))
+    sessions[0] = replace(sessions[0], problems=tuple(source.problems))
     return sessions
 
 
@@ -61,7 +61,7 @@ def _read(source: SourceFile) -> list[Session]:
 
 def _stitch_threads(source: SourceFile, tree: SpanTree) -> list[StitchedThread]:
     """The conversations in all calls of models."""
-    threads = ThreadStitcher(str(source.path))
+    threads = ThreadStitcher(source.file)
     cut = silent = 0
     telling: set[str] = set()
     for span in tree.spans:
@@ -133,7 +133,7 @@ class _ThreadFamily:
     """The conversations of a file by the agents that led them."""
 
     def __init__(self, source: SourceFile, tree: SpanTree, threads: Sequence[StitchedThread]) -> None:
-        self._file = str(source.path)
+        self._file = source.file
         self._tree = tree
         self._spans_by_number = {span.number: span for span in tree.spans}
         self._tools = OtelToolSpans(tree)
@@ -287,14 +287,14 @@ def _mark_replayed(thread: StitchedThread, main: StitchedThread) -> None:
         if row.text_fingerprint in main.known_fingerprints and not any(
             message.usage or message.model for message in row.messages
         ):
-            carried = tuple(structs.replace(message, carried=True) for message in row.messages)
+            carried = tuple(replace(message, carried=True) for message in row.messages)
             thread.entries[place] = row._replace(messages=carried)
 
 
 def _set_prompt_author(history: History, author: Author) -> History:
     """What is asked of a child is asked by a model, or by the program around it; no person does."""
-    said = (structs.replace(m, author=author) if m.author == "human" and m.role == "user" else m for m in history)
-    return structs.replace(history, messages=tuple(said))
+    said = (replace(m, author=author) if m.author == "human" and m.role == "user" else m for m in history)
+    return replace(history, messages=tuple(said))
 
 
 def _first_user_text(histories: Iterable[History]) -> str:

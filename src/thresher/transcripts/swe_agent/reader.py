@@ -17,26 +17,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.dialects.content import infer_message_author
 from thresher.dialects.openai_chat.codec import parse_openai_chat_content
 from thresher.errors import ReadError
-from thresher.model import (
-    AbandonedBranch,
-    Author,
-    History,
-    Message,
-    Session,
-    SourceLocation,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-    Unknown,
-)
+from thresher.model import AbandonedBranch, Author, History, Message, Session
 from thresher.model.jsontext import dump_json, load_json_object
-from thresher.model.parts import Part, ResultPart
+from thresher.model.parts import Part, ResultPart, Text, Thinking, ToolCall, ToolResult, Unknown
 from thresher.transcripts.base import MAX_TITLE_CHARS, SessionFolder, TranscriptFormat, title_from_prompt
 from thresher.transcripts.coerce import as_dict, dict_at, first_text, list_at, text_at, value_at
 from thresher.transcripts.source import SourceFile
@@ -89,7 +77,7 @@ def _read(source: SourceFile) -> list[Session]:
         Session(
             agent=NAME,
             id=source.path.name.partition(".traj")[0],
-            file=str(source.path),
+            file=source.file,
             segments=(history,),
             branches=tuple(branch for branch in branches if len(branch.history)),
             problems=tuple(source.problems),
@@ -167,9 +155,9 @@ class SweAgentReader:
                 continue
             if not message.parts:
                 continue
-            place = SourceLocation(str(self._source.path), number)
+            place = self._source.at(number)
             self._last_message_id = f"{self._prefix}{number}"
-            found.append(structs.replace(message, id=self._last_message_id, source=place, carried=self._in_demo))
+            found.append(replace(message, id=self._last_message_id, source=place, carried=self._in_demo))
         return found
 
     def _parse_message(self, item: dict[str, Any], number: int) -> Message:
@@ -257,7 +245,7 @@ class SweAgentReader:
 
     def _build_retried_step(self, n: int) -> Iterator[Message]:
         """A step that was refused: what the model said, and what it was told before it tried again."""
-        wire, place = self.steps[n].record, SourceLocation(str(self._source.path), self.steps[n].number)
+        wire, place = self.steps[n].record, self._source.at(self.steps[n].number)
         id_ = f"{self._prefix}step-{self.steps[n].number}"
         thought, action = text_at(wire, "thought").strip(), text_at(wire, "action")
         name, named = (
