@@ -60,7 +60,7 @@ class TranscriptFormat(Struct, frozen=True):
     kind: Literal["transcript"] = "transcript"
 
 
-def parse_timestamp(value: Any) -> datetime | None:
+def parse_time(value: Any) -> datetime | None:
     """ISO text, seconds or milliseconds since 1970 to a time with a zone; anything else to None."""
     try:
         if isinstance(value, str):
@@ -95,7 +95,7 @@ def parse_openai_chat_usage(usage: Any) -> Usage | None:
     )
 
 
-def trace_path_from_root(leaf: str, parents: Mapping[str, str | None]) -> tuple[list[str], bool]:
+def trace_path(leaf: str, parents: Mapping[str, str | None]) -> tuple[list[str], bool]:
     """The ids from the root down to a leaf, and whether the walk ended in a cycle."""
     way: list[str] = []
     seen: set[str] = set()

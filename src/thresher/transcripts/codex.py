@@ -21,7 +21,7 @@ from thresher.dialects.openai_responses.codec import NATIVE_EXTRAS, parse_openai
 from thresher.model import AbandonedBranch, History, Message, Session, SourceLocation, Usage
 from thresher.model.jsontext import load_json
 from thresher.model.parts import Summary, Text, ToolResult, Unknown
-from thresher.transcripts.base import SessionFolder, TranscriptFormat, parse_timestamp, title_from_prompt
+from thresher.transcripts.base import SessionFolder, TranscriptFormat, parse_time, title_from_prompt
 from thresher.transcripts.coerce import as_text, first_text, text_at
 from thresher.transcripts.source import SourceFile
 
@@ -110,7 +110,7 @@ class CodexRolloutReader:
                 if message.role == "tool"
                 else message.parts,
                 id=(text_at(item, "id") if isinstance(item, dict) else "") or f"{line}",
-                time=parse_timestamp(row.timestamp),
+                time=parse_time(row.timestamp),
                 model=self.model if message.role == "assistant" else "",
                 source=SourceLocation(self.file, line),
                 records=(record,),
@@ -131,7 +131,7 @@ class CodexRolloutReader:
                     (Text(text),),
                     author="harness",
                     id="instructions",
-                    time=parse_timestamp(row.timestamp),
+                    time=parse_time(row.timestamp),
                     source=SourceLocation(self.file, line),
                     records=(record,),
                     pocket=replace(NATIVE_EXTRAS, shape="instructions"),
@@ -200,9 +200,7 @@ class CodexRolloutReader:
             text = Message(
                 "user", (Summary(summary),), author="harness", source=SourceLocation(self.file, line), id=str(line)
             )
-            self.messages.append(
-                replace(text, time=parse_timestamp(row.timestamp), records=(record,), pocket=NATIVE_EXTRAS)
-            )
+            self.messages.append(replace(text, time=parse_time(row.timestamp), records=(record,), pocket=NATIVE_EXTRAS))
 
     def build_session(self) -> Session:
         """What came of it."""
@@ -298,7 +296,7 @@ def _read(source: SourceFile) -> list[Session]:
             for text in source.repair_line(line, record):
                 reading.read_record(line, text, _DECODER.decode(text))
         except (AttributeError, TypeError, KeyError, RecursionError) as error:
-            source.report_problem(f"a record is not as its type says ({error})", "skipped", line)
+            source.report(f"a record is not as its type says ({error})", "skipped", line)
     return [reading.build_session()]
 
 

@@ -15,7 +15,7 @@ SYSTEM_PROMPT_PREFIX_CHARS = 200
 _DIGITS = re.compile(r"\d+")
 
 
-class FingerprintedMessage(NamedTuple):
+class MarkedMessage(NamedTuple):
     """A message as it was given, and what it is known by."""
 
     messages: tuple[Message, ...]
@@ -27,17 +27,17 @@ class FingerprintedMessage(NamedTuple):
     """By words alone: a role may be told in another way."""
 
 
-def fingerprint_message(message: Message) -> FingerprintedMessage:
+def fingerprint_message(message: Message) -> MarkedMessage:
     """A message with its marks."""
     words = hash(
         _DIGITS.sub("", message.text[:SYSTEM_PROMPT_PREFIX_CHARS])
         if message.role == "system"
-        else tuple(iter_fingerprint_parts(message.parts))
+        else tuple(fingerprint_parts(message.parts))
     )
-    return FingerprintedMessage((message,), message.role, hash((message.role, words)), words)
+    return MarkedMessage((message,), message.role, hash((message.role, words)), words)
 
 
-def iter_fingerprint_parts(parts: Iterable[Part]) -> Iterator[tuple[str, str]]:
+def fingerprint_parts(parts: Iterable[Part]) -> Iterator[tuple[str, str]]:
     """What a message is known by: thinking is not given back to every model, ids of results are often missing."""
     for part in parts:
         match part:

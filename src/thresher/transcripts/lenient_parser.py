@@ -21,7 +21,7 @@ from thresher.dialects.content import infer_message_author, parse_image_url
 from thresher.model import Message, Role, Usage
 from thresher.model.jsontext import dump_json, load_json
 from thresher.model.parts import Image, Part, ResultPart, Text, Thinking, ToolCall, ToolResult, Unknown
-from thresher.transcripts.base import parse_openai_chat_usage, parse_timestamp
+from thresher.transcripts.base import parse_openai_chat_usage, parse_time
 from thresher.transcripts.coerce import (
     as_dict,
     as_list,
@@ -137,7 +137,7 @@ def parse_lenient_row(row: dict[str, Any], who: Speaker) -> Message:
         role,
         parts,
         author=infer_message_author(role, parts),
-        time=next(filter(None, (parse_timestamp(row[key]) for key in TIME_KEYS if key in row)), None),
+        time=next(filter(None, (parse_time(row[key]) for key in TIME_KEYS if key in row)), None),
         model=text_at(row, "model") if role == "assistant" else "",
         usage=_parse_usage(row) if role == "assistant" else None,
     )

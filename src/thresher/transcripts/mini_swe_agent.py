@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from thresher.dialects.openai_chat.codec import parse_openai_chat_message
 from thresher.errors import ReadError
 from thresher.model import History, Message, Session, SourceLocation, ToolResult
-from thresher.transcripts.base import SessionFolder, TranscriptFormat, parse_openai_chat_usage, parse_timestamp
+from thresher.transcripts.base import SessionFolder, TranscriptFormat, parse_openai_chat_usage, parse_time
 from thresher.transcripts.coerce import text_at, value_at
 from thresher.transcripts.source import SourceFile
 
@@ -59,7 +59,7 @@ def _parse_row(row: Any, source: SourceLocation) -> Message:
         message,
         parts=parts,
         id=f"{source.line}",
-        time=parse_timestamp(extra.get("timestamp")),
+        time=parse_time(extra.get("timestamp")),
         model=text_at(extra, "response", "model"),
         usage=parse_openai_chat_usage(value_at(extra, "response", "usage")),
         source=source,

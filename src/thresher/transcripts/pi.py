@@ -21,9 +21,9 @@ from thresher.transcripts.base import (
     SessionFolder,
     TranscriptFormat,
     group_branches,
-    parse_timestamp,
+    parse_time,
     title_from_prompt,
-    trace_path_from_root,
+    trace_path,
 )
 from thresher.transcripts.coerce import as_text, text_at
 from thresher.transcripts.source import SourceFile
@@ -82,7 +82,7 @@ def _read(source: SourceFile) -> list[Session]:
         by_index[index] = id_
         name = as_text(row.name) or name if row.type == "session_info" else name
     segments, branches, compactions = _build_segments(source, entries, parents, by_index)
-    times = [time for entry in entries.values() if (time := parse_timestamp(entry.row.timestamp))]
+    times = [time for entry in entries.values() if (time := parse_time(entry.row.timestamp))]
     parent = as_text(head.parentSession) or as_text(head.branchedFrom)
     return [
         Session(
@@ -108,11 +108,9 @@ def _build_segments(
     source: SourceFile, entries: dict[str, PiEntry], parents: dict[str, str | None], by_index: dict[int, str]
 ) -> tuple[list[History], list[AbandonedBranch], int]:
     leaf = next(reversed(entries), "")
-    ids, cycle = trace_path_from_root(leaf, parents)
+    ids, cycle = trace_path(leaf, parents)
     if cycle:
-        source.report_problem(
-            "entries are each other's parents", "followed until the circle closes", entries[leaf].line
-        )
+        source.report("entries are each other's parents", "followed until the circle closes", entries[leaf].line)
     segments: list[list[Message]] = [[]]
     for id_ in ids:
         entry = entries[id_]
@@ -154,7 +152,7 @@ def _convert_entry(source: SourceFile, entry: PiEntry) -> Message | None:
             try:
                 message = _parse_message(row.message)
             except RecursionError:
-                source.report_problem("an entry is nested too deep to follow", "skipped", entry.line)
+                source.report("an entry is nested too deep to follow", "skipped", entry.line)
                 return None
         case "compaction" | "branch_summary" if isinstance(row.summary, str):
             message = Message("user", (Summary(row.summary),), author="harness")
@@ -167,7 +165,7 @@ def _convert_entry(source: SourceFile, entry: PiEntry) -> Message | None:
     return replace(
         message,
         id=entry.id,
-        time=parse_timestamp(row.timestamp),
+        time=parse_time(row.timestamp),
         source=source.at(entry.line),
         records=(entry.record,),
     )

@@ -110,7 +110,7 @@ def _read_dialect_sessions(source: SourceFile, chosen: Dialect) -> list[Session]
         rows = [(line, row) for line, _, row in source.records(_JSON_DECODER)]
         values = {f"{stem}-{line}": row for line, row in rows if chosen.sniff(row)}
         for line in (line for line, row in rows if values and f"{stem}-{line}" not in values):
-            source.report_problem(f"a line is no conversation in the format `{chosen.name}`", "skipped", line)
+            source.report(f"a line is no conversation in the format `{chosen.name}`", "skipped", line)
         values = values or {stem: [row for _, row in rows]}
     sessions = [_build_dialect_session(source, chosen, value, id_) for id_, value in values.items()]
     sessions[0] = replace(sessions[0], problems=(*source.problems, *sessions[0].problems))

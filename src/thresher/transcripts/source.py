@@ -65,7 +65,7 @@ class CachedIterable:
 _RENAMED_METHODS = {
     "apart": "copy_for_session",
     "mend": "repair_line",
-    "problem": "report_problem",
+    "problem": "report",
     "rows": "records",
     "take_document": "read_document",
 }
@@ -94,7 +94,7 @@ class SourceFile:
         other.problems = []
         return other
 
-    def report_problem(self, what: str, done: str, line: int = 0) -> None:
+    def report(self, what: str, done: str, line: int = 0) -> None:
         """Note something that is not as it should be."""
         self.problems.append(Problem(what, done, self.file, line))
 
@@ -147,7 +147,7 @@ class SourceFile:
     def _drop_overlong_line(self, line: bytes, size: int, number: int) -> bytes:
         if size <= self.limits.line:
             return line
-        self.report_problem(f"a line of {size:,} bytes is over the limit of {self.limits.line:,}", "skipped", number)
+        self.report(f"a line of {size:,} bytes is over the limit of {self.limits.line:,}", "skipped", number)
         return b""
 
     def _blocks(self) -> Iterator[bytes]:
@@ -160,16 +160,14 @@ class SourceFile:
                 try:
                     block = read_block(BLOCK_BYTES)
                 except self._unpack_errors as error:
-                    self.report_problem(
-                        f"the packed file is damaged after {read:,} bytes ({error})", "the rest was not read"
-                    )
+                    self.report(f"the packed file is damaged after {read:,} bytes ({error})", "the rest was not read")
                     return
                 if not block:
                     return
                 yield block
                 read += len(block)
                 if packed and read > self.limits.unpacked:
-                    self.report_problem(f"unpacks to more than {self.limits.unpacked:,} bytes", "the rest was not read")
+                    self.report(f"unpacks to more than {self.limits.unpacked:,} bytes", "the rest was not read")
                     return
 
     def records(
@@ -198,14 +196,14 @@ class SourceFile:
         """What can be saved of a line that does not decode: the JSON objects in it, as clean text."""
         text = _decode_text(line)
         if not text:
-            self.report_problem("a line of NUL bytes", "skipped", number)
+            self.report("a line of NUL bytes", "skipped", number)
             return []
         found, rest = _split_json_values(text)
         if not found:
-            self.report_problem(f"a line is not a JSON object, or torn: {text[:60]!r}", "skipped", number)
+            self.report(f"a line is not a JSON object, or torn: {text[:60]!r}", "skipped", number)
             return []
         done = f"{len(found)} records read from it" if len(found) > 1 else "read without what is wrong in it"
-        self.report_problem("a line is not clean JSON" + (f", and ends in {rest[:40]!r}" if rest else ""), done, number)
+        self.report("a line is not clean JSON" + (f", and ends in {rest[:40]!r}" if rest else ""), done, number)
         return [_clean_json(value) for value in found]
 
     @cached_property
@@ -285,7 +283,7 @@ class SourceFile:
             clean = load_json(_clean_json(found[0]))
         except RecursionError:
             return None
-        whole.report_problem("the file is not clean JSON", "read without what is wrong in it")
+        whole.report("the file is not clean JSON", "read without what is wrong in it")
         return clean
 
     def read_document(self) -> Any:

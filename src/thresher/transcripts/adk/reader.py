@@ -15,7 +15,7 @@ import msgspec
 
 from thresher.errors import ReadError
 from thresher.model import Session
-from thresher.transcripts.adk.events import NAME, AdkEventReader, get_either_case
+from thresher.transcripts.adk.events import NAME, AdkEventReader, either_case
 from thresher.transcripts.base import SessionFolder, TranscriptFormat
 from thresher.transcripts.coerce import as_dict, as_list, as_text, list_at, text_at, value_at
 from thresher.transcripts.source import SourceFile
@@ -63,7 +63,7 @@ def _build_session(source: SourceFile, found: AdkConversation, project: str = ""
         try:
             telling.read_event(number, event)
         except RecursionError:
-            source.report_problem("an event is nested too deep to follow", "skipped", number)
+            source.report("an event is nested too deep to follow", "skipped", number)
     return telling.build_session(found.id, found.title, project)
 
 
@@ -74,8 +74,8 @@ def _find_conversations(value: Any) -> list[AdkConversation] | None:
     """The conversations of a document; None where it is none of the kit's."""
     if isinstance(value, dict):
         for key, of in (("eval_cases", _parse_eval_case), ("eval_case_results", _parse_eval_result)):
-            if isinstance(get_either_case(value, key), list):
-                return [of(as_dict(one)) for one in get_either_case(value, key)]
+            if isinstance(either_case(value, key), list):
+                return [of(as_dict(one)) for one in either_case(value, key)]
         one = _find_conversation(value)
         return None if one is None else [one]
     rows = [row for row in as_list(value) if isinstance(row, dict | list)]
@@ -102,21 +102,21 @@ def _parse_session(value: Mapping[str, Any]) -> AdkConversation:
     return AdkConversation(
         text_at(value, "id"),
         [*enumerate(list_at(value, "events"), 1)],
-        as_text(get_either_case(value, "app_name")),
+        as_text(either_case(value, "app_name")),
     )
 
 
 def _parse_eval_result(value: Mapping[str, Any]) -> AdkConversation:
     """A case that was run: the session of the run."""
-    found = _parse_session(as_dict(get_either_case(value, "session_details")))
-    id_ = found.id or as_text(get_either_case(value, "session_id")) or as_text(get_either_case(value, "eval_id"))
-    return found._replace(id=id_, title=as_text(get_either_case(value, "eval_id")))
+    found = _parse_session(as_dict(either_case(value, "session_details")))
+    id_ = found.id or as_text(either_case(value, "session_id")) or as_text(either_case(value, "eval_id"))
+    return found._replace(id=id_, title=as_text(either_case(value, "eval_id")))
 
 
 def _parse_eval_case(value: Mapping[str, Any]) -> AdkConversation:
     rows = enumerate(list_at(value, "conversation"), 1)
     events = [(number, event) for number, row in rows for event in _expand_invocation(row)]
-    id_ = as_text(get_either_case(value, "eval_id"))
+    id_ = as_text(either_case(value, "eval_id"))
     return AdkConversation(id_, events, id_)
 
 
@@ -150,18 +150,18 @@ def _expand_invocation(row: Any) -> Iterator[Any]:
         yield row
         return
     shared = {
-        "invocation_id": get_either_case(row, "invocation_id"),
-        "timestamp": get_either_case(row, "creation_timestamp") or None,
+        "invocation_id": either_case(row, "invocation_id"),
+        "timestamp": either_case(row, "creation_timestamp") or None,
     }
-    between, final = get_either_case(row, "intermediate_data"), get_either_case(row, "final_response")
-    if get_either_case(row, "user_content"):
-        yield {**shared, "author": "user", "content": get_either_case(row, "user_content")}
-    for event in map(as_dict, as_list(get_either_case(between, "invocation_events"))):
+    between, final = either_case(row, "intermediate_data"), either_case(row, "final_response")
+    if either_case(row, "user_content"):
+        yield {**shared, "author": "user", "content": either_case(row, "user_content")}
+    for event in map(as_dict, as_list(either_case(between, "invocation_events"))):
         yield {**shared, **event}
     for kind, key in (("tool_uses", "function_call"), ("tool_responses", "function_response")):
-        if parts := [{key: one} for one in as_list(get_either_case(between, kind))]:
+        if parts := [{key: one} for one in as_list(either_case(between, kind))]:
             yield {**shared, "author": "agent", "content": {"parts": parts}}
-    for said in as_list(get_either_case(between, "intermediate_responses")):
+    for said in as_list(either_case(between, "intermediate_responses")):
         name, parts = said if isinstance(said, list) and len(said) == 2 else ("agent", said)
         yield {**shared, "author": as_text(name) or "agent", "content": {"parts": parts}}
     if final:
@@ -169,11 +169,11 @@ def _expand_invocation(row: Any) -> Iterator[Any]:
 
 
 def _is_session(row: Any) -> bool:
-    return isinstance(value_at(row, "events"), list) and isinstance(get_either_case(row, "app_name"), str)
+    return isinstance(value_at(row, "events"), list) and isinstance(either_case(row, "app_name"), str)
 
 
 def _is_event(row: Any) -> bool:
-    return isinstance(get_either_case(row, "author"), str) and isinstance(get_either_case(row, "invocation_id"), str)
+    return isinstance(either_case(row, "author"), str) and isinstance(either_case(row, "invocation_id"), str)
 
 
 def _is_query(row: Any) -> bool:
@@ -260,10 +260,10 @@ def _sniff(source: SourceFile) -> int:
         return 3 if _is_adk_database(source) else 0
     value = source.document if source.document is not None else list(source.head)
     if isinstance(value, dict):
-        cases = get_either_case(value, "eval_cases") or get_either_case(value, "eval_case_results")
-        if _is_session(value) or (isinstance(cases, list) and get_either_case(value, "eval_set_id")):
+        cases = either_case(value, "eval_cases") or either_case(value, "eval_case_results")
+        if _is_session(value) or (isinstance(cases, list) and either_case(value, "eval_set_id")):
             return 3
-        is_case = get_either_case(value, "eval_id") and isinstance(value.get("conversation"), list)
+        is_case = either_case(value, "eval_id") and isinstance(value.get("conversation"), list)
         return 2 if is_case or isinstance(cases, list) else _sniff_queries([value])
     rows = as_list(value)
     is_plain = all(_is_event(row) for row in rows) or all(_is_session(row) for row in rows)

@@ -68,7 +68,7 @@ def split_aider_runs(source: SourceFile) -> Iterator[AiderRun]:
         else:
             run.lines.append(line)
     if wrong:
-        source.report_problem(f"{len(wrong)} lines are not UTF-8", "what is wrong in them was replaced", wrong[0])
+        source.report(f"{len(wrong)} lines are not UTF-8", "what is wrong in them was replaced", wrong[0])
     if run.started or any(map(str.strip, run.lines)):
         yield run
 

@@ -27,7 +27,7 @@ from thresher.transcripts.aider.blocks import (
     split_aider_runs,
 )
 from thresher.transcripts.aider.edits import find_applied_files, match_edit_results, parse_aider_answer
-from thresher.transcripts.base import SessionFolder, TranscriptFormat, parse_timestamp, title_from_prompt
+from thresher.transcripts.base import SessionFolder, TranscriptFormat, parse_time, title_from_prompt
 from thresher.transcripts.source import SourceFile
 
 NAME = "aider"
@@ -60,7 +60,7 @@ def _read(source: SourceFile) -> list[Session]:
         again = names[session.id]
         sessions.append(replace(session, id=f"{session.id}-{again}") if again > 1 else session)
     if not sessions:
-        source.report_problem("no run of Aider is in it", "read as a session without messages")
+        source.report("no run of Aider is in it", "read as a session without messages")
         sessions = [Session(NAME, source.stem or "beginning", source.file, (History(),))]
     sessions[0] = replace(sessions[0], problems=tuple(source.problems))
     return sessions
@@ -72,9 +72,9 @@ def _build_session(source: SourceFile, run: AiderRun) -> Session:
     for block, following in zip_longest(found, found[1:]):
         teller.read_block(block, following)
     history = History(tuple(teller.messages))
-    started = parse_timestamp(run.started)
+    started = parse_time(run.started)
     if run.started and started is None:
-        source.report_problem(f"a run started at {run.started!r}, which is no time", "it has none", run.first_line - 1)
+        source.report(f"a run started at {run.started!r}, which is no time", "it has none", run.first_line - 1)
     prompts = [
         message for message in history if not message.text.startswith("/") or message.text.startswith(_CHAT_COMMANDS)
     ]

@@ -30,7 +30,7 @@ _CONTINUATION_ID = re.compile(r"(.+?)-cont-(\d{1,6})")
 """How Harbor's own agent names a run that goes on from another."""
 
 
-class AtifParentage(NamedTuple):
+class AtifKin(NamedTuple):
     """Whose sub-agent a run is."""
 
     parent: str
@@ -42,7 +42,7 @@ class AtifParentage(NamedTuple):
     """Whether it stands in its parent's file."""
 
 
-NO_PARENT = AtifParentage("", "", "", 0, is_embedded=False)
+NO_PARENT = AtifKin("", "", "", 0, is_embedded=False)
 
 
 def _read(source: SourceFile) -> list[Session]:
@@ -64,7 +64,7 @@ class AtifRunReader:
         """Begin with the file that was asked for."""
         self._opened_paths = {source.path.resolve()}
 
-    def build_session(self, source: SourceFile, document: dict[str, Any], kin: AtifParentage = NO_PARENT) -> Session:
+    def build_session(self, source: SourceFile, document: dict[str, Any], kin: AtifKin = NO_PARENT) -> Session:
         """One run; `kin` tells of a sub-agent."""
         agent, is_root = dict_at(document, "agent"), kin.depth == 0
         reader = AtifStepReader(source, document, "human" if is_root else "model")
@@ -101,7 +101,7 @@ class AtifRunReader:
     ) -> Iterator[Session]:
         """The runs inside the document, and those that its steps name beside it."""
         if depth > MAX_SUBAGENT_DEPTH and (delegated or document.get("subagent_trajectories")):
-            source.report_problem(
+            source.report(
                 f"sub-agents of sub-agents, more than {MAX_SUBAGENT_DEPTH} times over", "not followed further"
             )
             return
@@ -109,19 +109,17 @@ class AtifRunReader:
         inside: set[str] = set()
         for number, one in enumerate(list_at(document, "subagent_trajectories"), 1):
             if not _is_run(one):
-                source.report_problem("a sub-agent's run has no list of `steps`", "skipped")
+                source.report("a sub-agent's run has no list of `steps`", "skipped")
                 continue
             name = first_text(one, "trajectory_id", "session_id")
             inside.add(name)
-            kin = AtifParentage(
-                parent, callers.get(name, "") if name else "", f"{parent}-{number}", depth, is_embedded=True
-            )
+            kin = AtifKin(parent, callers.get(name, "") if name else "", f"{parent}-{number}", depth, is_embedded=True)
             yield self.build_session(source, one, kin)
         named = [one for one in delegated if text_at(one.ref, "trajectory_id") not in inside - {""}]
         files = [(one, resolve_file_below(source.path.parent, text_at(one.ref, "trajectory_path"))) for one in named]
         missing = sum(path is None for _, path in files)
         if missing:
-            source.report_problem(f"{missing} runs of sub-agents are neither in the file nor beside it", "left out")
+            source.report(f"{missing} runs of sub-agents are neither in the file nor beside it", "left out")
         for one, path in files:
             if path and path not in self._opened_paths:
                 yield from self._read_subagent_file(SourceFile(path, source.limits), parent, one, depth)
@@ -135,7 +133,7 @@ class AtifRunReader:
         except ReadError:
             document = None
         if _is_run(document):
-            kin = AtifParentage(parent, one.call_id, text_at(one.ref, "session_id"), depth, is_embedded=False)
+            kin = AtifKin(parent, one.call_id, text_at(one.ref, "session_id"), depth, is_embedded=False)
             yield self.build_session(source, document, kin)
 
 

@@ -11,7 +11,7 @@ from thresher.dialects.content import infer_message_author
 from thresher.model import Author, Message, Usage
 from thresher.model.jsontext import dump_json
 from thresher.model.parts import Image, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
-from thresher.transcripts.base import parse_timestamp
+from thresher.transcripts.base import parse_time
 from thresher.transcripts.coerce import as_dict, as_list, as_text, count_at, dict_at, list_at, text_at, value_at
 from thresher.transcripts.source import SourceFile
 
@@ -51,7 +51,7 @@ class AtifStepReader:
         taken = 0
         for number, step in enumerate(self._steps, 1):
             if not isinstance(step, dict):
-                self._source.report_problem("a step is no object", "skipped", number)
+                self._source.report("a step is no object", "skipped", number)
                 continue
             if number == taken:
                 continue
@@ -59,7 +59,7 @@ class AtifStepReader:
                 summary = self._find_summary(step, number)
                 found = [_summary_message(summary)] if summary else self._read_step(step, number)
             except RecursionError:
-                self._source.report_problem("a step is nested too deep to follow", "skipped", number)
+                self._source.report("a step is nested too deep to follow", "skipped", number)
                 continue
             if summary:
                 segments.append([])
@@ -68,7 +68,7 @@ class AtifStepReader:
         return segments
 
     def _with_source(self, messages: Sequence[Message], step: dict[str, Any], number: int) -> Iterator[Message]:
-        place, time = self._source.at(number), parse_timestamp(step.get("timestamp"))
+        place, time = self._source.at(number), parse_time(step.get("timestamp"))
         is_copied = step.get("is_copied_context") is True
         told = [message for message in messages if message.parts]
         for n, message in enumerate(told):

@@ -23,7 +23,7 @@ from thresher.errors import ReadError
 from thresher.model import History, Message, Session, SourceLocation
 from thresher.model.harness_text import extract_human_text
 from thresher.model.parts import Part, Summary, Text, Thinking, ToolCall, ToolResult
-from thresher.transcripts.base import MAX_TITLE_CHARS, TranscriptFormat, parse_timestamp
+from thresher.transcripts.base import MAX_TITLE_CHARS, TranscriptFormat, parse_time
 from thresher.transcripts.cline.blocks import parse_cline_parts, parse_cline_thinking, parse_cline_usage
 from thresher.transcripts.cline.homes import find_cline_homes
 from thresher.transcripts.cline.sidecars import (
@@ -61,12 +61,12 @@ def _read(source: SourceFile) -> list[Session]:
     told = read_cline_sidecars(source)
     owner = text_at(head, "sessionId")
     is_child = told.is_child or (head.get("agent") in SUBAGENT_ROLES and bool(owner))
-    reading = ClineMessageReader(source, source.file, told, rows, is_child=is_child)
+    reading = ClineReader(source, source.file, told, rows, is_child=is_child)
     segments, compactions = _build_segments(reading, rows, told)
     segments = _prepend_system_prompt(segments, text_at(head, "system_prompt"), source.file)
     times = [message.time for segment in segments for message in segment if message.time]
     if reading.renamed_calls:
-        source.report_problem(f"{reading.renamed_calls} calls have no id of their own", "named by their place")
+        source.report(f"{reading.renamed_calls} calls have no id of their own", "named by their place")
     return [
         Session(
             agent=NAME,
@@ -115,7 +115,7 @@ def _find_first_prompt(segments: Iterable[Sequence[Message]]) -> str:
 
 
 def _build_segments(
-    reading: "ClineMessageReader", rows: Sequence[Any], told: ClineSidecars
+    reading: "ClineReader", rows: Sequence[Any], told: ClineSidecars
 ) -> tuple[list[list[Message]], int]:
     """The conversation as it went on from each summary and each cut, and how many summaries there are."""
     segments: list[list[Message]] = [[]]
@@ -162,11 +162,9 @@ def _message_number(message: Message) -> int:
     return message.source.line if message.source else 0
 
 
-def _build_compacted_messages(
-    reading: "ClineMessageReader", compaction: ClineCompaction, said: set[str]
-) -> list[Message]:
+def _build_compacted_messages(reading: "ClineReader", compaction: ClineCompaction, said: set[str]) -> list[Message]:
     """What the core sends instead of the messages so far: a summary, and some of them again."""
-    inner = ClineMessageReader(reading.source, str(compaction.file), ClineSidecars(), compaction.rows, is_child=False)
+    inner = ClineReader(reading.source, str(compaction.file), ClineSidecars(), compaction.rows, is_child=False)
     found = [m for number, row in enumerate(compaction.rows, 1) for m in inner.read_message(number, as_dict(row))]
     return [replace(m, carried=not isinstance(m.parts[0], Summary) and m.id in said) for m in found]
 
@@ -182,7 +180,7 @@ def _prepend_system_prompt(segments: list[list[Message]], prompt: str, file: str
 # Messages
 
 
-class ClineMessageReader:
+class ClineReader:
     """One list of messages, taken one by one: a user's answers the calls of the assistant's before it."""
 
     def __init__(
@@ -212,7 +210,7 @@ class ClineMessageReader:
         try:
             found = self._build_messages(number, row, parse_cline_parts(row))
         except RecursionError:
-            self.source.report_problem("a message is nested too deep to follow", "skipped", number)
+            self.source.report("a message is nested too deep to follow", "skipped", number)
             return []
         id_, time = (
             self._unique_message_id(number, text_at(row, "id")),
@@ -225,7 +223,7 @@ class ClineMessageReader:
             if m.parts
         ]
         if not messages:
-            self.source.report_problem("a message is empty, or none", "skipped", number)
+            self.source.report("a message is empty, or none", "skipped", number)
         self.first_messages = messages if number == 1 else self.first_messages
         return messages
 
@@ -324,7 +322,7 @@ class ClineMessageReader:
 
 
 def _message_time(row: Any) -> datetime | None:
-    return parse_timestamp(value_at(row, "ts"))
+    return parse_time(value_at(row, "ts"))
 
 
 def _build_summary_messages(parts: Iterable[Part]) -> list[Message]:

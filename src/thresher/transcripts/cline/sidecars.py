@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from thresher.errors import ReadError
 from thresher.model import Usage
 from thresher.model.jsontext import load_json_object
-from thresher.transcripts.base import parse_timestamp
+from thresher.transcripts.base import parse_time
 from thresher.transcripts.coerce import as_count, as_dict, as_list, count_at, first_text, list_at, text_at, value_at
 from thresher.transcripts.source import ReadLimits, SourceFile
 
@@ -91,7 +91,7 @@ def _read_task_sidecars(source: SourceFile) -> ClineSidecars:
     facts = _read_task_history(source.limits, listed, *_file_stamp(listed)).get(folder.name, {}) | own
     ranges = [value_at(row, "conversationHistoryDeletedRange") for row in (facts, *seen)]
     usage = map(as_dict, list_at(metadata, "model_usage"))
-    used = [(since, text_at(row, "model_id")) for row in usage if (since := parse_timestamp(row.get("ts")))]
+    used = [(since, text_at(row, "model_id")) for row in usage if (since := parse_time(row.get("ts")))]
     hosts = [text_at(row, "cline_version") for row in list_at(metadata, "environment_history")]
     folders = ("workspace", "cwdOnTaskInitialization", "shadowGitConfigWorkTree")
     return ClineSidecars(
@@ -117,7 +117,7 @@ def _parse_request(row: dict[str, Any]) -> ClineRequest:
     usage = Usage(given, output, read, written) if given or output or read or written else None
     last = row.get("conversationHistoryIndex")
     model = text_at(row, "modelInfo", "modelId")
-    return ClineRequest(parse_timestamp(row.get("ts")), last if type(last) is int else None, usage, model)
+    return ClineRequest(parse_time(row.get("ts")), last if type(last) is int else None, usage, model)
 
 
 def _read_session_sidecars(source: SourceFile) -> ClineSidecars:
@@ -150,7 +150,7 @@ def _read_sidecar_document(source: SourceFile, path: Path, files: list[str]) -> 
     except ReadError:
         document = None
     if document is None:
-        source.report_problem(f"`{path.name}` beside it cannot be read", "read without what it tells")
+        source.report(f"`{path.name}` beside it cannot be read", "read without what it tells")
     return document
 
 

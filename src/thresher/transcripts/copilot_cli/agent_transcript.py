@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from thresher.model import AbandonedBranch, History, Message
 
 
-class CopilotAgentTranscript:
+class CopilotAgent:
     """What one agent was told, said and did."""
 
     def __init__(self, id_: str = "", call_id: str = "") -> None:

@@ -22,7 +22,7 @@ from thresher.dialects.content import infer_message_author
 from thresher.model import Author, Message, Session, SourceLocation, Usage
 from thresher.model.jsontext import dump_json
 from thresher.model.parts import Image, Part, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
-from thresher.transcripts.base import MAX_TITLE_CHARS, SessionFolder, TranscriptFormat, parse_timestamp
+from thresher.transcripts.base import MAX_TITLE_CHARS, SessionFolder, TranscriptFormat, parse_time
 from thresher.transcripts.coerce import (
     as_count,
     as_dict,
@@ -34,7 +34,7 @@ from thresher.transcripts.coerce import (
     text_at,
     value_at,
 )
-from thresher.transcripts.copilot_cli.agent_transcript import CopilotAgentTranscript
+from thresher.transcripts.copilot_cli.agent_transcript import CopilotAgent
 from thresher.transcripts.source import SourceFile
 
 NAME = "copilot-cli"
@@ -56,7 +56,7 @@ class CopilotEvent(Struct, gc=False):
 _DECODER = msgspec.json.Decoder(CopilotEvent)
 
 
-class CopilotSessionReader:
+class CopilotReader:
     """A session while it is read."""
 
     def __init__(self, source: SourceFile) -> None:
@@ -64,8 +64,8 @@ class CopilotSessionReader:
         self.source = source
         self.file = source.file
         self.records: Counter[str] = Counter()
-        self.main_agent = CopilotAgentTranscript()
-        self.subagents: dict[str, CopilotAgentTranscript] = {}
+        self.main_agent = CopilotAgent()
+        self.subagents: dict[str, CopilotAgent] = {}
         self.assets: dict[str, Image] = {}
         self.session_fields: dict[str, Any] = {}
         self.context: dict[str, Any] = {}
@@ -82,7 +82,7 @@ class CopilotSessionReader:
                 return
             id_ = f"{id_}-{line}"
         self.records[kind] += 1
-        time = parse_timestamp(row.timestamp)
+        time = parse_time(row.timestamp)
         self.times += [time] if time else []
         talk = self._find_agent_transcript(kind, as_text(row.agentId), data)
         talk.event_positions[id_] = len(talk.messages)
@@ -94,13 +94,13 @@ class CopilotSessionReader:
         else:
             self._read_conversation_event(talk, kind, data, blank)
 
-    def _find_agent_transcript(self, kind: str, agent: str, data: dict[str, Any]) -> CopilotAgentTranscript:
+    def _find_agent_transcript(self, kind: str, agent: str, data: dict[str, Any]) -> CopilotAgent:
         """Whose event it is. An agent is known by its id, in older files by the call that started it."""
         call = text_at(data, "toolCallId" if kind.startswith("subagent.") else "parentToolCallId")
         names = [name for name in (agent, call) if name and not kind.startswith("session.start")]
         if not names or kind in ("subagent.selected", "subagent.deselected"):
             return self.main_agent
-        talk = next((self.subagents[name] for name in names if name in self.subagents), None) or CopilotAgentTranscript(
+        talk = next((self.subagents[name] for name in names if name in self.subagents), None) or CopilotAgent(
             names[0], call
         )
         self.subagents |= dict.fromkeys(names, talk)
@@ -110,9 +110,7 @@ class CopilotSessionReader:
             talk.parent = text_at(data, "parentId")
         return talk
 
-    def _read_session_event(
-        self, talk: CopilotAgentTranscript, kind: str, data: dict[str, Any], blank: Message
-    ) -> None:
+    def _read_session_event(self, talk: CopilotAgent, kind: str, data: dict[str, Any], blank: Message) -> None:
         match kind.removeprefix("session."):
             case "start" | "resume":
                 self.session_fields = {**data, **self.session_fields}
@@ -140,7 +138,7 @@ class CopilotSessionReader:
             case "snapshot_rewind" if not talk.rewind_to(text_at(data, "upToEventId")):
                 self._report_problem("the event that was gone back to is not here", "nothing was taken back", blank)
 
-    def _apply_compaction(self, talk: CopilotAgentTranscript, data: dict[str, Any], blank: Message) -> None:
+    def _apply_compaction(self, talk: CopilotAgent, data: dict[str, Any], blank: Message) -> None:
         summary = _summary_messages(blank, data.get("summaryContent"))
         if summary:
             talk.compactions += 1
@@ -149,11 +147,9 @@ class CopilotSessionReader:
             self._report_problem("a compaction does not tell its summary", "what was before it stays in view", blank)
 
     def _report_problem(self, what: str, done: str, blank: Message) -> None:
-        self.source.report_problem(what, done, blank.source.line if blank.source else 0)
+        self.source.report(what, done, blank.source.line if blank.source else 0)
 
-    def _read_conversation_event(
-        self, talk: CopilotAgentTranscript, kind: str, data: dict[str, Any], blank: Message
-    ) -> None:
+    def _read_conversation_event(self, talk: CopilotAgent, kind: str, data: dict[str, Any], blank: Message) -> None:
         match kind:
             case "system.message" if text_at(data, "content"):
                 prompt = replace(blank, role="system", parts=(Text(data["content"]),), author="harness")
@@ -174,7 +170,7 @@ class CopilotSessionReader:
                 message = replace(blank, role="tool", parts=(result,), author="tool")
                 talk.add_result(result.call_id, message)
 
-    def _read_user_message(self, talk: CopilotAgentTranscript, data: dict[str, Any], blank: Message) -> None:
+    def _read_user_message(self, talk: CopilotAgent, data: dict[str, Any], blank: Message) -> None:
         typed, seen, origin = (
             text_at(data, "content"),
             text_at(data, "transformedContent"),
@@ -200,7 +196,7 @@ class CopilotSessionReader:
         talk.title = talk.title or (typed.strip()[:MAX_TITLE_CHARS] if author in ("human", "model") else "")
         talk.messages += [replace(blank, parts=parts, author=author)] if parts else []
 
-    def _read_assistant_message(self, talk: CopilotAgentTranscript, data: dict[str, Any], blank: Message) -> None:
+    def _read_assistant_message(self, talk: CopilotAgent, data: dict[str, Any], blank: Message) -> None:
         thought = text_at(data, "reasoningText") or talk.pending_reasoning
         proof = first_text(data, "reasoningOpaque", "encryptedContent")
         calls = [_parse_call(as_dict(one), f"{blank.id}-{n}") for n, one in enumerate(list_at(data, "toolRequests"), 1)]
@@ -217,7 +213,7 @@ class CopilotSessionReader:
         talk.messages += [made] if parts else []
         talk.pending_reasoning, talk.last_request_id = "", request if parts else ""
 
-    def _read_tool_start(self, talk: CopilotAgentTranscript, kind: str, data: dict[str, Any], blank: Message) -> None:
+    def _read_tool_start(self, talk: CopilotAgent, kind: str, data: dict[str, Any], blank: Message) -> None:
         """A call that nobody has asked for yet: a person's own, or one whose request is still to come."""
         call = _parse_call({**data, "name": data.get("toolName")}, blank.id)
         if talk.call_counts[call.id]:
@@ -230,7 +226,7 @@ class CopilotSessionReader:
     def build_session(self) -> Session:
         """What came of it."""
         if self.system_prompt_changes:
-            self.source.report_problem(
+            self.source.report(
                 f"the system prompt was changed {self.system_prompt_changes} times", "the last one is kept"
             )
         stem = self.source.stem
@@ -249,11 +245,11 @@ class CopilotSessionReader:
             children=tuple(children),
             problems=tuple(self.source.problems),
             records=dict(self.records),
-            started=parse_timestamp(self.session_fields.get("startTime")) or min(self.times, default=None),
+            started=parse_time(self.session_fields.get("startTime")) or min(self.times, default=None),
             ended=max(self.times, default=None),
         )
 
-    def _build_agent_session(self, talk: CopilotAgentTranscript, id_: str, parent: str) -> Session:
+    def _build_agent_session(self, talk: CopilotAgent, id_: str, parent: str) -> Session:
         segments = talk.build_histories()
         times = [message.time for segment in segments for message in segment if message.time]
         return Session(
@@ -309,12 +305,12 @@ def _parse_image(wire: dict[str, Any], assets: Mapping[str, Image]) -> Image | U
 
 def _read(source: SourceFile) -> list[Session]:
     """One session."""
-    reading = CopilotSessionReader(source)
+    reading = CopilotReader(source)
     for line, record, row in source.records(_DECODER):
         try:
             reading.read_event(line, record, row)
         except RecursionError:
-            source.report_problem("an event is nested too deep to follow", "skipped", line)
+            source.report("an event is nested too deep to follow", "skipped", line)
     return [reading.build_session()]
 
 

@@ -17,7 +17,7 @@ from thresher.dialects.pairing import CallIdAssigner
 from thresher.model import Message, Usage
 from thresher.model.jsontext import dump_json
 from thresher.model.parts import Image, Part, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
-from thresher.transcripts.base import parse_timestamp
+from thresher.transcripts.base import parse_time
 from thresher.transcripts.coerce import as_dict, count_at, dict_at, list_at, text_at, value_at
 from thresher.transcripts.source import SourceFile
 
@@ -26,7 +26,7 @@ HARNESS_PROMPT_PREFIXES = ("System: Potential loop detected", "System: Please co
 """How messages begin that the harness sends in the user's name."""
 
 
-class GeminiCliContent(NamedTuple):
+class GeminiRecordContent(NamedTuple):
     """What a record says, however it is written."""
 
     text: str
@@ -34,7 +34,7 @@ class GeminiCliContent(NamedTuple):
     answers: tuple[str, ...]
 
 
-class GeminiCliRecord(Struct, frozen=True, dict=True):
+class GeminiRecord(Struct, frozen=True, dict=True):
     """A record of a message, with its place in the file."""
 
     id: str
@@ -47,21 +47,21 @@ class GeminiCliRecord(Struct, frozen=True, dict=True):
     carried: bool = False
 
     @cached_property
-    def content(self) -> GeminiCliContent:
+    def content(self) -> GeminiRecordContent:
         """What it says; few are ever asked."""
-        return extract_gemini_cli_content(self.wire)
+        return extract_gemini_content(self.wire)
 
     @property
     def content_key(self) -> tuple[str, ...]:
         """What it is known by once its id is lost."""
         return (text_at(self.wire, "type"), self.content.text, *self.content.calls)
 
-    def has_same_content(self, other: "GeminiCliRecord") -> bool:
+    def has_same_content(self, other: "GeminiRecord") -> bool:
         """Whether it says what another does, tools and all."""
         return self.content == other.content
 
 
-def extract_gemini_cli_content(wire: dict[str, Any]) -> GeminiCliContent:
+def extract_gemini_content(wire: dict[str, Any]) -> GeminiRecordContent:
     """What a record says."""
     parts = _as_part_list(wire.get("content"))
     texts = (text_at(part, "text") for part in map(as_dict, parts) if part.get("thought") is not True)
@@ -71,16 +71,16 @@ def extract_gemini_cli_content(wire: dict[str, Any]) -> GeminiCliContent:
     calls = tuple(f"{call.get('name')} {dump_json(call.get('args'))}" for call in named or tools)
     told = [part for part in parts if "functionResponse" in as_dict(part)]
     answers = [dump_json(part) for part in told] or [dump_json(_result_parts(tool)) for tool in tools]
-    return GeminiCliContent(words, calls, tuple(answers))
+    return GeminiRecordContent(words, calls, tuple(answers))
 
 
-def map_subagent_calls(segments: Iterable[Iterable[GeminiCliRecord]]) -> dict[str, str]:
+def map_subagent_calls(segments: Iterable[Iterable[GeminiRecord]]) -> dict[str, str]:
     """Sub-agents, each with the call that started it."""
     tools = (as_dict(tool) for entries in segments for entry in entries for tool in list_at(entry.wire, "toolCalls"))
     return {text_at(tool, "agentId"): text_at(tool, "id") for tool in tools if text_at(tool, "agentId")}
 
 
-def build_gemini_cli_messages(source: SourceFile, entries: Iterable[GeminiCliRecord]) -> list[Message]:
+def build_gemini_messages(source: SourceFile, entries: Iterable[GeminiRecord]) -> list[Message]:
     """What a model is shown of these records; what only the screen shows is left out."""
     writer = _MessageBuilder()
     found: list[Message] = []
@@ -88,7 +88,7 @@ def build_gemini_cli_messages(source: SourceFile, entries: Iterable[GeminiCliRec
         try:
             made = [message for message in writer.build_messages(entry) if message.parts]
         except RecursionError:
-            source.report_problem("a message is nested too deep to follow", "skipped", entry.line)
+            source.report("a message is nested too deep to follow", "skipped", entry.line)
             continue
         place, records = source.at(entry.line), (entry.record,) if entry.record else ()
         found += [replace(one, source=place, carried=entry.carried, records=records) for one in made]
@@ -105,9 +105,9 @@ class _MessageBuilder:
         self._known_result_parts: set[str] = set()
         self._is_after_harness = False
 
-    def build_messages(self, entry: GeminiCliRecord) -> Iterator[Message]:
+    def build_messages(self, entry: GeminiRecord) -> Iterator[Message]:
         """What one record says; a message may be left without parts."""
-        parts, time = _as_part_list(entry.wire.get("content")), parse_timestamp(entry.wire.get("timestamp"))
+        parts, time = _as_part_list(entry.wire.get("content")), parse_time(entry.wire.get("timestamp"))
         match entry.wire.get("type"):
             case "gemini":
                 found = [*self._build_model_messages(entry, parts)]
@@ -127,7 +127,7 @@ class _MessageBuilder:
         found = parse_gemini_content({"role": role, "parts": parts}, self._pairing).parts
         return tuple(part for part in found if not (isinstance(part, Text) and not part.text))
 
-    def _build_model_messages(self, entry: GeminiCliRecord, parts: list[Any]) -> Iterator[Message]:
+    def _build_model_messages(self, entry: GeminiRecord, parts: list[Any]) -> Iterator[Message]:
         wire = entry.wire
         tools = [as_dict(tool) for tool in list_at(wire, "toolCalls")]
         told = {(key, tool[key]) for tool in tools for key in ("id", "name") if isinstance(tool.get(key), str)}
@@ -147,10 +147,10 @@ class _MessageBuilder:
         results = tuple(one for call, tool in zip(calls, tools, strict=True) if (one := _build_result(call, tool)))
         self._answered_call_ids |= {self._pairing.match_result(result.name, result.call_id) for result in results}
         self._known_result_parts = {dump_json(part) for tool in tools for part in _result_parts(tool)}
-        ends = [time for tool in tools if (time := parse_timestamp(tool.get("timestamp")))]
+        ends = [time for tool in tools if (time := parse_time(tool.get("timestamp")))]
         yield Message("tool", results, author="tool", id=f"{entry.id}-results", time=max(ends, default=None))
 
-    def _build_call(self, entry: GeminiCliRecord, tool: dict[str, Any], number: int) -> ToolCall:
+    def _build_call(self, entry: GeminiRecord, tool: dict[str, Any], number: int) -> ToolCall:
         id_, name, given = text_at(tool, "id"), text_at(tool, "name"), tool.get("args", {})
         if not id_ or id_ in self._call_ids:
             id_ = f"{entry.id}-call-{number}"
@@ -159,7 +159,7 @@ class _MessageBuilder:
             self._pairing.assign_call_id(name, id_), name, given if isinstance(given, str) else dump_json(given)
         )
 
-    def _build_user_messages(self, entry: GeminiCliRecord, parts: list[Any]) -> Iterator[Message]:
+    def _build_user_messages(self, entry: GeminiRecord, parts: list[Any]) -> Iterator[Message]:
         rest = [part for part in parts if not self._is_repeated_result(part)]
         found = self._parse_parts("user", rest)
         results = tuple(part for part in found if isinstance(part, ToolResult))

@@ -22,9 +22,9 @@ from msgspec.structs import replace
 
 from thresher.errors import ReadError
 from thresher.model import AbandonedBranch, Author, History, Message, Session, ToolResult
-from thresher.transcripts.base import SessionFolder, TranscriptFormat, parse_timestamp, title_from_prompt
+from thresher.transcripts.base import SessionFolder, TranscriptFormat, parse_time, title_from_prompt
 from thresher.transcripts.coerce import as_dict, as_text, list_at, text_at
-from thresher.transcripts.gemini_cli.messages import GeminiCliRecord, build_gemini_cli_messages, map_subagent_calls
+from thresher.transcripts.gemini_cli.messages import GeminiRecord, build_gemini_messages, map_subagent_calls
 from thresher.transcripts.source import SourceFile
 
 NAME = "gemini-cli"
@@ -42,7 +42,7 @@ _DECODER = msgspec.json.Decoder(dict[str, Any])
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 
 
-class GeminiCliLogReader:
+class GeminiLogReader:
     """A session while its log is replayed."""
 
     def __init__(self, source: SourceFile, *, is_child: bool) -> None:
@@ -51,9 +51,9 @@ class GeminiCliLogReader:
         self.is_child = is_child
         self.session_fields: dict[str, Any] = {}
         self.records: Counter[str] = Counter()
-        self.current: dict[str, GeminiCliRecord] = {}
-        self.segments: list[list[GeminiCliRecord]] = []
-        self.rewound: list[tuple[list[GeminiCliRecord], str]] = []
+        self.current: dict[str, GeminiRecord] = {}
+        self.segments: list[list[GeminiRecord]] = []
+        self.rewound: list[tuple[list[GeminiRecord], str]] = []
         self.compactions = 0
 
     def read_record(self, line: int, record: bytes, row: dict[str, Any]) -> None:
@@ -85,18 +85,18 @@ class GeminiCliLogReader:
         for number, wire in enumerate(rows, 1):
             self.records[text_at(wire, "type") or "?"] += 1
             if not isinstance(wire, dict):
-                self.source.report_problem("a message is no object", "skipped", number)
+                self.source.report("a message is no object", "skipped", number)
                 continue
             entry = _build_record(wire, f"message-{number}", number)
             if entry.id in self.current:
-                self.source.report_problem("a message has the id of another", "named by its place", number)
+                self.source.report("a message has the id of another", "named by its place", number)
                 entry = replace(entry, id=f"message-{number}")
             self.current[entry.id] = entry
 
     def _apply_rewind(self, line: int, id_: str) -> None:
         if id_ not in self.current and self.current:
-            self.source.report_problem("the message that was gone back to is not here", "all were taken back", line)
-        removed: list[GeminiCliRecord] = []
+            self.source.report("the message that was gone back to is not here", "all were taken back", line)
+        removed: list[GeminiRecord] = []
         while self.current:
             last, entry = self.current.popitem()
             removed.append(entry)
@@ -106,7 +106,7 @@ class GeminiCliLogReader:
         after = next((entry.id for entry in last_ones if _has_speech(entry)), "")
         self.rewound.append(([entry for entry in reversed(removed) if not entry.carried], after))
 
-    def _replace_list(self, listed: list[GeminiCliRecord]) -> None:
+    def _replace_list(self, listed: list[GeminiRecord]) -> None:
         """Another list in place of the one there is; a new segment if it does not merely go on from it."""
         before = [entry for entry in self.current.values() if _has_speech(entry)]
         found = _match_previous_records(listed, self.current)
@@ -129,8 +129,8 @@ class GeminiCliLogReader:
         """What came of it."""
         is_subagent = self.is_child or self.session_fields.get("kind") == "subagent"
         entries = [*self.segments, [*self.current.values()]]
-        told = [History(tuple(build_gemini_cli_messages(self.source, part))) for part in entries]
-        left = [(History(tuple(build_gemini_cli_messages(self.source, part))), after) for part, after in self.rewound]
+        told = [History(tuple(build_gemini_messages(self.source, part))) for part in entries]
+        left = [(History(tuple(build_gemini_messages(self.source, part))), after) for part, after in self.rewound]
         title = text_at(self.session_fields, "summary") or title_from_prompt(told)
         if is_subagent:
             prompt = next((m.id for history in told for m in history if m.author == "human"), "")
@@ -139,7 +139,7 @@ class GeminiCliLogReader:
         id_ = text_at(self.session_fields, "sessionId") or self.source.stem
         project, files = _find_project(self.source.path, self.session_fields)
         times = [message.time for history in told for message in history if message.time]
-        begun, ended = (parse_timestamp(self.session_fields.get(key)) for key in ("startTime", "lastUpdated"))
+        begun, ended = (parse_time(self.session_fields.get(key)) for key in ("startTime", "lastUpdated"))
         return Session(
             agent=NAME,
             id=id_,
@@ -160,19 +160,19 @@ class GeminiCliLogReader:
         )
 
 
-def _build_record(wire: Any, place: str, line: int, record: bytes = b"") -> GeminiCliRecord:
+def _build_record(wire: Any, place: str, line: int, record: bytes = b"") -> GeminiRecord:
     wire = as_dict(wire)
-    return GeminiCliRecord(text_at(wire, "id") or place, wire, line, record)
+    return GeminiRecord(text_at(wire, "id") or place, wire, line, record)
 
 
-def _build_listed_record(wire: Any, place: str, line: int) -> GeminiCliRecord:
+def _build_listed_record(wire: Any, place: str, line: int) -> GeminiRecord:
     """A message of a list that takes the place of another: it may be the summary of what was there."""
     entry = _build_record(wire, place, line)
     is_summary = entry.wire.get("type") == "user" and SUMMARY_TAG in entry.content.text
     return replace(entry, is_listed=True, is_summary=is_summary)
 
 
-def _has_speech(entry: GeminiCliRecord) -> bool:
+def _has_speech(entry: GeminiRecord) -> bool:
     """Whether a person or a model says something in it, and it does not only hold what tools answered."""
     if entry.wire.get("type") != "user":
         return entry.wire.get("type") == "gemini"
@@ -183,15 +183,15 @@ def _has_speech(entry: GeminiCliRecord) -> bool:
 
 
 def _match_previous_records(
-    listed: Sequence[GeminiCliRecord], current: dict[str, GeminiCliRecord]
-) -> dict[str, GeminiCliRecord]:
+    listed: Sequence[GeminiRecord], current: dict[str, GeminiRecord]
+) -> dict[str, GeminiRecord]:
     """For each message of a list the one that it was: by its id, else the next that says the same."""
     ids = {entry.id for entry in listed}
-    others: dict[tuple[str, ...], list[GeminiCliRecord]] = {}
+    others: dict[tuple[str, ...], list[GeminiRecord]] = {}
     for id_, entry in reversed(current.items()):
         if id_ not in ids and _has_speech(entry):
             others.setdefault(entry.content_key, []).append(entry)
-    found: dict[str, GeminiCliRecord] = {}
+    found: dict[str, GeminiRecord] = {}
     for entry in listed:
         same = others.get(entry.content_key) if _has_speech(entry) else None
         old = current.get(entry.id) or (same.pop() if same else None)
@@ -200,7 +200,7 @@ def _match_previous_records(
     return found
 
 
-def _merge_record(new: GeminiCliRecord, old: GeminiCliRecord | None, is_known: bool) -> GeminiCliRecord:
+def _merge_record(new: GeminiRecord, old: GeminiRecord | None, is_known: bool) -> GeminiRecord:
     """A message of a new list with what is known of it: one that was made anew has lost its bill and its calls."""
     if old is None or not is_known:
         return old or new
@@ -230,7 +230,7 @@ def _read_subagents(source: SourceFile, id_: str, calls: Mapping[str, str]) -> l
         try:
             child = _read_session(SourceFile(path, source.limits), is_child=True)
         except ReadError as error:
-            source.report_problem(f"a sub-agent's log cannot be read ({error})", "left out")
+            source.report(f"a sub-agent's log cannot be read ({error})", "left out")
             continue
         call_id = calls.get(child.id) or calls.get(path.stem, "")
         children.append(replace(child, parent=id_, call_id=call_id))
@@ -253,7 +253,7 @@ def _find_spilled_outputs(source: SourceFile, id_: str, histories: Sequence[Hist
     missing = sum(name not in here for name in cut.values())
     if missing:
         what = f"{missing} long outputs are in files that are not here"
-        source.report_problem(what, "what the transcript shows of them is kept")
+        source.report(what, "what the transcript shows of them is kept")
     return {call: here[name] for call, name in cut.items() if name in here}
 
 
@@ -303,7 +303,7 @@ def _read(source: SourceFile) -> list[Session]:
 
 
 def _read_session(source: SourceFile, *, is_child: bool) -> Session:
-    reading = GeminiCliLogReader(source, is_child=is_child)
+    reading = GeminiLogReader(source, is_child=is_child)
     document = source.document
     if isinstance(document, dict) and isinstance(document.get("messages"), list):
         source.read_document()
@@ -316,7 +316,7 @@ def _read_session(source: SourceFile, *, is_child: bool) -> Session:
             try:
                 reading.read_record(line, record, row)
             except RecursionError:
-                source.report_problem("a record is nested too deep to follow", "skipped", line)
+                source.report("a record is nested too deep to follow", "skipped", line)
     return reading.build_session()
 
 

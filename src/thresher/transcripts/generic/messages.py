@@ -31,7 +31,7 @@ DIALECT_ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "
 """What APIs call those who speak."""
 
 
-class GenericConversation(NamedTuple):
+class GenericChat(NamedTuple):
     """A conversation that was found."""
 
     rows: list[Any]
@@ -51,7 +51,7 @@ class GenericConversation(NamedTuple):
         return self.lines[number - 1] if 0 < number <= len(self.lines) else self.line or number
 
 
-def build_generic_messages(talk: GenericConversation, source: SourceFile) -> list[Message]:
+def build_generic_messages(talk: GenericChat, source: SourceFile) -> list[Message]:
     """The messages of a conversation."""
     rows = talk.rows
     wire = detect_dialect(rows) if rows and not talk.calls and _has_dialect_roles(rows) else None
@@ -95,7 +95,7 @@ def _build_system_message(facts: Mapping[str, Any]) -> Message | None:
     return Message("system", parts, author="harness") if parts else None
 
 
-def _build_turns(talk: GenericConversation) -> Iterator[Message]:
+def _build_turns(talk: GenericChat) -> Iterator[Message]:
     """Each turn: what a person asks, and the calls that answer it."""
     for turn, calls in zip(talk.rows, talk.calls, strict=True):
         yield from (parse_lenient_row(row, parse_speaker(row)) for row in turn)
@@ -103,20 +103,20 @@ def _build_turns(talk: GenericConversation) -> Iterator[Message]:
         yield Message("assistant", tuple(filter(None, called)), author="model")
 
 
-def _read_lenient_rows(talk: GenericConversation, source: SourceFile) -> list[Message]:
+def _read_lenient_rows(talk: GenericChat, source: SourceFile) -> list[Message]:
     rows = [
         (number, row) for number, row in enumerate(talk.rows, 1) if isinstance(row, dict) and has_message_content(row)
     ]
     if len(rows) < len(talk.rows):
         what = f"{len(talk.rows) - len(rows)} of {len(talk.rows)} rows are no messages, or say nothing"
-        source.report_problem(what, "skipped", talk.line)
+        source.report(what, "skipped", talk.line)
     cast = _assign_speakers([row for _, row in rows], talk.metadata)
     messages: list[Message] = []
     for (number, row), (who, shown) in zip(rows, cast, strict=True):
         try:
             message = parse_lenient_row(row, who)
         except RecursionError:
-            source.report_problem("a message is nested too deep to follow", "skipped", talk.row_line_number(number))
+            source.report("a message is nested too deep to follow", "skipped", talk.row_line_number(number))
             continue
         if who.word in TERMINAL_WORDS and messages:
             messages[-1] = _with_code_call(messages[-1])

@@ -32,11 +32,11 @@ from thresher.transcripts.base import (
     SessionFolder,
     TranscriptFormat,
     parse_openai_chat_usage,
-    parse_timestamp,
+    parse_time,
     title_from_prompt,
 )
 from thresher.transcripts.coerce import as_dict, as_list, as_text, count_at, dict_at, list_at, text_at, value_at
-from thresher.transcripts.generic.messages import DIALECT_ROLES, GenericConversation, build_generic_messages
+from thresher.transcripts.generic.messages import DIALECT_ROLES, GenericChat, build_generic_messages
 from thresher.transcripts.lenient_parser import (
     ROLES_BY_WORD,
     SPEAKER_KEYS,
@@ -45,7 +45,7 @@ from thresher.transcripts.lenient_parser import (
     parse_python_call,
     parse_speaker,
 )
-from thresher.transcripts.model_calls import TranscriptModelCall
+from thresher.transcripts.model_calls import LoggedCall
 from thresher.transcripts.reading import load_dialect_sample
 from thresher.transcripts.source import SourceFile
 from thresher.transcripts.stitching import ThreadStitcher
@@ -90,28 +90,28 @@ _ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 def _find_conversations(
     value: Any, facts: dict[str, Any] | None = None, under: str = "", depth: int = 0
-) -> Iterator[GenericConversation]:
+) -> Iterator[GenericChat]:
     """The conversations in a value."""
     if depth > MAX_SEARCH_DEPTH:
         return
     if isinstance(value, dict):
         yield from _find_conversations_in_object(value, depth)
     elif _is_message_list(value, under):
-        yield GenericConversation(value, facts or {})
+        yield GenericChat(value, facts or {})
     elif under in TURN_LIST_KEYS and _is_list_of_turns(value):
-        yield GenericConversation([row for turn in value for row in turn], facts or {})
+        yield GenericChat([row for turn in value for row in turn], facts or {})
     elif under in CONVERSATION_LIST_KEYS and _is_list_of_turns(value):
-        yield from (GenericConversation(rows, facts or {}) for rows in value)
+        yield from (GenericChat(rows, facts or {}) for rows in value)
     else:
         for item in as_list(value):
             yield from _find_conversations(item, facts if isinstance(item, list) else None, depth=depth + 1)
 
 
-def _find_conversations_in_object(value: dict[str, Any], depth: int) -> Iterator[GenericConversation]:
+def _find_conversations_in_object(value: dict[str, Any], depth: int) -> Iterator[GenericChat]:
     told, asked = list_at(value, "ground_truth"), list_at(value, "question")
     if _is_list_of_calls(told):
         turns = asked if _is_list_of_turns(asked) and len(asked) == len(told) else [[] for _ in told]
-        yield GenericConversation(turns, value, calls=tuple(told))
+        yield GenericChat(turns, value, calls=tuple(told))
         return
     for key in dict.fromkeys((*MESSAGE_LIST_KEYS, *CONVERSATION_LIST_KEYS)):
         if not isinstance(value.get(key), list):
@@ -120,7 +120,7 @@ def _find_conversations_in_object(value: dict[str, Any], depth: int) -> Iterator
         yield from _with_ids_and_dates(found, value) if key == "haystack_sessions" else found
 
 
-def _with_ids_and_dates(found: Iterator[GenericConversation], facts: dict[str, Any]) -> Iterator[GenericConversation]:
+def _with_ids_and_dates(found: Iterator[GenericChat], facts: dict[str, Any]) -> Iterator[GenericChat]:
     """LongMemEval has the ids and the dates of the conversations in lists beside them."""
     ids, dates = list_at(facts, "haystack_session_ids"), list_at(facts, "haystack_dates")
     for talk, id_, date in zip_longest(found, ids, dates):
@@ -169,7 +169,7 @@ _LONGMEMEVAL_DATE = re.compile(r"(\d{4})/(\d\d)/(\d\d) \(\w+\) (\d\d:\d\d)")
 
 def _parse_date(value: Any) -> datetime | None:
     found = _LONGMEMEVAL_DATE.fullmatch(as_text(value))
-    return parse_timestamp(f"{found[1]}-{found[2]}-{found[3]} {found[4]}" if found else value)
+    return parse_time(f"{found[1]}-{found[2]}-{found[3]} {found[4]}" if found else value)
 
 
 # Sessions
@@ -212,19 +212,19 @@ def _read_lines(source: SourceFile) -> Iterator[Session]:
             rows.append(value)
             lines.append(line)
         else:
-            source.report_problem("a line holds no conversation", "skipped", line)
+            source.report("a line holds no conversation", "skipped", line)
     if rows:
-        yield _build_session(source, GenericConversation(rows, {}, lines=lines))
+        yield _build_session(source, GenericChat(rows, {}, lines=lines))
 
 
-def _build_session(source: SourceFile, talk: GenericConversation) -> Session:
+def _build_session(source: SourceFile, talk: GenericChat) -> Session:
     messages = build_generic_messages(talk, source)
     tools = list_at(talk.metadata, "tools")
     offered = bool(tools) and all(isinstance(tool, dict) for tool in tools)
     history = History(tuple(messages), dump_json(tools) if offered else "")
     times = [message.time for message in messages if message.time]
-    started = talk.started or next(filter(None, (parse_timestamp(talk.metadata.get(key)) for key in _STARTS)), None)
-    ended = parse_timestamp(talk.metadata.get("end_time"))
+    started = talk.started or next(filter(None, (parse_time(talk.metadata.get(key)) for key in _STARTS)), None)
+    ended = parse_time(talk.metadata.get("end_time"))
     title, task = (next(filter(None, (text_at(talk.metadata, key) for key in keys)), "") for keys in (_TITLES, _TASKS))
     ids = (talk.metadata.get(key) for key in _IDS)
     return Session(
@@ -295,7 +295,7 @@ def _read_request_log(source: SourceFile) -> Iterator[Session]:
         )
 
 
-def _pair_requests(source: SourceFile) -> Iterator[TranscriptModelCall]:
+def _pair_requests(source: SourceFile) -> Iterator[LoggedCall]:
     """Each request with its response, if one came before the next request."""
     asked: tuple[int, dict[str, Any], Any] | None = None
     others = 0
@@ -313,27 +313,25 @@ def _pair_requests(source: SourceFile) -> Iterator[TranscriptModelCall]:
     if asked:
         yield _build_request(*asked, {}, None)
     if others:
-        source.report_problem(f"{others} lines are no requests, nor responses to one", "skipped")
+        source.report(f"{others} lines are no requests, nor responses to one", "skipped")
 
 
-def _build_request(
-    line: int, body: dict[str, Any], start: Any, answer: dict[str, Any], end: Any
-) -> TranscriptModelCall:
+def _build_request(line: int, body: dict[str, Any], start: Any, answer: dict[str, Any], end: Any) -> LoggedCall:
     choice = next(iter(list_at(answer, "choices") or list_at(answer, "outputs")), None)
     said = dict_at(choice, "message") or {
         **as_dict(choice),
         "content": value_at(choice, "message"),
     }
     tools = list_at(body, "tools")
-    return TranscriptModelCall(
+    return LoggedCall(
         line,
         line,
         input_messages=[
             message for row in body["messages"] if (message := parse_lenient_message(as_dict(row), "user")).parts
         ],
         output_messages=[message for message in [parse_lenient_message(said, "assistant")] if message.parts],
-        start=parse_timestamp(start),
-        end=parse_timestamp(end),
+        start=parse_time(start),
+        end=parse_time(end),
         model=text_at(answer, "model") or text_at(body, "model"),
         usage=_parse_usage(answer),
         tools=dump_json(tools) if tools else "",
@@ -360,13 +358,13 @@ def _sniff(source: SourceFile) -> int:
     return 1 if found else 0
 
 
-def _first_conversations(source: SourceFile) -> list[GenericConversation]:
+def _first_conversations(source: SourceFile) -> list[GenericChat]:
     """The first conversation, if there is one."""
     if source.document is not None:
         return [talk for _, talk in zip(range(1), _find_conversations(source.document), strict=False)]
     head = list(source.head)
     if _is_message_list(head):
-        return [GenericConversation(head, {})]
+        return [GenericChat(head, {})]
     return [talk for value in head for _, talk in zip(range(1), _find_conversations(value), strict=False)]
 
 

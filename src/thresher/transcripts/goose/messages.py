@@ -18,7 +18,7 @@ from thresher.dialects.content import infer_message_author
 from thresher.model import Author, History, Message, Session, Usage
 from thresher.model.jsontext import dump_json
 from thresher.model.parts import Image, Part, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
-from thresher.transcripts.base import parse_timestamp, title_from_prompt
+from thresher.transcripts.base import parse_time, title_from_prompt
 from thresher.transcripts.coerce import as_count, as_list, dict_at, list_at, text_at, value_at
 from thresher.transcripts.source import SourceFile
 
@@ -65,7 +65,7 @@ class GooseMessage(NamedTuple):
         return self.is_hidden_from_user and is_text and self.record.get("role") == role
 
 
-class GooseSessionInfo(NamedTuple):
+class GooseFacts(NamedTuple):
     """What is known of a session beside its messages; times as they are written."""
 
     id: str
@@ -79,7 +79,7 @@ class GooseSessionInfo(NamedTuple):
     ended: Any = None
 
 
-def build_goose_session(source: SourceFile, facts: GooseSessionInfo, entries: Sequence[GooseMessage]) -> Session:
+def build_goose_session(source: SourceFile, facts: GooseFacts, entries: Sequence[GooseMessage]) -> Session:
     """The session that these messages are."""
     records = _count_records(entries)
     segments = _build_segments(source, facts, entries, records)
@@ -96,13 +96,13 @@ def build_goose_session(source: SourceFile, facts: GooseSessionInfo, entries: Se
         title=facts.title if facts.title and not DEFAULT_TITLE.fullmatch(facts.title) else title_from_prompt(segments),
         parent=facts.parent,
         call_id=facts.call_id,
-        started=parse_timestamp(facts.started) or min(times, default=None),
-        ended=max(times, default=None) or parse_timestamp(facts.ended),
+        started=parse_time(facts.started) or min(times, default=None),
+        ended=max(times, default=None) or parse_time(facts.ended),
     )
 
 
 def _build_segments(
-    source: SourceFile, facts: GooseSessionInfo, entries: Sequence[GooseMessage], records: Counter[str]
+    source: SourceFile, facts: GooseFacts, entries: Sequence[GooseMessage], records: Counter[str]
 ) -> tuple[History, ...]:
     teller = _MessageBuilder(source, facts, records)
     summaries = {
@@ -144,7 +144,7 @@ def _count_records(entries: Iterable[GooseMessage]) -> Counter[str]:
 class _MessageBuilder:
     """One session at work: ids of calls, and what was said since the last summary."""
 
-    def __init__(self, source: SourceFile, facts: GooseSessionInfo, records: Counter[str]) -> None:
+    def __init__(self, source: SourceFile, facts: GooseFacts, records: Counter[str]) -> None:
         self.segment_messages: list[tuple[Message, bool]] = []
         """Messages of this segment, and whether the model would still see them."""
         self._source = source
@@ -159,7 +159,7 @@ class _MessageBuilder:
     def report_duplicate_ids(self) -> None:
         """Name the ids that were not of one call or message alone."""
         if self._duplicate_id_count:
-            self._source.report_problem(
+            self._source.report(
                 f"{self._duplicate_id_count} messages and calls have no id of their own", "named by their place"
             )
 
@@ -180,7 +180,7 @@ class _MessageBuilder:
         try:
             parts = [part for place, wire in content if (part := self._parse_part(wire, entry.line, place))]
         except RecursionError:
-            self._source.report_problem("a message is nested too deep to follow", "skipped", entry.line)
+            self._source.report("a message is nested too deep to follow", "skipped", entry.line)
             return []
         found = self._with_source(entry, [*self._split_by_role(entry, parts, is_old=is_old, is_copied=is_copied)])
         if is_first and found and found[-1].author == "human" and found[-1].text == self._last_prompt:
@@ -217,7 +217,7 @@ class _MessageBuilder:
         id_ = given if given and given not in self._used_ids else f"line-{entry.line}"
         self._duplicate_id_count += bool(given) and given != id_
         self._used_ids.add(id_)
-        time, place = parse_timestamp(entry.record.get("created")), self._source.at(entry.line)
+        time, place = parse_time(entry.record.get("created")), self._source.at(entry.line)
         usage = parse_goose_usage(value_at(entry.record, "metadata", "usage"))
         return [
             replace(

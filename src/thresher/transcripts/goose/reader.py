@@ -15,7 +15,7 @@ import msgspec
 from thresher.model import Session
 from thresher.transcripts.base import SessionFolder, TranscriptFormat
 from thresher.transcripts.coerce import as_list, first_text, text_at, value_at
-from thresher.transcripts.goose.messages import NAME, GooseMessage, GooseSessionInfo, build_goose_session
+from thresher.transcripts.goose.messages import NAME, GooseFacts, GooseMessage, build_goose_session
 from thresher.transcripts.goose.recordings import is_goose_recording, read_goose_recording
 from thresher.transcripts.source import SourceFile
 
@@ -53,12 +53,12 @@ def _read_export(source: SourceFile, document: dict[str, Any]) -> Session:
         if isinstance(wire, dict):
             entries.append(GooseMessage(number, wire))
         else:
-            source.report_problem("a message is no object", "skipped", number)
+            source.report("a message is no object", "skipped", number)
     return build_goose_session(source, _parse_session_info(source, document), entries)
 
 
-def _parse_session_info(source: SourceFile, told: dict[str, Any]) -> GooseSessionInfo:
-    return GooseSessionInfo(
+def _parse_session_info(source: SourceFile, told: dict[str, Any]) -> GooseFacts:
+    return GooseFacts(
         text_at(told, "id") or source.stem,
         title=first_text(told, "name", "description"),
         project=text_at(told, "working_dir"),
@@ -79,7 +79,7 @@ def _read_lines(source: SourceFile) -> Session:
         elif isinstance(row, dict):
             entries.append(GooseMessage(line, row))
         else:
-            source.report_problem("a line is no message", "skipped", line)
+            source.report("a line is no message", "skipped", line)
     return build_goose_session(source, _parse_session_info(source, facts), entries)
 
 

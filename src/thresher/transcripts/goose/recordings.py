@@ -15,11 +15,11 @@ from thresher.errors import ReadError
 from thresher.model import History, Message, Session, Text
 from thresher.model.jsontext import canonical_json, dump_json
 from thresher.transcripts.coerce import dict_at, list_at, text_at, value_at
-from thresher.transcripts.goose.messages import GooseMessage, GooseSessionInfo, build_goose_session, parse_goose_usage
+from thresher.transcripts.goose.messages import GooseFacts, GooseMessage, build_goose_session, parse_goose_usage
 from thresher.transcripts.source import SourceFile
 
 
-class GooseRecordedCall(NamedTuple):
+class GooseExchange(NamedTuple):
     """A request and its answer."""
 
     number: int
@@ -54,7 +54,7 @@ def read_goose_recording(source: SourceFile, document: dict[str, Any]) -> list[S
     kept = [group for group, title in zip(groups, asked, strict=True) if title is None]
     sessions = []
     for number, group in enumerate(kept, 1):
-        facts = GooseSessionInfo(
+        facts = GooseFacts(
             stem if len(kept) == 1 else f"{stem}-{number}", title=titles.get(_first_prompt(group[0]), "")
         )
         sessions.append(_build_session(source.copy_for_session(), facts, group))
@@ -63,16 +63,16 @@ def read_goose_recording(source: SourceFile, document: dict[str, Any]) -> list[S
     return [replace(sessions[0], problems=problems, records=records), *sessions[1:]]
 
 
-def _parse_calls(source: SourceFile, document: dict[str, Any]) -> Iterator[GooseRecordedCall]:
+def _parse_calls(source: SourceFile, document: dict[str, Any]) -> Iterator[GooseExchange]:
     for number, value in enumerate(document.values(), 1):
         if not _is_recorded_call(value):
-            source.report_problem("an entry is no request with its answer", "skipped", number)
+            source.report("an entry is no request with its answer", "skipped", number)
             continue
         given, output = value["input"], value["output"]
         messages = [message for message in given["messages"] if isinstance(message, dict)]
         if len(messages) < len(given["messages"]):
-            source.report_problem("a request has messages that are none", "left out", number)
-        yield GooseRecordedCall(
+            source.report("a request has messages that are none", "left out", number)
+        yield GooseExchange(
             number,
             given["system"],
             messages,
@@ -82,9 +82,9 @@ def _parse_calls(source: SourceFile, document: dict[str, Any]) -> Iterator[Goose
         )
 
 
-def _group_by_conversation(calls: Sequence[GooseRecordedCall]) -> list[list[GooseRecordedCall]]:
+def _group_by_conversation(calls: Sequence[GooseExchange]) -> list[list[GooseExchange]]:
     """Calls of one conversation together, the longest first; conversations in the order of the file."""
-    groups: dict[str, list[GooseRecordedCall]] = {}
+    groups: dict[str, list[GooseExchange]] = {}
     for call in sorted(calls, key=lambda call: -len(call.messages)):
         keys = [*_prefix_digests(call)]
         if keys[-1] in groups and call.messages:
@@ -96,7 +96,7 @@ def _group_by_conversation(calls: Sequence[GooseRecordedCall]) -> list[list[Goos
     return sorted(distinct.values(), key=lambda group: min(call.number for call in group))
 
 
-def _prefix_digests(call: GooseRecordedCall) -> Iterator[str]:
+def _prefix_digests(call: GooseExchange) -> Iterator[str]:
     """A digest of each beginning of a request."""
     digest = blake2b(canonical_json(call.system).encode("utf-8", "replace"), digest_size=16)
     if not call.messages:
@@ -107,15 +107,13 @@ def _prefix_digests(call: GooseRecordedCall) -> Iterator[str]:
         yield digest.hexdigest()
 
 
-def _first_prompt(call: GooseRecordedCall) -> str:
+def _first_prompt(call: GooseExchange) -> str:
     """What was asked first."""
     content = list_at(call.messages[0], "content") if call.messages else []
     return next((words for part in content if (words := text_at(part, "text").strip())), "")
 
 
-def _find_requested_title(
-    call: GooseRecordedCall, groups: Sequence[Sequence[GooseRecordedCall]]
-) -> tuple[str, str] | None:
+def _find_requested_title(call: GooseExchange, groups: Sequence[Sequence[GooseExchange]]) -> tuple[str, str] | None:
     """The title that a request asked for, and the first prompt of the conversation that it is for."""
     asked = _first_prompt(call)
     if call.tools or len(call.messages) != 1:
@@ -126,7 +124,7 @@ def _find_requested_title(
     return (words, prompt) if prompt and words else None
 
 
-def _build_session(own: SourceFile, facts: GooseSessionInfo, calls: Sequence[GooseRecordedCall]) -> Session:
+def _build_session(own: SourceFile, facts: GooseFacts, calls: Sequence[GooseExchange]) -> Session:
     longest = calls[0]
     given = {len(call.messages): call for call in reversed(calls)}
     wires = [*longest.messages, longest.output]

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from thresher.errors import ReadError
 from thresher.model import History, Message, Session, ToolCall
 from thresher.model.tool_calls import describe_tool_call
-from thresher.transcripts.base import parse_timestamp
+from thresher.transcripts.base import parse_time
 from thresher.transcripts.coerce import as_list, first_text, text_at
-from thresher.transcripts.goose.messages import GooseMessage, GooseSessionInfo, build_goose_session, parse_goose_usage
+from thresher.transcripts.goose.messages import GooseFacts, GooseMessage, build_goose_session, parse_goose_usage
 from thresher.transcripts.source import SourceFile
 from thresher.transcripts.sqlite_source import decode_json_column, open_read_only, read_table_columns
 
@@ -115,8 +115,8 @@ def _build_session(
         ]
         call_id = _find_delegating_call(own, connection, row, started.get(_delegating_message_id(row), []))
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-        own.report_problem(f"the rows of session {id_} cannot be read ({error})", f"{len(entries)} messages were")
-    facts = GooseSessionInfo(
+        own.report(f"the rows of session {id_} cannot be read ({error})", f"{len(entries)} messages were")
+    facts = GooseFacts(
         id_,
         title=first_text(row, "name", "description"),
         project=text_at(row, "working_dir"),
@@ -135,7 +135,7 @@ def _build_session(
 def _build_message(own: SourceFile, row: GooseRow) -> GooseMessage:
     content = decode_json_column(row["content_json"])
     if not isinstance(content, list):
-        own.report_problem("the content of a message is no list, or torn", "left out", row["place"])
+        own.report("the content of a message is no list, or torn", "left out", row["place"])
     metadata, created = decode_json_column(row.get("metadata_json")), row.get("created_timestamp")
     wire = {"id": row.get("message_id"), "role": row.get("role"), "created": created, "metadata": metadata}
     return GooseMessage(row["place"], {**wire, "content": content})
@@ -181,7 +181,7 @@ def _assign_usage(segments: Sequence[History], bills: Sequence[GooseRow]) -> tup
     ]
     changed: dict[tuple[int, int], Message] = {}
     for bill in reversed(bills):
-        usage, moment = parse_goose_usage(bill), parse_timestamp(bill.get("created_timestamp"))
+        usage, moment = parse_goose_usage(bill), parse_time(bill.get("created_timestamp"))
         while usage and moment and answers:
             number, place, message = answers.pop()
             if message.time and message.time <= moment:

@@ -18,7 +18,7 @@ from thresher.dialects.content import infer_message_author
 from thresher.model import AbandonedBranch, Author, History, Message, Session, SourceLocation, Usage
 from thresher.model.jsontext import dump_json
 from thresher.model.parts import Image, Part, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
-from thresher.transcripts.base import parse_timestamp, title_from_prompt
+from thresher.transcripts.base import parse_time, title_from_prompt
 from thresher.transcripts.coerce import as_dict, dict_at, list_at, text_at, value_at
 from thresher.transcripts.source import SourceFile
 
@@ -116,7 +116,7 @@ def _index_messages(source: SourceFile, rows: Sequence[Any], files: Sequence[str
         if isinstance(info, dict) and isinstance(parts, list):
             found.append((number, info, parts))
         else:
-            source.report_problem("a message has no `info` or no list of `parts`", "skipped", number)
+            source.report("a message has no `info` or no list of `parts`", "skipped", number)
     calls: dict[tuple[int, ...], str] = {
         (number, place): text_at(part, "callID")
         for number, _, parts in found
@@ -127,7 +127,7 @@ def _index_messages(source: SourceFile, rows: Sequence[Any], files: Sequence[str
     call_ids, same_calls = _assign_unique_ids(calls, "call")
     if same_ids or same_calls:
         what = f"{same_ids} messages and {same_calls} calls have no id of their own"
-        source.report_problem(what, "named by their place")
+        source.report(what, "named by their place")
     return [
         OpencodeMessage(
             SourceLocation(files[number - 1], number) if files else source.at(number),
@@ -159,7 +159,7 @@ def _split_reverted(
         return entries, []
     found = [n for n, entry in enumerate(entries) if entry.id == revert.get("messageID")]
     if len(found) != 1:
-        source.report_problem("the message that the session went back to is not here", "nothing was taken back")
+        source.report("the message that the session went back to is not here", "nothing was taken back")
         return entries, []
     kept, left = entries[: found[0]], entries[found[0] :]
     first = left[0]
@@ -176,7 +176,7 @@ def _report_spilled_outputs(source: SourceFile, entries: Iterable[OpencodeMessag
     spilled = sum(bool(value_at(state, "metadata", "outputPath")) for state in states)
     if spilled:
         what = f"{spilled} long outputs are in files that are no part of an export"
-        source.report_problem(what, "what the transcript shows of them is kept")
+        source.report(what, "what the transcript shows of them is kept")
 
 
 def _split_segments(source: SourceFile, entries: Sequence[OpencodeMessage], human: Author) -> list[list[Message]]:
@@ -198,13 +198,13 @@ def _split_segments(source: SourceFile, entries: Sequence[OpencodeMessage], huma
         else:
             segments[-1] += messages
     if left < 0:
-        source.report_problem("compactions keep more than there is", "what the last of them keep is left out")
+        source.report("compactions keep more than there is", "what the last of them keep is left out")
     return segments
 
 
 def _message_times(entry: OpencodeMessage) -> list[datetime]:
     spans = dict_at(entry.info, "time")
-    return [time for key in ("created", "completed") if (time := parse_timestamp(spans.get(key)))]
+    return [time for key in ("created", "completed") if (time := parse_time(spans.get(key)))]
 
 
 # Messages
@@ -219,7 +219,7 @@ def _convert_message(source: SourceFile, entry: OpencodeMessage, human: Author) 
         else:
             found = _convert_assistant_message(entry)
     except RecursionError:
-        source.report_problem("a message is nested too deep to follow", "skipped", entry.source.line)
+        source.report("a message is nested too deep to follow", "skipped", entry.source.line)
         return []
     time = next(iter(_message_times(entry)), None)
     return [replace(m, source=entry.source, time=m.time or time) for m in found if m.parts]
@@ -261,7 +261,7 @@ def _convert_assistant_message(entry: OpencodeMessage) -> list[Message]:
             usage=_parse_usage(bill or (entry.info.get("tokens") if len(steps) == 1 else None)) if asked else None,
         )
         results = tuple(result for piece in step if (result := _make_result(piece)))
-        ends = (parse_timestamp(value_at(_tool_state(piece).get("time"), "end")) for piece in step)
+        ends = (parse_time(value_at(_tool_state(piece).get("time"), "end")) for piece in step)
         done = Message("tool", results, author="tool", id=f"{id_}-results", time=max(filter(None, ends), default=None))
         messages += [said, done]
     return messages

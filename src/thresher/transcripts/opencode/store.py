@@ -45,7 +45,7 @@ def read_opencode_folders(source: SourceFile, facts: OpencodeRow) -> Session:
         messages, parts = _message_folders(source.path, facts["id"])
         files = _list_json_files(messages)
     else:
-        source.report_problem(f"{facts['id']!r} is no id of a session", "its messages are not looked for")
+        source.report(f"{facts['id']!r} is no id of a session", "its messages are not looked for")
     for file in files:
         pieces = _list_json_files(parts / file.stem)
         rows.append(
@@ -75,7 +75,7 @@ def _load_json_file(source: SourceFile, path: Path) -> Any:
             raise ValueError(f"over the limit of {source.limits.line:,} bytes")
         return load_json(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
-        source.report_problem(f"`{path.name}` cannot be read ({error})", "left out")
+        source.report(f"`{path.name}` cannot be read ({error})", "left out")
         return None
 
 
@@ -128,7 +128,7 @@ def read_opencode_database(source: SourceFile) -> list[Session]:
                 messages = [*_iter_messages(own, connection, id_)]
                 call_id = calls.find_call_id(parent, id_)
             except sqlite3.DatabaseError as error:
-                own.report_problem(f"the rows of session {id_} cannot be read ({error})", "left out")
+                own.report(f"the rows of session {id_} cannot be read ({error})", "left out")
                 messages, call_id = [], ""
             document = {"info": _session_info(row), "messages": messages}
             sessions.append(build_opencode_session(own, document, call_id=call_id, is_subagent=bool(parent)))
@@ -188,7 +188,7 @@ def _decode_row(source: SourceFile, row: sqlite3.Row) -> OpencodeRow | None:
     data = decode_json_column(row["data"])
     if isinstance(data, dict):
         return data
-    source.report_problem(f"row {row['id']} holds no JSON object", "left out")
+    source.report(f"row {row['id']} holds no JSON object", "left out")
     return None
 
 

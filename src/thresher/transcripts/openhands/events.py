@@ -45,13 +45,13 @@ STILL_RUNNING_EXIT_CODE = -1
 """The exit code of a command that has not come to an end."""
 
 
-class OpenHandsPlainMessage(NamedTuple):
+class MessageFact(NamedTuple):
     """A message of its own."""
 
     message: Message
 
 
-class OpenHandsCall(NamedTuple):
+class CallFact(NamedTuple):
     """A call; all calls of one response are one message."""
 
     response_id: str
@@ -63,7 +63,7 @@ class OpenHandsCall(NamedTuple):
     usage: Usage | None
 
 
-class OpenHandsResult(NamedTuple):
+class ResultFact(NamedTuple):
     """What a call gave."""
 
     call_keys: tuple[str, ...]
@@ -74,7 +74,7 @@ class OpenHandsResult(NamedTuple):
     """Who says it where there is no such call; None: nobody."""
 
 
-class OpenHandsCondensation(NamedTuple):
+class CondensationFact(NamedTuple):
     """Events are forgotten, and a summary may stand for them."""
 
     summary: str
@@ -95,10 +95,10 @@ class OpenHandsCondensation(NamedTuple):
         )
 
 
-OpenHandsFact = OpenHandsPlainMessage | OpenHandsCall | OpenHandsResult | OpenHandsCondensation
+EventFact = MessageFact | CallFact | ResultFact | CondensationFact
 
 
-class OpenHandsModelInfo(NamedTuple):
+class ModelFacts(NamedTuple):
     """What is known beside the events."""
 
     model: str
@@ -125,9 +125,7 @@ def name_openhands_event(event: dict[str, Any]) -> str:
     return "?"
 
 
-def parse_openhands_event(
-    event: dict[str, Any], told: OpenHandsModelInfo, *, has_spoken: bool
-) -> Iterator[OpenHandsFact]:
+def parse_openhands_event(event: dict[str, Any], told: ModelFacts, *, has_spoken: bool) -> Iterator[EventFact]:
     """What an event means; `has_spoken` helps where it does not say who speaks."""
     if isinstance(event.get("kind"), str):
         yield from _parse_sdk_event(event, told)
@@ -140,11 +138,11 @@ def parse_openhands_event(
 # Until 0.62
 
 
-def _parse_action(event: dict[str, Any], told: OpenHandsModelInfo, *, has_spoken: bool) -> Iterator[OpenHandsFact]:
+def _parse_action(event: dict[str, Any], told: ModelFacts, *, has_spoken: bool) -> Iterator[EventFact]:
     name, source = event["action"], event.get("source")
     args = event["args"] if isinstance(event.get("args"), dict) else event
     if name == "system":
-        yield OpenHandsPlainMessage(Message("system", _parse_content(args.get("content")), author="harness"))
+        yield MessageFact(Message("system", _parse_content(args.get("content")), author="harness"))
     elif name == "condensation":
         yield _parse_condensation(args)
     elif name == "message":
@@ -154,11 +152,11 @@ def _parse_action(event: dict[str, Any], told: OpenHandsModelInfo, *, has_spoken
         spoken = (
             Message("user", parts, author="harness") if source == "environment" else _make_model_message(parts, told)
         )
-        yield OpenHandsPlainMessage(_make_user_message(parts) if is_users else spoken)
+        yield MessageFact(_make_user_message(parts) if is_users else spoken)
     elif name in _HIDDEN_NAMES:
         return
     elif source == "user":
-        yield OpenHandsPlainMessage(
+        yield MessageFact(
             Message(
                 "user", (Text(f"$ {args.get('command') or dump_json(_select_call_arguments(args))}"),), author="human"
             )
@@ -167,16 +165,14 @@ def _parse_action(event: dict[str, Any], told: OpenHandsModelInfo, *, has_spoken
         yield _parse_action_call(event, name, args, told)
 
 
-def _parse_condensation(args: dict[str, Any]) -> OpenHandsCondensation:
+def _parse_condensation(args: dict[str, Any]) -> CondensationFact:
     first, last = args.get("forgotten_events_start_id"), args.get("forgotten_events_end_id")
     ids = frozenset(str(id_) for id_ in list_at(args, "forgotten_event_ids") if isinstance(id_, int | str))
     span = (first, last) if type(first) is int and type(last) is int else (0, -1)
-    return OpenHandsCondensation(text_at(args, "summary"), ids, *span)
+    return CondensationFact(text_at(args, "summary"), ids, *span)
 
 
-def _parse_action_call(
-    event: dict[str, Any], name: str, args: dict[str, Any], told: OpenHandsModelInfo
-) -> OpenHandsCall:
+def _parse_action_call(event: dict[str, Any], name: str, args: dict[str, Any], told: ModelFacts) -> CallFact:
     metadata = dict_at(event, "tool_call_metadata")
     response = dict_at(metadata, "model_response")
     said = dict_at(next(iter(list_at(response, "choices")), None), "message")
@@ -193,14 +189,14 @@ def _parse_action_call(
     answered = text_at(response, "id")
     usage = parse_openai_chat_usage(response.get("usage")) or told.usages.get(answered)
     model = text_at(response, "model") or told.model
-    return OpenHandsCall(answered, (*thinking, *words), ToolCall(id_, called, arguments), model, usage)
+    return CallFact(answered, (*thinking, *words), ToolCall(id_, called, arguments), model, usage)
 
 
 def _select_call_arguments(args: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in args.items() if key not in _NON_ARGUMENTS}
 
 
-def _parse_observation(event: dict[str, Any]) -> Iterator[OpenHandsFact]:
+def _parse_observation(event: dict[str, Any]) -> Iterator[EventFact]:
     name = event["observation"]
     extras = event["extras"] if isinstance(event.get("extras"), dict) else event
     if name == "recall":
@@ -221,25 +217,25 @@ def _parse_observation(event: dict[str, Any]) -> Iterator[OpenHandsFact]:
         text_at(event, "tool_call_metadata", "tool_call_id"),
     )
     failed = name in ("error", "user_rejected") or code not in (None, 0, STILL_RUNNING_EXIT_CODE)
-    yield OpenHandsResult(keys, (*_parse_content(shown), *pictures), failed, "harness" if name == "error" else "tool")
+    yield ResultFact(keys, (*_parse_content(shown), *pictures), failed, "harness" if name == "error" else "tool")
 
 
-def _parse_recall(extras: dict[str, Any]) -> Iterator[OpenHandsFact]:
+def _parse_recall(extras: dict[str, Any]) -> Iterator[EventFact]:
     """Instructions of the project, and knowledge that a word called up."""
     named = ("repo_instructions", "conversation_instructions", "additional_agent_instructions")
     texts = [text_at(extras, key) for key in named]
     texts += [text_at(one, "content") for one in list_at(extras, "microagent_knowledge")]
-    yield OpenHandsPlainMessage(Message("user", tuple(Text(word) for word in texts if word.strip()), author="harness"))
+    yield MessageFact(Message("user", tuple(Text(word) for word in texts if word.strip()), author="harness"))
 
 
 # Since 1.0
 
 
-def _parse_sdk_event(event: dict[str, Any], told: OpenHandsModelInfo) -> Iterator[OpenHandsFact]:
+def _parse_sdk_event(event: dict[str, Any], told: ModelFacts) -> Iterator[EventFact]:
     match event.get("kind"):
         case "SystemPromptEvent":
             shown = (event.get("system_prompt"), event.get("dynamic_context"))
-            yield OpenHandsPlainMessage(
+            yield MessageFact(
                 Message("system", tuple(part for one in shown for part in _parse_content(one)), author="harness")
             )
         case "MessageEvent":
@@ -249,32 +245,32 @@ def _parse_sdk_event(event: dict[str, Any], told: OpenHandsModelInfo) -> Iterato
         case "ObservationEvent":
             observation = dict_at(event, "observation")
             content = (*_parse_sdk_observation(observation), *_parse_content(event.get("extended_content")))
-            yield OpenHandsResult(_call_keys(event), content, _has_failed(observation), "tool")
+            yield ResultFact(_call_keys(event), content, _has_failed(observation), "tool")
         case "AgentErrorEvent":
-            yield OpenHandsResult(_call_keys(event), _parse_content(event.get("error")), True, "harness")
+            yield ResultFact(_call_keys(event), _parse_content(event.get("error")), True, "harness")
         case "UserRejectObservation":
             reason = text_at(event, "rejection_reason") or "the user rejected it"
-            yield OpenHandsResult(_call_keys(event), (Text(f"Action rejected: {reason}"),), True, None)
+            yield ResultFact(_call_keys(event), (Text(f"Action rejected: {reason}"),), True, None)
         case "Condensation":
             yield _parse_condensation(event)
         case "CondensationSummaryEvent":
-            yield OpenHandsCondensation(text_at(event, "summary"), frozenset(), 0, -1)
+            yield CondensationFact(text_at(event, "summary"), frozenset(), 0, -1)
 
 
-def _parse_sdk_message(event: dict[str, Any], told: OpenHandsModelInfo) -> Iterator[OpenHandsFact]:
+def _parse_sdk_message(event: dict[str, Any], told: ModelFacts) -> Iterator[EventFact]:
     wire = dict_at(event, "llm_message")
     parts = _parse_content(wire.get("content"))
     if event.get("source") == "agent":
         said = _make_model_message((*_parse_thinking(wire), *parts), told)
         usage = told.usages.get(text_at(event, "llm_response_id"))
-        yield OpenHandsPlainMessage(Message(said.role, said.parts, author="model", model=said.model, usage=usage))
+        yield MessageFact(Message(said.role, said.parts, author="model", model=said.model, usage=usage))
         return
     asked = _make_user_message(parts)
-    yield OpenHandsPlainMessage(asked if event.get("source") == "user" else Message("user", parts, author="harness"))
-    yield OpenHandsPlainMessage(Message("user", _parse_content(event.get("extended_content")), author="harness"))
+    yield MessageFact(asked if event.get("source") == "user" else Message("user", parts, author="harness"))
+    yield MessageFact(Message("user", _parse_content(event.get("extended_content")), author="harness"))
 
 
-def _parse_sdk_call(event: dict[str, Any], told: OpenHandsModelInfo) -> OpenHandsCall:
+def _parse_sdk_call(event: dict[str, Any], told: ModelFacts) -> CallFact:
     wire = dict_at(event, "tool_call")
     inner = dict_at(wire, "function") or wire  # the first releases wrote it as OpenAI does
     given = inner.get("arguments")
@@ -284,7 +280,7 @@ def _parse_sdk_call(event: dict[str, Any], told: OpenHandsModelInfo) -> OpenHand
     call = ToolCall(id_, text_at(event, "tool_name") or text_at(inner, "name"), arguments)
     response = text_at(event, "llm_response_id")
     words = (*_parse_thinking(event), *_parse_content(event.get("thought")))
-    return OpenHandsCall(response, words, call, told.model, told.usages.get(response))
+    return CallFact(response, words, call, told.model, told.usages.get(response))
 
 
 def _call_keys(event: dict[str, Any]) -> tuple[str, ...]:
@@ -313,7 +309,7 @@ def _has_failed(observation: dict[str, Any]) -> bool:
 # Parts
 
 
-def _make_model_message(parts: tuple[Part, ...], told: OpenHandsModelInfo) -> Message:
+def _make_model_message(parts: tuple[Part, ...], told: ModelFacts) -> Message:
     return Message("assistant", parts, author="model", model=told.model)
 
 

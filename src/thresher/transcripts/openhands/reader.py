@@ -21,9 +21,9 @@ from msgspec.structs import replace
 from thresher.errors import ReadError
 from thresher.model import Problem, Session, SourceLocation, ToolCall, Usage
 from thresher.model.jsontext import load_json, load_json_object
-from thresher.transcripts.base import SessionFolder, TranscriptFormat, parse_openai_chat_usage, parse_timestamp
+from thresher.transcripts.base import SessionFolder, TranscriptFormat, parse_openai_chat_usage, parse_time
 from thresher.transcripts.coerce import as_dict, dict_at, first_text, list_at, text_at
-from thresher.transcripts.openhands.events import OpenHandsModelInfo, is_openhands_event
+from thresher.transcripts.openhands.events import ModelFacts, is_openhands_event
 from thresher.transcripts.openhands.session import (
     MAX_DELEGATE_DEPTH,
     NAME,
@@ -87,7 +87,7 @@ def _read_lines(source: SourceFile, stem: str) -> Iterator[Session]:
         elif isinstance(row, dict) and (loose or is_openhands_event(row)):
             loose.append((source.at(line), row))
         else:
-            source.report_problem("a line holds no events", "skipped", line)
+            source.report("a line holds no events", "skipped", line)
     if loose:
         yield build_openhands_session(source, OpenHandsRun(stem), _index_events(source, loose))
 
@@ -103,9 +103,7 @@ def _read_evaluation(source: SourceFile, row: dict[str, Any], id_: str, line: in
     metadata = dict_at(row, "metadata")
     model = text_at(metadata, "llm_config", "model") or text_at(metadata, "model_name")
     bills = _parse_usages([dict_at(row, "metrics")])
-    return build_openhands_session(
-        source, OpenHandsRun(id_, OpenHandsModelInfo(model, bills)), _index_events(source, placed)
-    )
+    return build_openhands_session(source, OpenHandsRun(id_, ModelFacts(model, bills)), _index_events(source, placed))
 
 
 def _index_events(source: SourceFile, values: Iterable[tuple[SourceLocation, Any]]) -> list[OpenHandsEvent]:
@@ -114,7 +112,7 @@ def _index_events(source: SourceFile, values: Iterable[tuple[SourceLocation, Any
     seen: set[str] = set()
     for number, (place, wire) in enumerate(values, 1):
         if not isinstance(wire, dict):
-            source.report_problem("an event is no object", "skipped", place.line)
+            source.report("an event is no object", "skipped", place.line)
             continue
         given = wire.get("id")
         id_ = str(given) if type(given) is int or (isinstance(given, str) and given) else ""
@@ -123,7 +121,7 @@ def _index_events(source: SourceFile, values: Iterable[tuple[SourceLocation, Any
         while id_ in seen:
             id_ += "-"
         seen.add(id_)
-        found.append(OpenHandsEvent(id_, wire, place, parse_timestamp(wire.get("timestamp"))))
+        found.append(OpenHandsEvent(id_, wire, place, parse_time(wire.get("timestamp"))))
     return found
 
 
@@ -154,7 +152,7 @@ def _read_conversation_folder(source: SourceFile, depth: int, parent: str = "") 
     stats = dict_at(state, "stats", "usage_to_metrics") or dict_at(state, "stats", "service_to_metrics")
     run = OpenHandsRun(
         text_at(state, "id") or folder.name,
-        OpenHandsModelInfo(text_at(state, "agent", "llm", "model"), _parse_usages(map(as_dict, stats.values()))),
+        ModelFacts(text_at(state, "agent", "llm", "model"), _parse_usages(map(as_dict, stats.values()))),
         title=text_at(state, "tags", "title"),
         project=text_at(state, "workspace", "working_dir"),
         head_event_id=text_at(state, "leaf_event_id"),
@@ -178,7 +176,7 @@ def _read_subagents(source: SourceFile, parent: str, depth: int) -> Iterator[Ses
             if path.resolve().is_relative_to(folder.resolve()):
                 yield _read_conversation_folder(SourceFile(path, source.limits), depth + 1, parent)
         except (ReadError, OSError) as error:
-            source.report_problem(f"a sub-agent's conversation cannot be read: {error}", "left out")
+            source.report(f"a sub-agent's conversation cannot be read: {error}", "left out")
 
 
 def _load_event_files(source: SourceFile, folder: Path) -> tuple[list[tuple[SourceLocation, Any]], list[Path]]:

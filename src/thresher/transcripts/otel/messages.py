@@ -26,9 +26,9 @@ from thresher.transcripts.lenient_parser import (
     parse_lenient_result,
     parse_speaker,
 )
-from thresher.transcripts.model_calls import TranscriptModelCall
+from thresher.transcripts.model_calls import LoggedCall
 from thresher.transcripts.otel.spans import OtelSpan, SpanEvent, SpanTree
-from thresher.transcripts.stitching import StitchedThread
+from thresher.transcripts.stitching import CallThread
 
 _INPUT_KEYS = ("gen_ai.input.messages", "ai.prompt.messages", "langfuse.observation.input", "pydantic_ai.all_messages")
 _OUTPUT_KEYS = ("gen_ai.output.messages", "langfuse.observation.output")
@@ -83,13 +83,13 @@ def parse_span_messages(span: OtelSpan) -> SpanMessages:
     for event in span.events:
         attributes |= event.attributes if event.name == _DETAILS_EVENT else {}
     asked, answered = (
-        collect_numbered_attributes(attributes, "llm.input_messages"),
-        collect_numbered_attributes(attributes, "llm.output_messages"),
+        numbered_attributes(attributes, "llm.input_messages"),
+        numbered_attributes(attributes, "llm.output_messages"),
     )
     given = _from_openinference(asked) or _find_messages(_first_value(attributes, _INPUT_KEYS))
     given = (
         given
-        or _from_openllmetry(collect_numbered_attributes(attributes, "gen_ai.prompt"))
+        or _from_openllmetry(numbered_attributes(attributes, "gen_ai.prompt"))
         or [*_from_events(span, choice=False)]
     )
     said = (
@@ -99,7 +99,7 @@ def parse_span_messages(span: OtelSpan) -> SpanMessages:
     )
     said = (
         said
-        or _from_openllmetry(collect_numbered_attributes(attributes, "gen_ai.completion"))
+        or _from_openllmetry(numbered_attributes(attributes, "gen_ai.completion"))
         or [*_from_events(span, choice=True)]
     )
     given = given or _find_messages(_first_value(attributes, _RAW_INPUT_KEYS), plain="user")
@@ -146,7 +146,7 @@ def _find_messages(value: Any, plain: str = "") -> list[dict[str, Any]]:
 # Numbered attributes
 
 
-def collect_numbered_attributes(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
+def numbered_attributes(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
     """The list that stands under a name: as one, or with its places and fields in the names of attributes."""
     whole = _decode_json(attributes.get(prefix))
     if isinstance(whole, list):
@@ -239,7 +239,7 @@ def _strip_prefix(row: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, An
 
 def get_span_tool_definitions(span: OtelSpan) -> str:
     """The tools that the model was offered, as JSON."""
-    found = [value_at(row, "tool", "json_schema") for row in collect_numbered_attributes(span.attributes, "llm.tools")]
+    found = [value_at(row, "tool", "json_schema") for row in numbered_attributes(span.attributes, "llm.tools")]
     listed = _first_value(span.attributes, ("gen_ai.tool.definitions", "ai.prompt.tools"))
     told_here = [_decode_json(one) for one in found or as_list(_decode_json(listed))]
     return dump_json(told_here) if told_here and all(isinstance(one, dict) for one in told_here) else ""
@@ -297,7 +297,7 @@ class OtelToolSpans:
             else:
                 self._unmatched_spans[agents[0].key if agents else span.trace_id, name].append(span)
 
-    def attach_results(self, thread: StitchedThread) -> tuple[list[History], dict[str, str]]:
+    def attach_results(self, thread: CallThread) -> tuple[list[History], dict[str, str]]:
         """A thread with the results that tools gave, and the call that each span of a tool answers."""
         after = {
             ask.number: later for ask, later in zip(thread.model_calls, [*thread.model_calls[1:], None], strict=True)
@@ -320,7 +320,7 @@ class OtelToolSpans:
             histories.append(replace(history, messages=tuple(_insert_results(history, ran))))
         return histories, calls
 
-    def _next_span(self, ask: TranscriptModelCall, later: TranscriptModelCall | None, name: str) -> OtelSpan | None:
+    def _next_span(self, ask: LoggedCall, later: LoggedCall | None, name: str) -> OtelSpan | None:
         """The next run of a tool between a call and the one after it."""
         waiting = self._unmatched_spans.get((ask.agent_key, name))
         while waiting and waiting[0].start and ask.start and waiting[0].start < ask.start:

@@ -17,7 +17,7 @@ from thresher.errors import UnknownFormatError
 from thresher.model import Author, History, Session, ToolCall
 from thresher.transcripts.base import MAX_TITLE_CHARS, SessionFolder, TranscriptFormat, title_from_prompt
 from thresher.transcripts.coerce import text_at
-from thresher.transcripts.model_calls import TranscriptModelCall
+from thresher.transcripts.model_calls import LoggedCall
 from thresher.transcripts.otel.messages import (
     OtelToolSpans,
     get_span_agent_name,
@@ -37,7 +37,7 @@ from thresher.transcripts.otel.spans import (
     read_spans,
 )
 from thresher.transcripts.source import SourceFile
-from thresher.transcripts.stitching import StitchedThread, ThreadStitcher
+from thresher.transcripts.stitching import CallThread, ThreadStitcher
 
 NAME = "otel"
 MAX_SNIFFED_SPANS = 200
@@ -59,7 +59,7 @@ def _read(source: SourceFile) -> list[Session]:
 # Model calls
 
 
-def _stitch_threads(source: SourceFile, tree: SpanTree) -> list[StitchedThread]:
+def _stitch_threads(source: SourceFile, tree: SpanTree) -> list[CallThread]:
     """The conversations in all calls of models."""
     threads = ThreadStitcher(source.file)
     cut = silent = 0
@@ -70,7 +70,7 @@ def _stitch_threads(source: SourceFile, tree: SpanTree) -> list[StitchedThread]:
         try:
             ask = _make_model_call(span, tree)
         except RecursionError:
-            source.report_problem("a span is nested too deep to follow", "skipped", span.line)
+            source.report("a span is nested too deep to follow", "skipped", span.line)
             continue
         if not ask.input_messages and not ask.output_messages:
             silent += 1
@@ -82,13 +82,13 @@ def _stitch_threads(source: SourceFile, tree: SpanTree) -> list[StitchedThread]:
         threads.add(ask)
     if cut:
         what = f"{cut} calls of models lost the first messages to a limit on attributes"
-        source.report_problem(what, "taken from the calls before")
+        source.report(what, "taken from the calls before")
     if silent:
-        source.report_problem(f"{silent} calls of models tell no messages: content was not recorded", "left out")
+        source.report(f"{silent} calls of models tell no messages: content was not recorded", "left out")
     return threads.merge_threads()
 
 
-def _iter_agent_level_calls(source: SourceFile, tree: SpanTree, telling: set[str]) -> Iterator[TranscriptModelCall]:
+def _iter_agent_level_calls(source: SourceFile, tree: SpanTree, telling: set[str]) -> Iterator[LoggedCall]:
     """Agents that tell what they were given and said themselves, and whose models do not; the latest first."""
     for span in reversed(tree.spans):
         if span.kind != "agent" or span.key in telling:
@@ -96,18 +96,18 @@ def _iter_agent_level_calls(source: SourceFile, tree: SpanTree, telling: set[str
         try:
             ask = _make_model_call(span, tree)
         except RecursionError:
-            source.report_problem("a span is nested too deep to follow", "skipped", span.line)
+            source.report("a span is nested too deep to follow", "skipped", span.line)
             continue
         if ask.input_messages or ask.output_messages:
             telling |= {one.key for one in tree.iter_ancestors(span)}
             yield ask
 
 
-def _make_model_call(span: OtelSpan, tree: SpanTree) -> TranscriptModelCall:
+def _make_model_call(span: OtelSpan, tree: SpanTree) -> LoggedCall:
     agents = [agent.key for agent in tree.enclosing_agents(span)]
     found = parse_span_messages(span)
     talks = (get_span_conversation_id(one) for one in (span, *tree.iter_ancestors(span)))
-    return TranscriptModelCall(
+    return LoggedCall(
         span.number,
         span.line,
         agents[0] if agents else span.trace_id,
@@ -132,18 +132,18 @@ def _make_model_call(span: OtelSpan, tree: SpanTree) -> TranscriptModelCall:
 class _ThreadFamily:
     """The conversations of a file by the agents that led them."""
 
-    def __init__(self, source: SourceFile, tree: SpanTree, threads: Sequence[StitchedThread]) -> None:
+    def __init__(self, source: SourceFile, tree: SpanTree, threads: Sequence[CallThread]) -> None:
         self._file = source.file
         self._tree = tree
         self._spans_by_number = {span.number: span for span in tree.spans}
         self._tools = OtelToolSpans(tree)
         self._main_threads = _select_main_threads(threads)
-        self.parent_threads: dict[StitchedThread, StitchedThread] = {}
+        self.parent_threads: dict[CallThread, CallThread] = {}
         self._used_ids: set[str] = set()
         self._records: dict[str, Counter[str]] = defaultdict(Counter)
         for span in tree.spans:
             self._records[span.trace_id][span.kind or "other"] += 1
-        self._top_threads: dict[str, list[StitchedThread]] = defaultdict(list)
+        self._top_threads: dict[str, list[CallThread]] = defaultdict(list)
         for scope, main in self._main_threads.items():
             if scope in tree.by_key and not main.model_calls[0].enclosing_agents:
                 self._top_threads[main.model_calls[0].trace_id].append(main)
@@ -151,11 +151,11 @@ class _ThreadFamily:
             parent = self._find_parent(thread)
             if parent and not self._is_above(thread, parent):
                 self.parent_threads[thread] = parent
-        self._children: dict[StitchedThread, list[StitchedThread]] = defaultdict(list)
+        self._children: dict[CallThread, list[CallThread]] = defaultdict(list)
         for child, parent in self.parent_threads.items():
             self._children[parent].append(child)
 
-    def _find_parent(self, thread: StitchedThread) -> StitchedThread | None:
+    def _find_parent(self, thread: CallThread) -> CallThread | None:
         agent, main = self._find_agent_span(thread), self._main_threads[thread.agent_key]
         if agent and main is not thread:
             return main
@@ -166,15 +166,15 @@ class _ThreadFamily:
         tops = self._top_threads[thread.model_calls[0].trace_id]
         return tops[0] if len(tops) == 1 else None
 
-    def _is_above(self, thread: StitchedThread, parent: StitchedThread) -> bool:
-        at: StitchedThread | None = parent
+    def _is_above(self, thread: CallThread, parent: CallThread) -> bool:
+        at: CallThread | None = parent
         while at is not None:
             if at is thread:
                 return True
             at = self.parent_threads.get(at)
         return False
 
-    def build_session(self, thread: StitchedThread, parent: str = "", call_id: str = "") -> Session:
+    def build_session(self, thread: CallThread, parent: str = "", call_id: str = "") -> Session:
         """A conversation, and those inside it."""
         above = self.parent_threads.get(thread)
         is_side = above is not None and (
@@ -215,16 +215,16 @@ class _ThreadFamily:
             ended=max(times, default=None),
         )
 
-    def _count_records(self, thread: StitchedThread) -> dict[str, int]:
+    def _count_records(self, thread: CallThread) -> dict[str, int]:
         """The spans of its traces; where several conversations share one, the first has them."""
         traces = dict.fromkeys(ask.trace_id for ask in thread.model_calls)
         return dict(sum((self._records.pop(trace, Counter()) for trace in traces), Counter()))
 
-    def _find_agent_span(self, thread: StitchedThread) -> OtelSpan | None:
+    def _find_agent_span(self, thread: CallThread) -> OtelSpan | None:
         found = self._tree.by_key.get(thread.agent_key)
         return found if found and found.kind == "agent" else None
 
-    def _assign_id(self, thread: StitchedThread, *, is_side: bool) -> str:
+    def _assign_id(self, thread: CallThread, *, is_side: bool) -> str:
         """The conversation, the trace, or the span that begins it: the first that no other has."""
         first = thread.model_calls[0]
         span = self._spans_by_number[first.number].id
@@ -237,7 +237,7 @@ class _ThreadFamily:
         self._used_ids.add(found)
         return found
 
-    def _find_spawning_call(self, child: StitchedThread, under_way: "OtelCallTimeline | None") -> str:
+    def _find_spawning_call(self, child: CallThread, under_way: "OtelCallTimeline | None") -> str:
         """The call that an agent works for: the one whose tool it is in, or the only one under way."""
         agent = self._find_agent_span(child)
         if agent is None or under_way is None or self._main_threads[child.agent_key] is not child:
@@ -253,7 +253,7 @@ class _ThreadFamily:
 class OtelCallTimeline:
     """The calls of a conversation, by the time that they were made."""
 
-    def __init__(self, thread: StitchedThread, histories: Iterable[History], runs: Mapping[str, str]) -> None:
+    def __init__(self, thread: CallThread, histories: Iterable[History], runs: Mapping[str, str]) -> None:
         """`runs`: the call that each span of a tool answers."""
         self.calls_by_tool_span = runs
         self._call_starts = [ask.start for ask in thread.model_calls if ask.start]
@@ -271,9 +271,9 @@ class OtelCallTimeline:
         return made[0].id if len(made) == 1 else named[0].id if len(named) == 1 else ""
 
 
-def _select_main_threads(threads: Iterable[StitchedThread]) -> dict[str, StitchedThread]:
+def _select_main_threads(threads: Iterable[CallThread]) -> dict[str, CallThread]:
     """Each agent's main conversation: the one with the most calls, or the longest."""
-    found: dict[str, tuple[int, int, StitchedThread]] = {}
+    found: dict[str, tuple[int, int, CallThread]] = {}
     for thread in threads:
         for scope, count in Counter(ask.agent_key for ask in thread.model_calls).items():
             if scope not in found or (count, len(thread.entries)) > found[scope][:2]:
@@ -281,7 +281,7 @@ def _select_main_threads(threads: Iterable[StitchedThread]) -> dict[str, Stitche
     return {scope: thread for scope, (_, _, thread) in found.items()}
 
 
-def _mark_replayed(thread: StitchedThread, main: StitchedThread) -> None:
+def _mark_replayed(thread: CallThread, main: CallThread) -> None:
     """Mark what a call beside an agent's conversation repeats of it."""
     for place, row in enumerate(thread.entries):
         if row.text_fingerprint in main.known_fingerprints and not any(

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from thresher.transcripts.base import parse_timestamp
+from thresher.transcripts.base import parse_time
 from thresher.transcripts.coerce import as_dict, as_text, dict_at, first_text, list_at, text_at, value_at
 from thresher.transcripts.source import SourceFile
 
@@ -127,7 +127,7 @@ def read_spans(source: SourceFile) -> SpanTree:
                 elif span_id := _first_text(wire, ("spanId", "span_id")):
                     logs.setdefault(f"{_first_text(wire, _TRACE_KEYS)} {span_id}", []).append(_parse_event(wire))
             except RecursionError:
-                source.report_problem("a span is nested too deep to follow", "skipped", line)
+                source.report("a span is nested too deep to follow", "skipped", line)
     spans = [span._replace(events=(*span.events, *logs.get(span.key, ()))) for span in spans]
     first = min((span.start for span in spans if span.start), default=None)
     if first:
@@ -163,7 +163,7 @@ def _read_concatenated_json(source: SourceFile) -> Iterator[Any]:
             yield value
         others += bool(piece[place:].strip())
     if others:
-        source.report_problem(f"{others} pieces of the file are no JSON", "skipped")
+        source.report(f"{others} pieces of the file are no JSON", "skipped")
 
 
 def peek_printed_json(source: SourceFile) -> list[Any]:
@@ -325,12 +325,12 @@ def parse_span_time(value: Any) -> datetime | None:
         value = int(value)
     match value:
         case [int(seconds), int(nanoseconds)]:
-            return parse_timestamp(seconds + nanoseconds / 1e9)
+            return parse_time(seconds + nanoseconds / 1e9)
         case int() if value > 10**17:
-            return parse_timestamp(value / 1e9)
+            return parse_time(value / 1e9)
         case int() if value > 10**14:
-            return parse_timestamp(value / 1e6)
-    return parse_timestamp(value)
+            return parse_time(value / 1e6)
+    return parse_time(value)
 
 
 _ISO_DURATION = re.compile(r"PT(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:([\d.]{1,20})S)?")

@@ -151,7 +151,7 @@ class SweAgentReader:
             try:
                 message = self._parse_message(as_dict(row), number)
             except RecursionError:
-                self._source.report_problem("a message is nested too deep to follow", "skipped", number)
+                self._source.report("a message is nested too deep to follow", "skipped", number)
                 continue
             if not message.parts:
                 continue
@@ -177,7 +177,7 @@ class SweAgentReader:
             case "user" if not (is_demo or self._has_spoken):
                 return Message("user", content, author=infer_message_author("user", content))
             case _ if not item:
-                self._source.report_problem("a message is no object", "skipped", number)
+                self._source.report("a message is no object", "skipped", number)
                 return Message("user")
             case _:
                 return Message("user", content, author="harness")
