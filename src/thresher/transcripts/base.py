@@ -7,11 +7,11 @@ latest leaf to its root; what hangs off that way was taken back.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 
 from msgspec import Struct
 
-from thresher.model import History, Session, Usage
+from thresher.model import AbandonedBranch, History, Message, Problem, Session, Usage
 from thresher.transcripts.coerce import count_at
 from thresher.transcripts.source import SourceFile
 
@@ -73,7 +73,51 @@ def parse_time(value: Any) -> datetime | None:
     return None
 
 
-def title_from_prompt(histories: Iterable[History]) -> str:
+class SessionFacts(TypedDict, total=False):
+    """What a format tells of a session beside its messages; each is a field of `Session`."""
+
+    branches: Iterable[AbandonedBranch]
+    children: Iterable[Session]
+    problems: tuple[Problem, ...]
+    spilled: dict[str, str]
+    files: tuple[str, ...]
+    compactions: int
+    records: Mapping[str, int]
+    project: str
+    git_branch: str
+    title: str
+    version: str
+    parent: str
+    call_id: str
+    started: datetime | None
+    ended: datetime | None
+
+
+def make_session(
+    agent: str,
+    source: SourceFile,
+    id_: str,
+    segments: Iterable[Iterable[Message]],
+    times: Iterable[datetime | None] | None = None,
+    **facts: Unpack[SessionFacts],
+) -> Session:
+    """Build a session from the messages of its segments.
+
+    Unless the facts say otherwise: every segment but the first begins with a compaction, the problems are all of the
+    source's, the title is the first prompt, and the session lasts from the first to the last of `times`, else of the
+    messages' times.
+    """
+    histories = tuple(one if isinstance(one, History) else History(tuple(one)) for one in segments)
+    told: dict[str, Any] = {"problems": tuple(source.problems), "compactions": max(len(histories) - 1, 0), **facts}
+    found = (message.time for history in histories for message in history) if times is None else times
+    known = [time for time in found if time]
+    told = {"started": min(known, default=None), "ended": max(known, default=None)} | told
+    told |= {name: tuple(told.get(name, ())) for name in ("branches", "children")}
+    told |= {"records": dict(told.get("records", {})), "title": told.get("title", title_from_prompt(histories))}
+    return Session(agent, id_, source.file, histories, **told)
+
+
+def title_from_prompt(histories: Iterable[Iterable[Message]]) -> str:
     """What a person asked first: a title for a session that has none."""
     said = (message for history in histories for message in history if message.author == "human")
     prompts = (message.text.strip() for message in said if message.role == "user")

@@ -21,7 +21,7 @@ from thresher.dialects.openai_responses.codec import NATIVE_EXTRAS, parse_openai
 from thresher.model import AbandonedBranch, History, Message, Session, SourceLocation, Usage
 from thresher.model.jsontext import load_json
 from thresher.model.parts import Summary, Text, ToolResult, Unknown
-from thresher.transcripts.base import SessionFolder, TranscriptFormat, parse_time, title_from_prompt
+from thresher.transcripts.base import SessionFolder, TranscriptFormat, make_session, parse_time, title_from_prompt
 from thresher.transcripts.coerce import as_text, first_text, text_at
 from thresher.transcripts.source import SourceFile
 
@@ -209,24 +209,20 @@ class CodexRolloutReader:
         segments = [
             History(tuple(map(self._with_proven_author, segment)), pocket=NATIVE_EXTRAS) for segment in self.segments
         ]
-        meta, git = self.meta, self.meta.get("git")
-        times = [message.time for segment in segments for message in segment if message.time]
-        return Session(
-            agent=NAME,
-            id=text_at(meta, "id") or self.source.stem,
-            file=self.file,
-            segments=tuple(segments),
-            branches=tuple(self.branches),
-            problems=tuple(self.source.problems),
+        meta = self.meta
+        return make_session(
+            NAME,
+            self.source,
+            text_at(meta, "id") or self.source.stem,
+            segments,
+            branches=self.branches,
             compactions=self.compactions,
-            records=dict(self.records),
+            records=self.records,
             project=text_at(meta, "cwd"),
-            git_branch=text_at(git, "branch") if isinstance(git, dict) else "",
+            git_branch=text_at(meta, "git", "branch"),
             title=self.title or title_from_prompt(segments),
             version=text_at(meta, "cli_version"),
             parent=first_text(meta, "parent_thread_id", "forked_from_id"),
-            started=min(times, default=None),
-            ended=max(times, default=None),
         )
 
     def _with_proven_author(self, message: Message) -> Message:

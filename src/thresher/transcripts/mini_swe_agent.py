@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from thresher.dialects.openai_chat.codec import parse_openai_chat_message
 from thresher.errors import ReadError
 from thresher.model import History, Message, Session, SourceLocation, ToolResult
-from thresher.transcripts.base import SessionFolder, TranscriptFormat, parse_openai_chat_usage, parse_time
+from thresher.transcripts.base import SessionFolder, TranscriptFormat, make_session, parse_openai_chat_usage, parse_time
 from thresher.transcripts.coerce import text_at, value_at
 from thresher.transcripts.source import SourceFile
 
@@ -27,23 +27,18 @@ def _read(source: SourceFile) -> list[Session]:
     rows = document.get("messages") if isinstance(document, dict) else None
     if not isinstance(rows, list):
         raise ReadError(f"`{source.path}` holds no list of `messages`; is it a mini-swe-agent trajectory?")
-    file = source.file
-    messages = [_parse_row(row, SourceLocation(file, number)) for number, row in enumerate(rows, 1)]
+    messages = [_parse_row(row, source.at(number)) for number, row in enumerate(rows, 1)]
     info = document["info"] if isinstance(document.get("info"), dict) else {}
-    times = [message.time for message in messages if message.time]
     return [
-        Session(
-            agent=NAME,
-            id=text_at(document, "instance_id") or source.stem,
-            file=file,
-            segments=(History(tuple(messages)),),
-            problems=tuple(source.problems),
-            records=dict(Counter(str(row.get("role")) if isinstance(row, dict) else "?" for row in rows)),
+        make_session(
+            NAME,
+            source,
+            text_at(document, "instance_id") or source.stem,
+            (History(tuple(messages)),),
+            records=Counter(str(row.get("role")) if isinstance(row, dict) else "?" for row in rows),
             project=text_at(info, "config", "environment", "cwd"),
             title=text_at(document, "instance_id"),
             version=text_at(info, "mini_version"),
-            started=min(times, default=None),
-            ended=max(times, default=None),
         )
     ]
 

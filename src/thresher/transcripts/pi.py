@@ -21,6 +21,7 @@ from thresher.transcripts.base import (
     SessionFolder,
     TranscriptFormat,
     group_branches,
+    make_session,
     parse_time,
     title_from_prompt,
     trace_path,
@@ -82,24 +83,21 @@ def _read(source: SourceFile) -> list[Session]:
         by_index[index] = id_
         name = as_text(row.name) or name if row.type == "session_info" else name
     segments, branches, compactions = _build_segments(source, entries, parents, by_index)
-    times = [time for entry in entries.values() if (time := parse_time(entry.row.timestamp))]
     parent = as_text(head.parentSession) or as_text(head.branchedFrom)
     return [
-        Session(
-            agent=NAME,
-            id=as_text(head.id) or source.stem,
-            file=source.file,
-            segments=tuple(segments),
-            branches=tuple(branches),
-            problems=tuple(source.problems),
+        make_session(
+            NAME,
+            source,
+            as_text(head.id) or source.stem,
+            segments,
+            branches=branches,
             compactions=compactions,
-            records=dict(records),
+            records=records,
             project=as_text(head.cwd),
             title=name or title_from_prompt(segments),
             version=str(head.version) if isinstance(head.version, int | str) else "1",
             parent=Path(parent.replace("\\", "/")).stem.rpartition("_")[2],
-            started=min(times, default=None),
-            ended=max(times, default=None),
+            times=[parse_time(entry.row.timestamp) for entry in entries.values()],
         )
     ]
 

@@ -17,7 +17,7 @@ from thresher.dialects.gemini.codec import parse_gemini_content
 from thresher.dialects.pairing import CallIdAssigner
 from thresher.model import AbandonedBranch, History, Message, Session, Usage
 from thresher.model.parts import Part, Summary, Text, ToolCall, ToolResult
-from thresher.transcripts.base import parse_time, title_from_prompt
+from thresher.transcripts.base import make_session, parse_time, title_from_prompt
 from thresher.transcripts.coerce import as_count, as_dict, as_list, as_text, text_at
 from thresher.transcripts.source import SourceFile
 
@@ -169,20 +169,17 @@ class AdkEventReader:
 
     def build_session(self, id_: str, title: str = "", project: str = "") -> Session:
         """What came of it."""
-        segments = [History(tuple(line.message for line in part)) for part in (*self.segments, self.entries)]
-        return Session(
-            agent=NAME,
-            id=id_,
-            file=self.source.file,
-            segments=tuple(segments),
-            branches=tuple(self.branches),
-            problems=tuple(self.source.problems),
-            compactions=len(self.segments),
-            records=dict(self.records),
+        segments = [[line.message for line in part] for part in (*self.segments, self.entries)]
+        return make_session(
+            NAME,
+            self.source,
+            id_,
+            segments,
+            branches=self.branches,
+            records=self.records,
             project=project,
             title=title_from_prompt(segments) or title,
-            started=min(self.times, default=None),
-            ended=max(self.times, default=None),
+            times=self.times,
         )
 
 

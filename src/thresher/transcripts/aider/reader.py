@@ -27,7 +27,7 @@ from thresher.transcripts.aider.blocks import (
     split_aider_runs,
 )
 from thresher.transcripts.aider.edits import find_applied_files, match_edit_results, parse_aider_answer
-from thresher.transcripts.base import SessionFolder, TranscriptFormat, parse_time, title_from_prompt
+from thresher.transcripts.base import SessionFolder, TranscriptFormat, make_session, parse_time, title_from_prompt
 from thresher.transcripts.source import SourceFile
 
 NAME = "aider"
@@ -78,17 +78,18 @@ def _build_session(source: SourceFile, run: AiderRun) -> Session:
     prompts = [
         message for message in history if not message.text.startswith("/") or message.text.startswith(_CHAT_COMMANDS)
     ]
-    return Session(
-        agent=NAME,
-        id=run.started.replace("-", "").replace(":", "").replace(" ", "-") or "beginning",
-        file=source.file,
-        segments=(history,),
-        records=dict(teller.records),
+    return make_session(
+        NAME,
+        source,
+        run.started.replace("-", "").replace(":", "").replace(" ", "-") or "beginning",
+        [history],
+        records=teller.records,
         project=teller.project_folder
         or (str(source.path.absolute().parent) if source.path.name == HISTORY_FILE else ""),
         title=title_from_prompt([History(tuple(prompts)), history]),
         version=teller.version,
         started=started,
+        problems=(),
     )
 
 

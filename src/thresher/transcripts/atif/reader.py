@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from thresher.errors import ReadError
 from thresher.model import History, Session
 from thresher.transcripts.atif.steps import AtifDelegation, AtifStepReader, resolve_file_below
-from thresher.transcripts.base import MAX_TITLE_CHARS, SessionFolder, TranscriptFormat, title_from_prompt
+from thresher.transcripts.base import MAX_TITLE_CHARS, SessionFolder, TranscriptFormat, make_session, title_from_prompt
 from thresher.transcripts.coerce import as_list, dict_at, first_text, list_at, text_at
 from thresher.transcripts.source import SourceFile
 
@@ -73,27 +73,24 @@ class AtifRunReader:
         names = (*own, text_at(document, "session_id"), kin.given_id, source.stem)
         id_ = next(name for name in names if name)
         children = tuple(self._read_subagents(source, document, id_, reader.delegations, kin.depth + 1))
-        times = [message.time for segment in segments for message in segment if message.time and not message.carried]
         title = (text_at(agent, "name"), title_from_prompt(segments))
         extra = dict_at(agent, "extra") or dict_at(document, "extra")
-        return Session(
-            agent=NAME,
-            id=id_,
-            file=source.file,
-            segments=tuple(segments),
+        return make_session(
+            NAME,
+            source,
+            id_,
+            segments,
             children=children,
             problems=() if kin.is_embedded else tuple(source.problems),
             files=tuple(reader.images),
-            compactions=len(segments) - 1,
-            records=dict(Counter(text_at(step, "source") or "?" for step in list_at(document, "steps"))),
+            records=Counter(text_at(step, "source") or "?" for step in list_at(document, "steps")),
             project=text_at(extra, "cwd") or _first_string(extra.get("cwds")),
             git_branch=_first_string(extra.get("git_branches")),
             title=": ".join(filter(None, title))[:MAX_TITLE_CHARS],
             version=text_at(agent, "version"),
             parent=kin.parent or _previous_run_id(id_),
             call_id=kin.call_id,
-            started=min(times, default=None),
-            ended=max(times, default=None),
+            times=(message.time for segment in segments for message in segment if not message.carried),
         )
 
     def _read_subagents(

@@ -26,6 +26,7 @@ from thresher.model.harness_text import detect_author
 from thresher.transcripts.base import (
     SessionFolder,
     TranscriptFormat,
+    make_session,
     parse_time,
     title_from_prompt,
     trace_path,
@@ -222,25 +223,21 @@ def _build_session(source: SourceFile, facts: ClaudeScan) -> Session:
     first = facts.session_ids[0] if facts.session_ids else ""
     agent_id = facts.session_fields.get("agentId") or stem.removeprefix("agent-")
     id_ = agent_id if is_agent else stem if _UUID.fullmatch(stem) else first or stem
-    times = [message.time for segment in segments for message in segment if message.time]
-    return Session(
-        agent=NAME,
-        id=id_,
-        file=source.file,
-        segments=tuple(segments),
-        branches=tuple(branches),
-        children=tuple(children),
+    return make_session(
+        NAME,
+        source,
+        id_,
+        segments,
+        branches=branches,
+        children=children,
         spilled=spilled,
-        problems=tuple(source.problems),
         compactions=compactions,
-        records=dict(facts.records),
+        records=facts.records,
         project=facts.session_fields.get("cwd", ""),
         git_branch=facts.session_fields.get("gitBranch", ""),
         title=_choose_title(facts, segments),
         version=facts.session_fields.get("version", ""),
         parent=first if is_agent else facts.forked_from or (first if first != id_ else ""),
-        started=min(times, default=None),
-        ended=max(times, default=None),
     )
 
 
@@ -281,16 +278,17 @@ def _read_inline_subagents(source: SourceFile, facts: ClaudeScan, spoken: Sequen
         if not _find_agent_files(source.path, agent):
             groups.setdefault(agent, nodes)
     for agent, nodes in groups.items():
-        yield Session(
-            agent=NAME,
-            id=agent,
-            file=source.file,
-            segments=(History(build_claude_messages(nodes, source)),),
+        yield make_session(
+            NAME,
+            source,
+            agent,
+            (History(build_claude_messages(nodes, source)),),
             project=facts.session_fields.get("cwd", ""),
             parent=facts.session_ids[0] if facts.session_ids else "",
             call_id=facts.spawned_by.get(agent, ""),
             started=parse_time(nodes[0].row.timestamp),
             ended=parse_time(nodes[-1].row.timestamp),
+            problems=(),
         )
 
 

@@ -20,10 +20,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from thresher.errors import ReadError
-from thresher.model import History, Message, Session, SourceLocation
+from thresher.model import Message, Session, SourceLocation
 from thresher.model.harness_text import extract_human_text
 from thresher.model.parts import Part, Summary, Text, Thinking, ToolCall, ToolResult
-from thresher.transcripts.base import MAX_TITLE_CHARS, TranscriptFormat, parse_time
+from thresher.transcripts.base import MAX_TITLE_CHARS, TranscriptFormat, make_session, parse_time
 from thresher.transcripts.cline.blocks import parse_cline_parts, parse_cline_thinking, parse_cline_usage
 from thresher.transcripts.cline.homes import find_cline_homes
 from thresher.transcripts.cline.sidecars import (
@@ -64,16 +64,14 @@ def _read(source: SourceFile) -> list[Session]:
     reading = ClineReader(source, source.file, told, rows, is_child=is_child)
     segments, compactions = _build_segments(reading, rows, told)
     segments = _prepend_system_prompt(segments, text_at(head, "system_prompt"), source.file)
-    times = [message.time for segment in segments for message in segment if message.time]
     if reading.renamed_calls:
         source.report(f"{reading.renamed_calls} calls have no id of their own", "named by their place")
     return [
-        Session(
-            agent=NAME,
-            id=_session_id(source, owner, is_child=head.get("agent") in SUBAGENT_ROLES),
-            file=source.file,
-            segments=tuple(History(tuple(segment)) for segment in segments),
-            problems=tuple(source.problems),
+        make_session(
+            NAME,
+            source,
+            _session_id(source, owner, is_child=head.get("agent") in SUBAGENT_ROLES),
+            segments,
             files=told.files,
             compactions=compactions,
             records=_count_records(rows),
@@ -81,18 +79,15 @@ def _read(source: SourceFile) -> list[Session]:
             title=(told.title.strip() or _find_first_prompt(segments))[:MAX_TITLE_CHARS],
             version=told.version,
             parent=owner if head.get("agent") in SUBAGENT_ROLES else told.parent,
-            started=min(times, default=None),
-            ended=max(times, default=None),
         )
     ]
 
 
 def _session_id(source: SourceFile, owner: str, *, is_child: bool) -> str:
     """A session's own id; a task is called after its folder, a sub-agent after its owner and its file."""
-    stem = source.stem
     if owner:
-        return f"{owner}__{stem}" if is_child else owner
-    return source.path.parent.name if source.path.name in TASK_FILES else stem
+        return f"{owner}__{source.stem}" if is_child else owner
+    return source.path.parent.name if source.path.name in TASK_FILES else source.stem
 
 
 def _count_records(rows: Iterable[Any]) -> dict[str, int]:

@@ -22,7 +22,7 @@ from thresher.dialects.content import infer_message_author
 from thresher.model import Author, Message, Session, SourceLocation, Usage
 from thresher.model.jsontext import dump_json
 from thresher.model.parts import Image, Part, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
-from thresher.transcripts.base import MAX_TITLE_CHARS, SessionFolder, TranscriptFormat, parse_time
+from thresher.transcripts.base import MAX_TITLE_CHARS, SessionFolder, TranscriptFormat, make_session, parse_time
 from thresher.transcripts.coerce import (
     as_count,
     as_dict,
@@ -251,13 +251,12 @@ class CopilotReader:
 
     def _build_agent_session(self, talk: CopilotAgent, id_: str, parent: str) -> Session:
         segments = talk.build_histories()
-        times = [message.time for segment in segments for message in segment if message.time]
-        return Session(
-            agent=NAME,
-            id=id_,
-            file=self.file,
-            segments=segments,
-            branches=tuple(talk.branches),
+        return make_session(
+            NAME,
+            self.source,
+            id_,
+            segments,
+            branches=talk.branches,
             compactions=talk.compactions,
             project=text_at(self.context, "cwd"),
             git_branch=text_at(self.context, "branch"),
@@ -265,8 +264,7 @@ class CopilotReader:
             version=text_at(self.session_fields, "copilotVersion"),
             parent=parent,
             call_id=talk.call_id,
-            started=min(times, default=None),
-            ended=max(times, default=None),
+            problems=(),
         )
 
 

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from thresher.errors import ReadError
 from thresher.model import AbandonedBranch, Author, History, Message, Session, ToolResult
-from thresher.transcripts.base import SessionFolder, TranscriptFormat, parse_time, title_from_prompt
+from thresher.transcripts.base import SessionFolder, TranscriptFormat, make_session, parse_time, title_from_prompt
 from thresher.transcripts.coerce import as_dict, as_text, list_at, text_at
 from thresher.transcripts.gemini_cli.messages import GeminiRecord, build_gemini_messages, map_subagent_calls
 from thresher.transcripts.source import SourceFile
@@ -140,18 +140,17 @@ class GeminiLogReader:
         project, files = _find_project(self.source.path, self.session_fields)
         times = [message.time for history in told for message in history if message.time]
         begun, ended = (parse_time(self.session_fields.get(key)) for key in ("startTime", "lastUpdated"))
-        return Session(
-            agent=NAME,
-            id=id_,
-            file=self.source.file,
-            segments=tuple(told),
-            branches=tuple(AbandonedBranch(history, after) for history, after in left if history),
+        return make_session(
+            NAME,
+            self.source,
+            id_,
+            told,
+            branches=(AbandonedBranch(history, after) for history, after in left if history),
             children=() if is_subagent else tuple(_read_subagents(self.source, id_, map_subagent_calls(entries))),
             spilled=_find_spilled_outputs(self.source, id_, told),
-            problems=tuple(self.source.problems),
             files=files,
             compactions=self.compactions,
-            records=dict(self.records),
+            records=self.records,
             project=project,
             title=title,
             parent=self.source.path.parent.name if is_subagent and _chats_folder(self.source.path, 1) else "",

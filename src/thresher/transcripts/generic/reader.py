@@ -31,6 +31,7 @@ from thresher.transcripts.base import (
     MAX_TITLE_CHARS,
     SessionFolder,
     TranscriptFormat,
+    make_session,
     parse_openai_chat_usage,
     parse_time,
     title_from_prompt,
@@ -227,16 +228,17 @@ def _build_session(source: SourceFile, talk: GenericChat) -> Session:
     ended = parse_time(talk.metadata.get("end_time"))
     title, task = (next(filter(None, (text_at(talk.metadata, key) for key in keys)), "") for keys in (_TITLES, _TASKS))
     ids = (talk.metadata.get(key) for key in _IDS)
-    return Session(
-        agent=NAME,
-        id=talk.id or next((str(id_) for id_ in ids if type(id_) in (str, int) and str(id_)), ""),
-        file=source.file,
-        segments=(history,),
-        records=dict(Counter(_speaker_label(row) for row in talk.rows)),
+    return make_session(
+        NAME,
+        source,
+        talk.id or next((str(id_) for id_ in ids if type(id_) in (str, int) and str(id_)), ""),
+        [history],
+        records=Counter(_speaker_label(row) for row in talk.rows),
         title=(title or title_from_prompt([history]) or task)[:MAX_TITLE_CHARS],
         project=text_at(talk.metadata, "cwd"),
         started=min([*times, *filter(None, [started])], default=None),
         ended=max([*times, *filter(None, [ended])], default=None),
+        problems=(),
     )
 
 
@@ -280,18 +282,15 @@ def _read_request_log(source: SourceFile) -> Iterator[Session]:
         threads.add(ask)
     for thread in threads.merge_threads():
         histories = thread.histories()
-        times = [time for ask in thread.model_calls for time in (ask.start, ask.end) if time]
-        yield Session(
-            agent=NAME,
-            id="",
-            file=source.file,
-            segments=tuple(histories),
-            branches=tuple(thread.iter_rewound_branches()),
-            compactions=len(histories) - 1,
+        yield make_session(
+            NAME,
+            source,
+            "",
+            histories,
+            branches=thread.iter_rewound_branches(),
             records={"request": len(thread.model_calls)},
-            title=title_from_prompt(histories),
-            started=min(times, default=None),
-            ended=max(times, default=None),
+            problems=(),
+            times=(time for ask in thread.model_calls for time in (ask.start, ask.end)),
         )
 
 

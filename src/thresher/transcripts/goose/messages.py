@@ -18,7 +18,7 @@ from thresher.dialects.content import infer_message_author
 from thresher.model import Author, History, Message, Session, Usage
 from thresher.model.jsontext import dump_json
 from thresher.model.parts import Image, Part, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
-from thresher.transcripts.base import parse_time, title_from_prompt
+from thresher.transcripts.base import make_session, parse_time, title_from_prompt
 from thresher.transcripts.coerce import as_count, as_list, dict_at, list_at, text_at, value_at
 from thresher.transcripts.source import SourceFile
 
@@ -84,14 +84,12 @@ def build_goose_session(source: SourceFile, facts: GooseFacts, entries: Sequence
     records = _count_records(entries)
     segments = _build_segments(source, facts, entries, records)
     times = [message.time for segment in segments for message in segment if message.time]
-    return Session(
-        agent=NAME,
-        id=facts.id,
-        file=source.file,
-        segments=segments,
-        problems=tuple(source.problems),
-        compactions=len(segments) - 1,
-        records=dict(+records),
+    return make_session(
+        NAME,
+        source,
+        facts.id,
+        segments,
+        records=+records,
         project=facts.project,
         title=facts.title if facts.title and not DEFAULT_TITLE.fullmatch(facts.title) else title_from_prompt(segments),
         parent=facts.parent,

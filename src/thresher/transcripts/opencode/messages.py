@@ -18,7 +18,7 @@ from thresher.dialects.content import infer_message_author
 from thresher.model import AbandonedBranch, Author, History, Message, Session, SourceLocation, Usage
 from thresher.model.jsontext import dump_json
 from thresher.model.parts import Image, Part, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
-from thresher.transcripts.base import parse_time, title_from_prompt
+from thresher.transcripts.base import make_session, parse_time, title_from_prompt
 from thresher.transcripts.coerce import as_dict, dict_at, list_at, text_at, value_at
 from thresher.transcripts.source import SourceFile
 
@@ -75,23 +75,19 @@ def build_opencode_session(
     after = segments[-1][-1].id if segments[-1] else ""
     _report_spilled_outputs(source, entries)
     id_ = text_at(info, "id")
-    times = [time for entry in entries for time in _message_times(entry)]
-    return Session(
-        agent=NAME,
-        id=id_ if id_.startswith("ses_") or source.is_database else source.stem,
-        file=source.file,
-        segments=tuple(segments),
+    return make_session(
+        NAME,
+        source,
+        id_ if id_.startswith("ses_") or source.is_database else source.stem,
+        segments,
         branches=(AbandonedBranch(History(tuple(back)), after),) if back else (),
-        problems=tuple(source.problems),
-        compactions=len(segments) - 1,
         records=_count_records(rows),
         project=text_at(info, "directory"),
         title=text_at(info, "title") or title_from_prompt(segments),
         version=text_at(info, "version"),
         parent=text_at(info, "parentID"),
         call_id=call_id,
-        started=min(times, default=None),
-        ended=max(times, default=None),
+        times=(time for entry in entries for time in _message_times(entry)),
     )
 
 

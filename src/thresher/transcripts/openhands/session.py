@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from thresher.model import AbandonedBranch, Author, History, Message, Session, SourceLocation
 from thresher.model.jsontext import load_json_object
 from thresher.model.parts import Summary, Text, ToolCall, ToolResult
-from thresher.transcripts.base import MAX_TITLE_CHARS, group_branches, title_from_prompt, trace_path
+from thresher.transcripts.base import MAX_TITLE_CHARS, group_branches, make_session, title_from_prompt, trace_path
 from thresher.transcripts.coerce import text_at
 from thresher.transcripts.openhands.events import (
     CallFact,
@@ -89,28 +89,24 @@ def build_openhands_session(source: SourceFile, run: OpenHandsRun, events: Seque
         _build_delegate_session(source, run, talk.calls_by_event_id.get(caller.id), inner)
         for caller, inner in delegated
     ]
-    times = [event.time for event in events if event.time]
-    return Session(
-        agent=NAME,
-        id=run.id,
-        file=source.file,
-        segments=tuple(segments),
-        branches=tuple(branches),
-        children=tuple(children),
+    return make_session(
+        NAME,
+        source,
+        run.id,
+        segments,
+        branches=branches,
+        children=children,
         files=run.files,
         compactions=talk.compactions,
-        records=dict(Counter(name_openhands_event(event.record) for event in own)),
+        records=Counter(name_openhands_event(event.record) for event in own),
         project=run.project or next(filter(None, map(_working_directory, own)), ""),
         git_branch=run.git_branch,
         title=run.title or _make_title(segments),
-        version=next(
-            (found for event in own if (found := text_at(event.record, "args", "openhands_version"))),
-            "",
-        ),
+        version=next(filter(None, (text_at(event.record, "args", "openhands_version") for event in own)), ""),
         parent=run.parent,
         call_id=run.call_id,
-        started=min(times, default=None),
-        ended=max(times, default=None),
+        problems=(),
+        times=(event.time for event in events),
     )
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from thresher.errors import UnknownFormatError
 from thresher.model import Author, History, Session, ToolCall
-from thresher.transcripts.base import MAX_TITLE_CHARS, SessionFolder, TranscriptFormat, title_from_prompt
+from thresher.transcripts.base import MAX_TITLE_CHARS, SessionFolder, TranscriptFormat, make_session, title_from_prompt
 from thresher.transcripts.coerce import text_at
 from thresher.transcripts.model_calls import LoggedCall
 from thresher.transcripts.otel.messages import (
@@ -133,7 +133,7 @@ class _ThreadFamily:
     """The conversations of a file by the agents that led them."""
 
     def __init__(self, source: SourceFile, tree: SpanTree, threads: Sequence[CallThread]) -> None:
-        self._file = source.file
+        self._source = source
         self._tree = tree
         self._spans_by_number = {span.number: span for span in tree.spans}
         self._tools = OtelToolSpans(tree)
@@ -195,15 +195,13 @@ class _ThreadFamily:
         agent = self._find_agent_span(thread)
         name = get_span_agent_name(agent) if agent else ""
         spans = [self._spans_by_number[ask.number] for ask in thread.model_calls] + ([agent] if agent else [])
-        times = [time for span in spans for time in (span.start, span.end) if time]
-        return Session(
-            agent=NAME,
-            id=id_,
-            file=self._file,
-            segments=tuple(histories),
-            branches=tuple(thread.iter_rewound_branches()),
-            children=tuple(inner),
-            compactions=len(histories) - 1,
+        return make_session(
+            NAME,
+            self._source,
+            id_,
+            histories,
+            branches=thread.iter_rewound_branches(),
+            children=inner,
             records={"llm": len(thread.model_calls)} if above else self._count_records(thread),
             title=(name if above else "") or title_from_prompt(histories) or name or _first_user_text(histories),
             project=text_at(resource, "process.working_directory"),
@@ -211,8 +209,8 @@ class _ThreadFamily:
             version=text_at(resource, "service.version"),
             parent=parent,
             call_id=call_id,
-            started=min(times, default=None),
-            ended=max(times, default=None),
+            problems=(),
+            times=(time for span in spans for time in (span.start, span.end)),
         )
 
     def _count_records(self, thread: CallThread) -> dict[str, int]:

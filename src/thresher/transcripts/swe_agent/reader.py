@@ -25,7 +25,7 @@ from thresher.errors import ReadError
 from thresher.model import AbandonedBranch, Author, History, Message, Session
 from thresher.model.jsontext import dump_json, load_json_object
 from thresher.model.parts import Part, ResultPart, Text, Thinking, ToolCall, ToolResult, Unknown
-from thresher.transcripts.base import MAX_TITLE_CHARS, SessionFolder, TranscriptFormat, title_from_prompt
+from thresher.transcripts.base import MAX_TITLE_CHARS, SessionFolder, TranscriptFormat, make_session, title_from_prompt
 from thresher.transcripts.coerce import as_dict, dict_at, first_text, list_at, text_at, value_at
 from thresher.transcripts.source import SourceFile
 from thresher.transcripts.swe_agent.actions import EXIT_COMMAND, is_refused_observation, parse_swe_agent_command
@@ -74,13 +74,12 @@ def _read(source: SourceFile) -> list[Session]:
         branches += [AbandonedBranch(History(tuple(other.messages()))), *other.branches]
     history = History(tuple(messages))
     return [
-        Session(
-            agent=NAME,
-            id=source.path.name.partition(".traj")[0],
-            file=source.file,
-            segments=(history,),
-            branches=tuple(branch for branch in branches if len(branch.history)),
-            problems=tuple(source.problems),
+        make_session(
+            NAME,
+            source,
+            source.path.name.partition(".traj")[0],
+            [history],
+            branches=(branch for branch in branches if len(branch.history)),
             records=_count_records(chosen, attempts),
             project=next((found for step in reader.steps if (found := text_at(step.state, "working_dir"))), ""),
             title=_make_title(history),
