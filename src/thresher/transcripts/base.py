@@ -128,15 +128,18 @@ def parse_openai_chat_usage(usage: Any) -> Usage | None:
     """A bill as OpenAI Chat has it, and LiteLLM for all others: what a cache served is a share of the prompt."""
     if not isinstance(usage, dict):
         return None
-    cached = count_at(usage, "prompt_tokens_details", "cached_tokens") or count_at(usage, "cache_read_input_tokens")
-    written = count_at(usage, "cache_creation_input_tokens")
-    return Usage(
-        input=max(count_at(usage, "prompt_tokens") - cached - written, 0),
-        output=count_at(usage, "completion_tokens"),
-        cache_read=cached,
-        cache_write=written,
-        reasoning=count_at(usage, "completion_tokens_details", "reasoning_tokens"),
+    return usage_with_cached_input(
+        count_at(usage, "prompt_tokens"),
+        count_at(usage, "completion_tokens"),
+        count_at(usage, "prompt_tokens_details", "cached_tokens") or count_at(usage, "cache_read_input_tokens"),
+        count_at(usage, "cache_creation_input_tokens"),
+        count_at(usage, "completion_tokens_details", "reasoning_tokens"),
     )
+
+
+def usage_with_cached_input(given: int, output: int, read: int, written: int = 0, reasoning: int = 0) -> Usage:
+    """Usage of a provider whose input includes what its cache served and took."""
+    return Usage(max(given - read - written, 0), output, read, written, reasoning=reasoning)
 
 
 def trace_path(leaf: str, parents: Mapping[str, str | None]) -> tuple[list[str], bool]:

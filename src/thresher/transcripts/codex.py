@@ -18,11 +18,19 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from thresher.dialects.openai_responses.codec import NATIVE_EXTRAS, parse_openai_responses_item
-from thresher.model import AbandonedBranch, History, Message, Session, SourceLocation, Usage
+from thresher.model import AbandonedBranch, History, Message, Session, Usage
 from thresher.model.jsontext import load_json
 from thresher.model.parts import Summary, Text, ToolResult, Unknown
-from thresher.transcripts.base import SessionFolder, TranscriptFormat, make_session, parse_time, title_from_prompt
-from thresher.transcripts.coerce import as_text, first_text, text_at
+from thresher.transcripts.base import (
+    SessionFolder,
+    TranscriptFormat,
+    make_session,
+    parse_time,
+    title_from_prompt,
+    usage_with_cached_input,
+)
+from thresher.transcripts.coerce import as_list, as_text, count_at, first_text, list_at, text_at, value_at
+from thresher.transcripts.content import mark_carried
 from thresher.transcripts.source import SourceFile
 
 NAME = "codex"
@@ -57,13 +65,12 @@ class CodexRolloutReader:
     def __init__(self, source: SourceFile) -> None:
         """Nothing yet."""
         self.source = source
-        self.file = source.file
         self.records: Counter[str] = Counter()
         self.meta: dict[str, Any] = {}
         self.model = ""
         self.title = ""
         self.messages: list[Message] = []
-        self.segments: list[tuple[Message, ...]] = []
+        self.segments: list[list[Message]] = []
         self.branches: list[AbandonedBranch] = []
         self.typed_texts: set[str] = set()
         self.compactions = 0
@@ -103,40 +110,26 @@ class CodexRolloutReader:
     def add_item(self, line: int, record: bytes, row: CodexRecord, item: Any, *, carried: bool = False) -> None:
         """One item of the conversation."""
         message = parse_openai_responses_item(item)
-        self.messages.append(
-            replace(
-                message,
-                parts=tuple(_with_exit_status(part) for part in message.parts)
-                if message.role == "tool"
-                else message.parts,
-                id=(text_at(item, "id") if isinstance(item, dict) else "") or f"{line}",
-                time=parse_time(row.timestamp),
-                model=self.model if message.role == "assistant" else "",
-                source=SourceLocation(self.file, line),
-                records=(record,),
-                carried=carried,
-            )
-        )
+        if message.role == "tool":
+            message = replace(message, parts=tuple(_with_exit_status(part) for part in message.parts))
+        model = self.model if message.role == "assistant" else ""
+        message = replace(message, id=text_at(item, "id") or f"{line}", model=model, carried=carried)
+        self._add_message(line, record, row, message)
+
+    def _add_message(self, line: int, record: bytes, row: CodexRecord, message: Message) -> None:
+        place = self.source.at(line)
+        self.messages.append(replace(message, time=parse_time(row.timestamp), source=place, records=(record,)))
 
     def _read_session_meta(self, line: int, record: bytes, row: CodexRecord, meta: Any) -> None:
         if not isinstance(meta, dict):
             return
         self.meta = meta
         base = meta.get("base_instructions")
-        text = base.get("text") if isinstance(base, dict) else meta.get("instructions")
-        if isinstance(text, str) and text:
-            self.messages.append(
-                Message(
-                    "system",
-                    (Text(text),),
-                    author="harness",
-                    id="instructions",
-                    time=parse_time(row.timestamp),
-                    source=SourceLocation(self.file, line),
-                    records=(record,),
-                    pocket=replace(NATIVE_EXTRAS, shape="instructions"),
-                )
-            )
+        text = as_text(base.get("text") if isinstance(base, dict) else meta.get("instructions"))
+        if text:
+            pocket = replace(NATIVE_EXTRAS, shape="instructions")
+            prompt = Message("system", (Text(text),), author="harness", id="instructions", pocket=pocket)
+            self._add_message(line, record, row, prompt)
 
     def _read_turn_context(self, context: Any) -> None:
         if isinstance(context, dict):
@@ -184,12 +177,10 @@ class CodexRolloutReader:
 
     def _apply_compaction(self, line: int, record: bytes, row: CodexRecord, payload: Any) -> None:
         self.compactions += 1
-        kept = [replace(m, carried=True) for m in self.messages if m.id == "instructions"]
-        self.segments.append(tuple(self.messages))
-        self.messages = kept
-        summary = text_at(payload, "message")
-        history = payload.get("replacement_history")
-        for item in history if isinstance(history, list) else ():
+        self.segments.append(self.messages)
+        self.messages = mark_carried(m for m in self.messages if m.id == "instructions")
+        summary = as_text(payload.get("message"))
+        for item in list_at(payload, "replacement_history"):
             self.add_item(line, record, row, item, carried=True)
         for index, message in enumerate(self.messages):
             opaque = any(isinstance(part, Unknown) and part.kind in _SUMMARY_ITEMS for part in message.parts)
@@ -197,15 +188,13 @@ class CodexRolloutReader:
                 self.messages[index] = _as_summary(message)
                 summary = ""
         if summary:
-            text = Message(
-                "user", (Summary(summary),), author="harness", source=SourceLocation(self.file, line), id=str(line)
-            )
-            self.messages.append(replace(text, time=parse_time(row.timestamp), records=(record,), pocket=NATIVE_EXTRAS))
+            message = Message("user", (Summary(summary),), author="harness", id=str(line), pocket=NATIVE_EXTRAS)
+            self._add_message(line, record, row, message)
 
     def build_session(self) -> Session:
         """What came of it."""
         if self.messages or not self.segments:
-            self.segments.append(tuple(self.messages))
+            self.segments.append(self.messages)
         segments = [
             History(tuple(map(self._with_proven_author, segment)), pocket=NATIVE_EXTRAS) for segment in self.segments
         ]
@@ -249,8 +238,7 @@ def _payload_type(payload: bytes) -> str:
 
 
 def _item_texts(content: Any) -> set[str]:
-    texts = content if isinstance(content, list) else []
-    return {item["text"].strip() for item in texts if isinstance(item, dict) and isinstance(item.get("text"), str)}
+    return {item["text"].strip() for item in as_list(content) if isinstance(value_at(item, "text"), str)}
 
 
 def _with_exit_status(part: Any) -> Any:
@@ -266,20 +254,9 @@ def _as_summary(message: Message) -> Message:
 
 
 def _parse_usage(usage: Any) -> Usage | None:
-    if not isinstance(usage, dict):
-        return None
-
-    def count(key: str) -> int:
-        return usage[key] if type(usage.get(key)) is int else 0
-
-    cached, written = count("cached_input_tokens"), count("cache_write_input_tokens")
-    return Usage(
-        input=max(count("input_tokens") - cached - written, 0),
-        output=count("output_tokens"),
-        cache_read=cached,
-        cache_write=written,
-        reasoning=count("reasoning_output_tokens"),
-    )
+    names = ("input", "output", "cached_input", "cache_write_input", "reasoning_output")
+    counts = (count_at(usage, f"{name}_tokens") for name in names)
+    return usage_with_cached_input(*counts) if isinstance(usage, dict) else None
 
 
 def _read(source: SourceFile) -> list[Session]:

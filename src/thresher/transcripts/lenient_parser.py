@@ -33,6 +33,7 @@ from thresher.transcripts.coerce import (
     text_at,
     value_at,
 )
+from thresher.transcripts.content import json_text, result_content, text_parts
 
 _ROLE_WORDS: dict[Role, str] = {
     "user": "user human usermessage humanmessage customer",
@@ -161,7 +162,7 @@ def _parse_content(row: dict[str, Any]) -> tuple[Part, ...]:
 def parse_lenient_parts(said: Any) -> tuple[Part, ...]:
     """The parts of a text, of a list of pieces, or of one piece."""
     if isinstance(said, str):
-        return (Text(said),) if said else ()
+        return text_parts(said)
     if isinstance(said, dict) and isinstance(said.get("parts"), list):
         said = said["parts"]
     pieces = said if isinstance(said, list) else [said]
@@ -246,8 +247,7 @@ def _parse_call(entry: dict[str, Any]) -> ToolCall | None:
     inner = dict_at(entry, "function") or entry
     name = next((found for key in ("name", "toolName", "tool_name", "tool") if (found := text_at(inner, key))), "")
     given: Any = next((inner[key] for key in ARGUMENT_KEYS if inner.get(key) is not None), {})
-    arguments = given if isinstance(given, str) else dump_json(given)
-    return ToolCall(_find_call_id(entry), name, arguments) if name else None
+    return ToolCall(_find_call_id(entry), name, json_text(given)) if name else None
 
 
 def _find_call_id(entry: dict[str, Any]) -> str:
@@ -286,7 +286,7 @@ def parse_lenient_result(given: Any) -> tuple[ResultPart, ...]:
     """What a tool gave: texts and pictures, or any value as JSON."""
     pieces = [as_dict(piece) for piece in as_list(given)]
     if isinstance(given, str) or (pieces and all("type" in piece or piece.keys() == {"text"} for piece in pieces)):
-        return tuple(part for part in parse_lenient_parts(given) if isinstance(part, Text | Image | Unknown))
+        return result_content(parse_lenient_parts(given))
     return () if given is None else (Text(dump_json(given)),)
 
 
@@ -295,7 +295,7 @@ _NONZERO_EXIT = re.compile(r"exitcode: (?!0\b)-?\d")
 
 
 def _parse_result_row(row: dict[str, Any], who: Speaker, parts: Sequence[Part]) -> ToolResult:
-    content = tuple(part for part in parts if isinstance(part, Text | Image | Unknown))
+    content = result_content(parts)
     head = content[0].text if content and isinstance(content[0], Text) else ""
     told = _CALL_ID_LINE.match(head)
     failed = head.startswith("Error:", told.end() if told else 0) or _NONZERO_EXIT.match(head) is not None

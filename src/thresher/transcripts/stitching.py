@@ -17,6 +17,7 @@ from itertools import takewhile
 from msgspec.structs import replace
 
 from thresher.model import AbandonedBranch, History, Message, SourceLocation
+from thresher.transcripts.content import mark_carried
 from thresher.transcripts.fingerprints import (
     MarkedMessage,
     fingerprint_message,
@@ -114,7 +115,7 @@ class CallThread:
         known = {row.text_fingerprint: row.messages for row in self.entries}
         place = SourceLocation(self._file, ask.line)
         return [
-            tuple(replace(message, carried=True) for message in known[row.text_fingerprint])
+            tuple(mark_carried(known[row.text_fingerprint]))
             if row.text_fingerprint in known
             else tuple(
                 make_summary_message(message, f"{ask.number}-left-{number}", place, ask.start)

@@ -19,6 +19,7 @@ from thresher.model import AbandonedBranch, History, Message, Session, Usage
 from thresher.model.parts import Part, Summary, Text, ToolCall, ToolResult
 from thresher.transcripts.base import make_session, parse_time, title_from_prompt
 from thresher.transcripts.coerce import as_count, as_dict, as_list, as_text, text_at
+from thresher.transcripts.content import split_results
 from thresher.transcripts.source import SourceFile
 
 NAME = "adk"
@@ -97,8 +98,7 @@ class AdkEventReader:
         parts = self._parse_parts(either_case(event, "content"))
         role = either_case(either_case(event, "content"), "role")
         is_user = event.get("author") == "user" or (not event.get("author") and role == "user")
-        results = tuple(part for part in parts if isinstance(part, ToolResult))
-        others = tuple(part for part in parts if not isinstance(part, ToolResult))
+        results, others = split_results(parts)
         id_ = f"{blank.id}-results" if others else blank.id
         yield replace(blank, role="tool", parts=results, author="tool", id=id_)
         if is_user:

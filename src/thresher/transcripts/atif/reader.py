@@ -98,9 +98,8 @@ class AtifRunReader:
     ) -> Iterator[Session]:
         """The runs inside the document, and those that its steps name beside it."""
         if depth > MAX_SUBAGENT_DEPTH and (delegated or document.get("subagent_trajectories")):
-            source.report(
-                f"sub-agents of sub-agents, more than {MAX_SUBAGENT_DEPTH} times over", "not followed further"
-            )
+            what = f"sub-agents of sub-agents, more than {MAX_SUBAGENT_DEPTH} times over"
+            source.report(what, "not followed further")
             return
         callers = {text_at(ref, "trajectory_id"): call for ref, call in delegated}
         inside: set[str] = set()
@@ -114,8 +113,7 @@ class AtifRunReader:
             yield self.build_session(source, one, kin)
         named = [one for one in delegated if text_at(one.ref, "trajectory_id") not in inside - {""}]
         files = [(one, resolve_file_below(source.path.parent, text_at(one.ref, "trajectory_path"))) for one in named]
-        missing = sum(path is None for _, path in files)
-        if missing:
+        if missing := sum(path is None for _, path in files):
             source.report(f"{missing} runs of sub-agents are neither in the file nor beside it", "left out")
         for one, path in files:
             if path and path not in self._opened_paths:

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from thresher.dialects.content import infer_message_author
 from thresher.model import Author, Message, Usage
-from thresher.model.jsontext import dump_json
-from thresher.model.parts import Image, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
-from thresher.transcripts.base import parse_time
+from thresher.model.parts import Image, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult
+from thresher.transcripts.base import parse_time, usage_with_cached_input
 from thresher.transcripts.coerce import as_dict, as_list, as_text, count_at, dict_at, list_at, text_at, value_at
+from thresher.transcripts.content import json_text, text_parts, unknown_part
 from thresher.transcripts.source import SourceFile
 
 LARGEST_IMAGE = 20 << 20
@@ -115,31 +115,23 @@ class AtifStepReader:
             given, said = text_at(wire, "tool_call_id"), wire.get("arguments", {})
             name = f"call-{number}-{place}"
             own = given if given and given not in self._unique_call_ids else name
-            arguments = said if isinstance(said, str) else dump_json(said)
-            calls[name if not given or given in calls else given] = ToolCall(
-                own, text_at(wire, "function_name"), arguments
-            )
+            key = name if not given or given in calls else given
+            calls[key] = ToolCall(own, text_at(wire, "function_name"), json_text(said))
             self._unique_call_ids[given or own] = own
         by_rule = step.get("llm_call_count") == 0
         said_parts = (*((Thinking(thought),) if thought else ()), *content, *calls.values())
-        answer = Message(
-            "assistant",
-            said_parts,
-            author="harness" if by_rule else "model",
-            model="" if by_rule else text_at(step, "model_name") or self._model,
-            usage=_parse_usage(step),
-        )
-        results = self._build_results(step, calls)
-        done = [Message("tool", (result,), author="tool") for result in results]
+        author: Author = "harness" if by_rule else "model"
+        model = "" if by_rule else text_at(step, "model_name") or self._model
+        answer = Message("assistant", said_parts, author=author, model=model, usage=_parse_usage(step))
+        done = [Message("tool", (result,), author="tool") for result in self._build_results(step, calls)]
         return [answer, *done, *self._unpaired_results(step, calls)]
 
     def _build_results(self, step: dict[str, Any], calls: Mapping[str, ToolCall]) -> list[ToolResult]:
         """The results by call, in the order of the calls; what names none answers the last that are open."""
         self._note_delegations(step, calls)
         given = [(text_at(one, "source_call_id"), one) for one in _observation_results(step)]
-        named = [
-            (calls[id_].id if id_ in calls else self._unique_call_ids.get(id_, id_), one) for id_, one in given if id_
-        ]
+        own = self._unique_call_ids | {id_: call.id for id_, call in calls.items()}
+        named = [(own.get(id_, id_), one) for id_, one in given if id_]
         nameless = [one for id_, one in given if not id_]
         answered = {id_ for id_, _ in named}
         waiting = [call.id for call in calls.values() if call.id not in answered]
@@ -166,36 +158,28 @@ class AtifStepReader:
     def _note_delegations(self, step: dict[str, Any], calls: Mapping[str, ToolCall]) -> None:
         """Remember the runs that a step refers to."""
         for one in _observation_results(step):
-            refs = one.get("subagent_trajectory_ref")
-            given = text_at(one, "source_call_id")
-            call = calls.get(given)
-            for ref in as_list(refs) or [refs]:
-                if isinstance(ref, dict):
-                    self.delegations.append(
-                        AtifDelegation(ref, call.id if call else self._unique_call_ids.get(given, given))
-                    )
+            refs, given = one.get("subagent_trajectory_ref"), text_at(one, "source_call_id")
+            call_id = calls[given].id if given in calls else self._unique_call_ids.get(given, given)
+            found = (ref for ref in as_list(refs) or [refs] if isinstance(ref, dict))
+            self.delegations += (AtifDelegation(ref, call_id) for ref in found)
 
     # Content
 
     def _parse_content(self, content: Any) -> tuple[ResultPart, ...]:
         if isinstance(content, str):
-            return (Text(content),) if content else ()
+            return text_parts(content)
         if content is None:
             return ()
         return tuple(self._parse_part(piece) for piece in (content if isinstance(content, list) else [content]))
 
     def _parse_part(self, piece: Any) -> ResultPart:
         match piece:
-            case str(words):
-                return Text(words)
-            case {"type": "text", "text": str(words)}:
+            case str(words) | {"type": "text", "text": str(words)}:
                 return Text(words)
             case {"type": "image", "source": {"path": str(path), **rest}}:
                 return self._load_image(text_at(rest, "media_type"), path)
-            case {"type": str(kind)}:
-                return Unknown(kind, dump_json(piece))
             case _:
-                return Unknown("", dump_json(piece))
+                return unknown_part(piece)
 
     def _load_image(self, media_type: str, path: str) -> Image:
         """A picture: from a file beside the document, or known by its address only."""
@@ -235,17 +219,9 @@ def _parse_usage(step: dict[str, Any]) -> Usage | None:
     if not isinstance(metrics, dict) or (type(calls) is int and calls != 1):
         return None
     extra = dict_at(metrics, "extra")
-    cached, written = (
-        count_at(metrics, "cached_tokens"),
-        count_at(extra, "cache_creation_input_tokens"),
-    )
-    return Usage(
-        input=max(count_at(metrics, "prompt_tokens") - cached - written, 0),
-        output=count_at(metrics, "completion_tokens"),
-        cache_read=cached,
-        cache_write=written,
-        reasoning=count_at(extra, "reasoning_tokens") or count_at(extra, "reasoning_output_tokens"),
-    )
+    given, output, read = (count_at(metrics, f"{key}_tokens") for key in ("prompt", "completion", "cached"))
+    reasoning = count_at(extra, "reasoning_tokens") or count_at(extra, "reasoning_output_tokens")
+    return usage_with_cached_input(given, output, read, count_at(extra, "cache_creation_input_tokens"), reasoning)
 
 
 def resolve_file_below(folder: Path, path: str) -> Path | None:

@@ -47,6 +47,7 @@ from thresher.transcripts.claude_code.records import (
 )
 from thresher.transcripts.claude_code.tree import linearize_record_tree
 from thresher.transcripts.coerce import as_text, text_at
+from thresher.transcripts.content import report_missing_outputs
 from thresher.transcripts.source import SourceFile
 
 NAME = "claude-code"
@@ -245,11 +246,7 @@ def _find_spilled_outputs(source: SourceFile, facts: ClaudeScan) -> dict[str, st
     """Outputs too long for the transcript, by call; looked for only in the session's own folder."""
     folder = source.path.parent / source.stem / "tool-results"
     here = {call: folder / name for call, name in facts.spill_file_names.items() if (folder / name).is_file()}
-    missing = len(facts.spill_file_names) - len(here)
-    if missing:
-        source.report(
-            f"{missing} long outputs are in files that are not here", "what the transcript shows of them is kept"
-        )
+    report_missing_outputs(source, len(facts.spill_file_names) - len(here))
     return {call: str(path) for call, path in here.items()}
 
 

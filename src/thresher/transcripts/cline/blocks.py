@@ -5,9 +5,11 @@ from typing import Any
 
 from thresher.dialects.content import parse_image_url
 from thresher.model import Usage
-from thresher.model.jsontext import dump_json, load_json_object
+from thresher.model.jsontext import load_json_object
 from thresher.model.parts import Image, Part, ResultPart, Text, Thinking, ToolCall, ToolResult, Unknown
+from thresher.transcripts.base import usage_with_cached_input
 from thresher.transcripts.coerce import as_dict, as_list, count_at, dict_at, first_text, list_at, text_at, value_at
+from thresher.transcripts.content import json_text, unknown_part
 from thresher.transcripts.xml_calls import is_failed_tool_answer, parse_result_header
 
 
@@ -26,11 +28,9 @@ def parse_cline_thinking(row: dict[str, Any]) -> list[Part]:
     """Reasoning that is told beside the content, of the message or of a block in it."""
     if said := text_at(row, "reasoning_content"):
         return [Thinking(said)]
-    beside = [
-        row.get("reasoning_details"),
-        *(value_at(one, "reasoning_details") for one in list_at(row, "content")),
+    details = [
+        as_dict(detail) for one in (row, *list_at(row, "content")) for detail in list_at(one, "reasoning_details")
     ]
-    details = [as_dict(detail) for one in beside for detail in as_list(one)]
     found = ((first_text(one, "text", "summary"), text_at(one, "signature")) for one in details)
     return [Thinking(said, signature) for said, signature in found if said or signature]
 
@@ -40,18 +40,13 @@ def _parse_block(block: Any) -> Part:
         case str() | {"type": "text", "text": str()}:
             return Text(block if isinstance(block, str) else block["text"])
         case {"type": "thinking", "thinking": str(said)} | {"type": "reasoning", "text": str(said)}:
-            options = ("providerOptions", "anthropic")
-            redacted = text_at(block, *options, "redactedData")
-            return Thinking(
-                said,
-                text_at(block, "signature") or text_at(block, *options, "signature") or redacted,
-            )
+            options = value_at(block, "providerOptions", "anthropic")
+            return Thinking(said, text_at(block, "signature") or first_text(options, "signature", "redactedData"))
         case {"type": "redacted_thinking", "data": str(data)}:
             return Thinking("", data)
-        case {"type": "tool_use", "name": str(name)}:
-            return ToolCall(text_at(block, "id"), name, _serialize_arguments(block.get("input")))
-        case {"type": "tool-call", "toolName": str(name)}:
-            return ToolCall(text_at(block, "toolCallId"), name, _serialize_arguments(block.get("input")))
+        case {"type": "tool_use", "name": str(name)} | {"type": "tool-call", "toolName": str(name)}:
+            given, id_ = block.get("input"), text_at(block, "id" if block["type"] == "tool_use" else "toolCallId")
+            return ToolCall(id_, name, json_text({} if given is None else given))
         case {"type": "tool_result"} | {"type": "tool-result"}:
             return _parse_result(block)
         case {"type": "file", "content": str(content)}:
@@ -59,11 +54,7 @@ def _parse_block(block: Any) -> Part:
         case {"type": "image"}:
             return _parse_image(block)
         case _:
-            return Unknown(text_at(block, "type"), dump_json(block))
-
-
-def _serialize_arguments(given: Any) -> str:
-    return given if isinstance(given, str) else dump_json({} if given is None else given)
+            return unknown_part(block)
 
 
 def _parse_image(block: dict[str, Any]) -> Image | Unknown:
@@ -77,7 +68,7 @@ def _parse_image(block: dict[str, Any]) -> Image | Unknown:
         case {"image": str(url)}:
             return parse_image_url(url)
         case _:
-            return Unknown("image", dump_json(block))
+            return unknown_part(block)
 
 
 def _parse_result(block: dict[str, Any]) -> ToolResult:
@@ -95,7 +86,7 @@ def _parse_result_content(given: Iterable[Any]) -> Iterable[ResultPart]:
     for one in given:
         done = _operation_texts(one)
         part = Text("\n".join(done)) if done else _parse_block(one)
-        yield (part if isinstance(part, Text | Image | Unknown) else Unknown(text_at(one, "type"), dump_json(one)))
+        yield part if isinstance(part, Text | Image | Unknown) else unknown_part(one)
 
 
 def _operation_texts(one: Any) -> list[str]:
@@ -104,7 +95,7 @@ def _operation_texts(one: Any) -> list[str]:
     if "type" in told or not isinstance(told.get("query"), str):
         return []
     came = [told[key] for key in ("query", "result", "error") if told.get(key)]
-    return [said if isinstance(said, str) else dump_json(said) for said in came]
+    return [json_text(said) for said in came]
 
 
 def _is_failed_item(one: Any, name: str) -> bool:
@@ -122,4 +113,4 @@ def parse_cline_usage(metrics: Any) -> Usage | None:
     written = count_at(told, "cacheWriteTokens")
     given = count_at(told, "inputTokens") or count_at(tokens, "prompt")
     output = count_at(told, "outputTokens") or count_at(tokens, "completion")
-    return Usage(max(given - read - written, 0), output, read, written) if given or output else None
+    return usage_with_cached_input(given, output, read, written) if given or output else None

@@ -35,6 +35,7 @@ from thresher.transcripts.cline.sidecars import (
     read_cline_sidecars,
 )
 from thresher.transcripts.coerce import as_dict, as_list, first_text, list_at, text_at, value_at
+from thresher.transcripts.content import mark_carried, split_results
 from thresher.transcripts.source import SourceFile
 from thresher.transcripts.xml_calls import generate_call_ids, parse_result_header, sort_xml_answers, split_xml_calls
 
@@ -121,18 +122,17 @@ def _build_segments(
         messages = reading.read_message(number, row)
         if _is_summary(row):
             shown = reading.first_messages if row.get("role") == "assistant" and 1 not in hidden and number > 1 else []
-            segments.append([*messages, *_mark_replayed(shown)])
+            segments.append([*messages, *mark_carried(shown)])
         elif number == cut:
-            segments.append([*_mark_replayed(m for m in segments[-1] if _message_number(m) not in hidden), *messages])
+            segments.append([*mark_carried(m for m in segments[-1] if _message_number(m) not in hidden), *messages])
         else:
             segments[-1] += messages
         compactions += _is_summary(row) or value_at(row, "metadata", "kind") == "compaction"
         if number == told.last_deleted_number and 2 < number < len(rows) - 1:
-            segments.append(_mark_replayed(m for m in segments[0] if _message_number(m) <= 2))
+            segments.append(mark_carried(m for m in segments[0] if _message_number(m) <= 2))
         if told.compaction and number == told.compaction.replaced_count:
-            segments.append(
-                _build_compacted_messages(reading, told.compaction, {m.id for segment in segments for m in segment})
-            )
+            said = {m.id for segment in segments for m in segment}
+            segments.append(_build_compacted_messages(reading, told.compaction, said))
             compactions += 1
     return [segment for segment in segments if segment] or [[]], compactions
 
@@ -147,10 +147,6 @@ def _find_hidden_numbers(rows: Sequence[Any]) -> set[int]:
     ids = {text_at(wire, key) for wire in wires for key in ("condenseId", "truncationId")} - {""}
     keys = ("condenseParent", "truncationParent")
     return {number for number, wire in enumerate(wires, 1) if any(text_at(wire, key) in ids for key in keys)}
-
-
-def _mark_replayed(messages: Iterable[Message]) -> list[Message]:
-    return [replace(message, carried=True) for message in messages]
 
 
 def _message_number(message: Message) -> int:
@@ -195,9 +191,8 @@ class ClineReader:
         self._used_message_ids: set[str] = set()
         self._call_ids_by_given_id: dict[str, str] = {}
         self._used_call_ids: set[str] = set()
-        self._unanswered_call_ids: OrderedDict[str, None] = (
-            OrderedDict()
-        )  # of a dict, the oldest is found slower and slower
+        # Of a dict, the oldest is found slower and slower.
+        self._unanswered_call_ids: OrderedDict[str, None] = OrderedDict()
         self._open_xml_calls: list[ToolCall] = []
 
     def read_message(self, number: int, row: dict[str, Any]) -> list[Message]:
@@ -207,16 +202,10 @@ class ClineReader:
         except RecursionError:
             self.source.report("a message is nested too deep to follow", "skipped", number)
             return []
-        id_, time = (
-            self._unique_message_id(number, text_at(row, "id")),
-            _message_time(row) or self._request_time(number),
-        )
-        place = SourceLocation(self.file, number)
-        messages = [
-            replace(m, id=id_ if m.role != "tool" else f"{id_}-results", time=time, source=place)
-            for m in found
-            if m.parts
-        ]
+        id_ = self._unique_message_id(number, text_at(row, "id"))
+        time, place = _message_time(row) or self._request_time(number), SourceLocation(self.file, number)
+        ids = {"tool": f"{id_}-results"}
+        messages = [replace(m, id=ids.get(m.role, id_), time=time, source=place) for m in found if m.parts]
         if not messages:
             self.source.report("a message is empty, or none", "skipped", number)
         self.first_messages = messages if number == 1 else self.first_messages
@@ -284,10 +273,9 @@ class ClineReader:
 
     def _build_user_messages(self, parts: list[Part], *, is_known: bool) -> list[Message]:
         """What a tool gave, and what a person, or the harness in their name, said."""
-        answers = [self._resolve_result(part) for part in parts if isinstance(part, ToolResult)]
-        results, rest, author = sort_xml_answers(
-            (p for p in parts if not isinstance(p, ToolResult)), self._open_xml_calls
-        )
+        given, others = split_results(parts)
+        answers = [self._resolve_result(result) for result in given]
+        results, rest, author = sort_xml_answers(others, self._open_xml_calls)
         self._open_xml_calls = []
         for part in rest:
             self._note_environment(part)
@@ -300,11 +288,8 @@ class ClineReader:
 
     def _resolve_result(self, result: ToolResult) -> ToolResult:
         """A result with the name that its call has here; without one it answers the oldest call."""
-        id_ = (
-            self._call_ids_by_given_id.get(result.call_id)
-            or result.call_id
-            or next(iter(self._unanswered_call_ids), "")
-        )
+        named = self._call_ids_by_given_id.get(result.call_id) or result.call_id
+        id_ = named or next(iter(self._unanswered_call_ids), "")
         self._unanswered_call_ids.pop(id_, None)
         return replace(result, call_id=id_)
 

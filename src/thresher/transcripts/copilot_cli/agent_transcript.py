@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from thresher.model import AbandonedBranch, History, Message
+from thresher.transcripts.content import mark_carried
 
 
 class CopilotAgent:
@@ -55,7 +56,7 @@ class CopilotAgent:
         stay = self.messages[kept:] if kept is not None else []
         self.segments.append(self._visible_messages())
         self.system_prompt = replace(self.system_prompt, carried=True) if self.system_prompt else None
-        self.messages = [*first, *(replace(message, carried=True) for message in stay)]
+        self.messages = [*first, *mark_carried(stay)]
         self.event_positions, self.compaction_start = {}, None
 
     def _visible_messages(self) -> list[Message]:

@@ -34,6 +34,7 @@ from thresher.transcripts.coerce import (
     text_at,
     value_at,
 )
+from thresher.transcripts.content import json_text, text_parts
 from thresher.transcripts.copilot_cli.agent_transcript import CopilotAgent
 from thresher.transcripts.source import SourceFile
 
@@ -171,14 +172,10 @@ class CopilotReader:
                 talk.add_result(result.call_id, message)
 
     def _read_user_message(self, talk: CopilotAgent, data: dict[str, Any], blank: Message) -> None:
-        typed, seen, origin = (
-            text_at(data, "content"),
-            text_at(data, "transformedContent"),
-            text_at(data, "source"),
-        )
+        typed, seen, origin = (text_at(data, key) for key in ("content", "transformedContent", "source"))
         shown = seen if typed in seen else typed
         pictures = [part for one in list_at(data, "attachments") if (part := _parse_image(as_dict(one), self.assets))]
-        parts: tuple[Part, ...] = (*((Text(shown),) if shown else ()), *pictures)
+        parts: tuple[Part, ...] = (*text_parts(shown), *pictures)
         author: Author = infer_message_author("user", (Text(typed),)) if typed else infer_message_author("user", parts)
         if data.get("isAutopilotContinuation") is True or (
             origin not in HUMAN_SOURCES and not origin.startswith("agent-")
@@ -186,12 +183,8 @@ class CopilotReader:
             author = "harness"
         elif author == "human" and (talk is not self.main_agent or origin.startswith("agent-")):
             author = "model"
-        if (
-            talk.last_notice
-            and talk.messages
-            and talk.last_notice in shown
-            and talk.messages[-1].text.strip() == talk.last_notice
-        ):
+        notice = talk.last_notice if talk.last_notice in shown else ""
+        if notice and talk.messages and talk.messages[-1].text.strip() == notice:
             talk.messages.pop()  # what the screen was told is told to the model now
         talk.title = talk.title or (typed.strip()[:MAX_TITLE_CHARS] if author in ("human", "model") else "")
         talk.messages += [replace(blank, parts=parts, author=author)] if parts else []
@@ -200,9 +193,8 @@ class CopilotReader:
         thought = text_at(data, "reasoningText") or talk.pending_reasoning
         proof = first_text(data, "reasoningOpaque", "encryptedContent")
         calls = [_parse_call(as_dict(one), f"{blank.id}-{n}") for n, one in enumerate(list_at(data, "toolRequests"), 1)]
-        said = text_at(data, "content")
         thoughts = (Thinking(thought, proof),) if thought or proof else ()
-        parts: tuple[Part, ...] = (*thoughts, *((Text(said),) if said else ()), *calls)
+        parts: tuple[Part, ...] = (*thoughts, *text_parts(text_at(data, "content")), *calls)
         for call in calls:
             talk.note_requested_call(call.id)
         request, model = text_at(data, "apiCallId"), text_at(data, "model") or talk.model
@@ -226,9 +218,8 @@ class CopilotReader:
     def build_session(self) -> Session:
         """What came of it."""
         if self.system_prompt_changes:
-            self.source.report(
-                f"the system prompt was changed {self.system_prompt_changes} times", "the last one is kept"
-            )
+            what = f"the system prompt was changed {self.system_prompt_changes} times"
+            self.source.report(what, "the last one is kept")
         stem = self.source.stem
         folder = self.source.path.parent.name if stem == "events" else ""
         id_ = text_at(self.session_fields, "sessionId") or folder or stem
@@ -277,9 +268,7 @@ def _summary_messages(blank: Message, said: Any) -> list[Message]:
 
 
 def _parse_call(wire: dict[str, Any], place: str) -> ToolCall:
-    given = wire.get("arguments", {})
-    id_, name = text_at(wire, "toolCallId") or place, text_at(wire, "name")
-    return ToolCall(id_, name, given if isinstance(given, str) else dump_json(given))
+    return ToolCall(text_at(wire, "toolCallId") or place, text_at(wire, "name"), json_text(wire.get("arguments", {})))
 
 
 def _parse_result(data: dict[str, Any], assets: Mapping[str, Image]) -> ToolResult:

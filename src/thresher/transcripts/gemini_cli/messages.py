@@ -16,9 +16,10 @@ from thresher.dialects.gemini.codec import parse_gemini_content
 from thresher.dialects.pairing import CallIdAssigner
 from thresher.model import Message, Usage
 from thresher.model.jsontext import dump_json
-from thresher.model.parts import Image, Part, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
+from thresher.model.parts import Part, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult
 from thresher.transcripts.base import parse_time
 from thresher.transcripts.coerce import as_dict, count_at, dict_at, list_at, text_at, value_at
+from thresher.transcripts.content import json_text, result_content, split_results
 from thresher.transcripts.source import SourceFile
 
 FAILED_STATUSES = ("error", "cancelled")
@@ -155,24 +156,16 @@ class _MessageBuilder:
         if not id_ or id_ in self._call_ids:
             id_ = f"{entry.id}-call-{number}"
         self._call_ids.add(id_)
-        return ToolCall(
-            self._pairing.assign_call_id(name, id_), name, given if isinstance(given, str) else dump_json(given)
-        )
+        return ToolCall(self._pairing.assign_call_id(name, id_), name, json_text(given))
 
     def _build_user_messages(self, entry: GeminiRecord, parts: list[Any]) -> Iterator[Message]:
         rest = [part for part in parts if not self._is_repeated_result(part)]
         found = self._parse_parts("user", rest)
-        results = tuple(part for part in found if isinstance(part, ToolResult))
+        results, others = split_results(found)
         self._answered_call_ids |= {result.call_id for result in results}
-        yield Message(
-            "tool", results, author="tool", id=f"{entry.id}-results" if len(results) < len(found) else entry.id
-        )
-        others = tuple(part for part in found if not isinstance(part, ToolResult))
-        author = (
-            "harness"
-            if entry.content.text.startswith(HARNESS_PROMPT_PREFIXES)
-            else infer_message_author("user", others)
-        )
+        yield Message("tool", results, author="tool", id=f"{entry.id}-results" if others else entry.id)
+        is_nudge = entry.content.text.startswith(HARNESS_PROMPT_PREFIXES)
+        author = "harness" if is_nudge else infer_message_author("user", others)
         yield Message("user", others, author=author, id=entry.id)
 
     def _is_repeated_result(self, part: Any) -> bool:
@@ -222,7 +215,7 @@ def _build_result(call: ToolCall, tool: dict[str, Any]) -> ToolResult | None:
         return None
     answers = [part for part in found if isinstance(part, ToolResult)]
     content: list[ResultPart] = [inner for answer in answers for inner in answer.content]
-    content += [part for part in found if isinstance(part, Text | Image | Unknown)]
+    content += result_content(found)
     if not content and text_at(tool, "resultDisplay"):
         content.append(Text(tool["resultDisplay"]))
     return ToolResult(

@@ -24,6 +24,7 @@ from thresher.errors import ReadError
 from thresher.model import AbandonedBranch, Author, History, Message, Session, ToolResult
 from thresher.transcripts.base import SessionFolder, TranscriptFormat, make_session, parse_time, title_from_prompt
 from thresher.transcripts.coerce import as_dict, as_text, list_at, text_at
+from thresher.transcripts.content import report_missing_outputs
 from thresher.transcripts.gemini_cli.messages import GeminiRecord, build_gemini_messages, map_subagent_calls
 from thresher.transcripts.source import SourceFile
 
@@ -67,9 +68,8 @@ class GeminiLogReader:
             listed = row["$set"].get("messages")
             self.session_fields |= {key: value for key, value in row["$set"].items() if key != "messages"}
             if isinstance(listed, list):
-                self._replace_list(
-                    [_build_listed_record(wire, f"line-{line}-{n}", line) for n, wire in enumerate(listed, 1)]
-                )
+                named = ((f"line-{line}-{n}", wire) for n, wire in enumerate(listed, 1))
+                self._replace_list([_build_listed_record(wire, name, line) for name, wire in named])
         elif isinstance(row.get("id"), str) or isinstance(kind, str):
             self.records[kind if isinstance(kind, str) else "?"] += 1
             entry = _build_record(row, f"line-{line}", line, record)
@@ -239,21 +239,15 @@ def _read_subagents(source: SourceFile, id_: str, calls: Mapping[str, str]) -> l
 def _find_spilled_outputs(source: SourceFile, id_: str, histories: Sequence[History]) -> dict[str, str]:
     """Outputs too long for the model, by call; looked for only in the folder of this session's outputs."""
     results = [result for history in histories for message in history for result in message.results]
-    cut = {
-        result.call_id: _output_file_stem(result)
-        for result in results
-        if FULL_OUTPUT_NOTICE in result.text[:NOTICE_SEARCH_LENGTH]
-    }
-    if not cut:
+    cut = [result for result in results if FULL_OUTPUT_NOTICE in result.text[:NOTICE_SEARCH_LENGTH]]
+    names = {result.call_id: _output_file_stem(result) for result in cut}
+    if not names:
         return {}
     chats = _chats_folder(source.path, 0) or _chats_folder(source.path, 1) or source.path.parent
     outputs = chats.parent / "tool-outputs"
     here = {path.stem: str(path) for path in _list_files_below(outputs / f"session-{_safe_file_name(id_)}", outputs)}
-    missing = sum(name not in here for name in cut.values())
-    if missing:
-        what = f"{missing} long outputs are in files that are not here"
-        source.report(what, "what the transcript shows of them is kept")
-    return {call: here[name] for call, name in cut.items() if name in here}
+    report_missing_outputs(source, sum(name not in here for name in names.values()))
+    return {call: here[name] for call, name in names.items() if name in here}
 
 
 def _output_file_stem(result: ToolResult) -> str:

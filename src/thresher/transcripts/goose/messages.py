@@ -18,8 +18,9 @@ from thresher.dialects.content import infer_message_author
 from thresher.model import Author, History, Message, Session, Usage
 from thresher.model.jsontext import dump_json
 from thresher.model.parts import Image, Part, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
-from thresher.transcripts.base import make_session, parse_time, title_from_prompt
+from thresher.transcripts.base import make_session, parse_time, title_from_prompt, usage_with_cached_input
 from thresher.transcripts.coerce import as_count, as_list, dict_at, list_at, text_at, value_at
+from thresher.transcripts.content import json_text, mark_carried, split_results, unknown_part
 from thresher.transcripts.source import SourceFile
 
 NAME = "goose"
@@ -113,7 +114,7 @@ def _build_segments(
     for place, entry in enumerate(entries):
         if place in summaries:
             kept = [message for message, shown in teller.segment_messages if shown] if place == last else []
-            segments.append([*teller.build_summary(entry), *(replace(message, carried=True) for message in kept)])
+            segments.append([*teller.build_summary(entry), *mark_carried(kept)])
         elif place - 1 in summaries:
             records["continuation"] += 1
         elif entry.is_hidden_text("user") and text_at(entry.record["content"][0], "text").startswith(
@@ -157,9 +158,8 @@ class _MessageBuilder:
     def report_duplicate_ids(self) -> None:
         """Name the ids that were not of one call or message alone."""
         if self._duplicate_id_count:
-            self._source.report(
-                f"{self._duplicate_id_count} messages and calls have no id of their own", "named by their place"
-            )
+            what = f"{self._duplicate_id_count} messages and calls have no id of their own"
+            self._source.report(what, "named by their place")
 
     def build_summary(self, entry: GooseMessage) -> list[Message]:
         """The summary that a new segment begins with."""
@@ -182,19 +182,16 @@ class _MessageBuilder:
             return []
         found = self._with_source(entry, [*self._split_by_role(entry, parts, is_old=is_old, is_copied=is_copied)])
         if is_first and found and found[-1].author == "human" and found[-1].text == self._last_prompt:
-            found = [replace(message, carried=True) for message in found]
+            found = mark_carried(found)
         self.segment_messages += [(message, entry.is_shown_to_model) for message in found]
-        for message in found:
-            self._last_prompt = (
-                message.text if message.author == "human" and message.role == "user" else self._last_prompt
-            )
+        prompts = (message.text for message in reversed(found) if message.author == "human" and message.role == "user")
+        self._last_prompt = next(prompts, self._last_prompt)
         return found
 
     def _split_by_role(
         self, entry: GooseMessage, parts: Sequence[Part], *, is_old: bool, is_copied: bool
     ) -> Iterator[Message]:
-        results = tuple(part for part in parts if isinstance(part, ToolResult))
-        rest = tuple(part for part in parts if not isinstance(part, ToolResult))
+        results, rest = split_results(parts)
         role = entry.record.get("role")
         if role == "assistant":
             for_user = not entry.is_shown_to_model and not is_old and all(isinstance(part, Text) for part in rest)
@@ -260,7 +257,7 @@ class _MessageBuilder:
         if told.get("status") == "error" or not text_at(value, "name"):
             return ToolCall(id_, INVALID_CALL_NAME, dump_json({"error": told.get("error", told.get("value"))}))
         arguments = value.get("arguments")
-        return ToolCall(id_, value["name"], arguments if isinstance(arguments, str) else dump_json(arguments or {}))
+        return ToolCall(id_, value["name"], json_text("" if arguments == "" else arguments or {}))
 
 
 def _has_content(message: Message) -> bool:
@@ -283,14 +280,13 @@ def _parse_content_item(wire: Any) -> Text | Image | Unknown:
         case {"type": "resource", "resource": {"blob": str(data)}}:
             return Image(text_at(wire, "resource", "mimeType"), data)
         case _:
-            return Unknown(text_at(wire, "type"), dump_json(wire))
+            return unknown_part(wire)
 
 
 def _parse_result(call_id: str, told: dict[str, Any], records: Counter[str]) -> ToolResult:
     """What a tool answered; older versions have its content where newer ones have an object around it."""
     if told.get("status") == "error":
-        error = told.get("error")
-        return ToolResult(call_id, (Text(error if isinstance(error, str) else dump_json(error)),), is_error=True)
+        return ToolResult(call_id, (Text(json_text(told.get("error"))),), is_error=True)
     value = told.get("value")
     content = as_list(value) or list_at(value, "content")
     shown: tuple[ResultPart, ...] = tuple(_parse_content_item(piece) for piece in content if _is_for_model(piece))
@@ -307,6 +303,4 @@ def parse_goose_usage(told: Any) -> Usage | None:
     given, output, read, write = (
         as_count(next((told[name] for name in names if told.get(name) is not None), None)) for names in USAGE_FIELDS
     )
-    if not (given or output):
-        return None
-    return Usage(max(given - read - write, 0), output, read, write)
+    return usage_with_cached_input(given, output, read, write) if given or output else None

@@ -14,7 +14,7 @@ import msgspec
 
 from thresher.model import Session
 from thresher.transcripts.base import SessionFolder, TranscriptFormat
-from thresher.transcripts.coerce import as_list, first_text, text_at, value_at
+from thresher.transcripts.coerce import first_text, list_at, text_at, value_at
 from thresher.transcripts.goose.messages import NAME, GooseFacts, GooseMessage, build_goose_session
 from thresher.transcripts.goose.recordings import is_goose_recording, read_goose_recording
 from thresher.transcripts.source import SourceFile
@@ -99,10 +99,8 @@ def _sniff(source: SourceFile) -> int:
         return 3 if {"description", "message_count", "name"} & first.keys() else 2
     if second is None and isinstance(first, dict) and first.keys() >= {"working_dir", "description", "message_count"}:
         return 3 if _exported_messages(first) is not None else 2
-    if _is_goose_message(first) and {value_at(part, "type") for part in as_list(first["content"])} & {
-        "toolRequest",
-        "toolResponse",
-    }:
+    types = {text_at(part, "type") for part in list_at(first, "content")}
+    if _is_goose_message(first) and types & {"toolRequest", "toolResponse"}:
         return 2
     document = source.document
     if is_goose_recording(document):

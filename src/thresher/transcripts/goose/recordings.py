@@ -72,14 +72,8 @@ def _parse_calls(source: SourceFile, document: dict[str, Any]) -> Iterator[Goose
         messages = [message for message in given["messages"] if isinstance(message, dict)]
         if len(messages) < len(given["messages"]):
             source.report("a request has messages that are none", "left out", number)
-        yield GooseExchange(
-            number,
-            given["system"],
-            messages,
-            list_at(given, "tools"),
-            output["message"],
-            dict_at(output, "usage"),
-        )
+        tools, usage = list_at(given, "tools"), dict_at(output, "usage")
+        yield GooseExchange(number, given["system"], messages, tools, output["message"], usage)
 
 
 def _group_by_conversation(calls: Sequence[GooseExchange]) -> list[list[GooseExchange]]:

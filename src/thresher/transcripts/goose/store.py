@@ -104,15 +104,10 @@ def _build_session(
     entries: list[GooseMessage] = []
     bills: list[GooseRow] = []
     try:
-        for found in _select_rows(
-            own, connection, "messages", MESSAGE_COLUMNS, of=id_, order=("created_timestamp", "id")
-        ):
+        order = ("created_timestamp", "id")
+        for found in _select_rows(own, connection, "messages", MESSAGE_COLUMNS, of=id_, order=order):
             entries.append(_build_message(own, found))
-        bills = [
-            bill
-            for bill in _select_rows(own, connection, "usage_ledger", USAGE_COLUMNS, of=id_)
-            if _is_answer_usage(bill)
-        ]
+        bills = [*filter(_is_answer_usage, _select_rows(own, connection, "usage_ledger", USAGE_COLUMNS, of=id_))]
         call_id = _find_delegating_call(own, connection, row, started.get(_delegating_message_id(row), []))
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         own.report(f"the rows of session {id_} cannot be read ({error})", f"{len(entries)} messages were")

@@ -17,9 +17,10 @@ from msgspec.structs import replace
 from thresher.dialects.content import infer_message_author
 from thresher.model import AbandonedBranch, Author, History, Message, Session, SourceLocation, Usage
 from thresher.model.jsontext import dump_json
-from thresher.model.parts import Image, Part, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
+from thresher.model.parts import Image, Part, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult
 from thresher.transcripts.base import make_session, parse_time, title_from_prompt
 from thresher.transcripts.coerce import as_dict, dict_at, list_at, text_at, value_at
+from thresher.transcripts.content import json_text, mark_carried, result_content, unknown_part
 from thresher.transcripts.source import SourceFile
 
 NAME = "opencode"
@@ -190,7 +191,7 @@ def _split_segments(source: SourceFile, entries: Sequence[OpencodeMessage], huma
             again = [m for m in segments[-1] if m.source and m.source.line >= tail]
             left -= len(again)
             again = again if left >= 0 else []
-            segments.append([*messages, *(replace(m, carried=True) for m in again)])
+            segments.append([*messages, *mark_carried(again)])
         else:
             segments[-1] += messages
     if left < 0:
@@ -287,10 +288,8 @@ def _convert_part(wire: Any) -> Part | None:
             return Thinking(words, _find_signature(wire.get("metadata")))
         case {"type": "file", "mime": str(mime), "url": str(url)}:
             return None if mime in INLINED_MIME_TYPES else _parse_image(mime, url)
-        case {"type": str(kind)}:
-            return None if kind in HIDDEN_PART_TYPES else Unknown(kind, dump_json(wire))
         case _:
-            return Unknown("", dump_json(wire))
+            return None if text_at(wire, "type") in HIDDEN_PART_TYPES else unknown_part(wire)
 
 
 def _find_signature(metadata: Any) -> str:
@@ -315,8 +314,7 @@ def _make_call(piece: OpencodePart) -> ToolCall | None:
     if not piece.call_id:
         return None
     given = _tool_state(piece).get("input", {})
-    name = text_at(piece.record, "tool")
-    return ToolCall(piece.call_id, name, given if isinstance(given, str) else dump_json(given))
+    return ToolCall(piece.call_id, text_at(piece.record, "tool"), json_text(given))
 
 
 def _make_result(piece: OpencodePart) -> ToolResult | None:
@@ -339,8 +337,7 @@ def _make_result(piece: OpencodePart) -> ToolResult | None:
 
 
 def _parse_attachments(state: dict[str, Any]) -> list[ResultPart]:
-    found = map(_convert_part, list_at(state, "attachments"))
-    return [part for part in found if isinstance(part, Text | Image | Unknown)]
+    return [*result_content(filter(None, map(_convert_part, list_at(state, "attachments"))))]
 
 
 def _parse_usage(tokens: Any) -> Usage | None:

@@ -14,6 +14,7 @@ from thresher.model.jsontext import dump_json
 from thresher.model.parts import Image, Part, ResultPart, Text, Thinking, ToolCall, Unknown
 from thresher.transcripts.base import parse_openai_chat_usage
 from thresher.transcripts.coerce import as_dict, dict_at, first_text, list_at, text_at, value_at
+from thresher.transcripts.content import text_parts, unknown_part
 
 HARNESS_NUDGES = (
     "Your last response did not include a function call or a message",
@@ -212,10 +213,7 @@ def _parse_observation(event: dict[str, Any]) -> Iterator[EventFact]:
         shown = f"{text_at(metadata, 'prefix')}{shown}{text_at(metadata, 'suffix')}"
     pictures = (parse_image_url(url) for url in list_at(extras, "image_urls") if _is_text(url) and url)
     cause = event.get("cause")
-    keys = (
-        str(cause) if type(cause) is int else "",
-        text_at(event, "tool_call_metadata", "tool_call_id"),
-    )
+    keys = (str(cause) if type(cause) is int else "", text_at(event, "tool_call_metadata", "tool_call_id"))
     failed = name in ("error", "user_rejected") or code not in (None, 0, STILL_RUNNING_EXIT_CODE)
     yield ResultFact(keys, (*_parse_content(shown), *pictures), failed, "harness" if name == "error" else "tool")
 
@@ -326,7 +324,7 @@ def _is_text(value: Any) -> bool:
 def _parse_content(value: Any) -> tuple[ResultPart, ...]:
     """Words, pieces, or one piece alone."""
     if isinstance(value, str):
-        return (Text(value),) if value else ()
+        return text_parts(value)
     pieces = value if isinstance(value, list) else () if value is None else (value,)
     return tuple(part for piece in pieces for part in _parse_piece(piece))
 
@@ -337,15 +335,12 @@ def _parse_piece(piece: Any) -> Iterator[ResultPart]:
             if words:
                 yield Text(words)
         case {"type": "image", "image_urls": list(urls)}:
-            yield from (
-                parse_image_url(url) if isinstance(url, str) else Unknown("image", dump_json(url)) for url in urls
-            )
+            for url in urls:
+                yield parse_image_url(url) if isinstance(url, str) else Unknown("image", dump_json(url))
         case {"type": "image", "data": str(data), **rest}:
             yield Image(text_at(rest, "mimeType"), data)
-        case {"type": str(kind)}:
-            yield Unknown(kind, dump_json(piece))
         case _:
-            yield Unknown("", dump_json(piece))
+            yield unknown_part(piece)
 
 
 def _parse_thinking(wire: dict[str, Any]) -> tuple[Thinking, ...]:

@@ -19,9 +19,11 @@ from thresher.model.jsontext import load_json_object
 from thresher.model.parts import Summary, Text, ToolCall, ToolResult
 from thresher.transcripts.base import MAX_TITLE_CHARS, group_branches, make_session, title_from_prompt, trace_path
 from thresher.transcripts.coerce import text_at
+from thresher.transcripts.content import mark_carried
 from thresher.transcripts.openhands.events import (
     CallFact,
     CondensationFact,
+    EventFact,
     MessageFact,
     ModelFacts,
     ResultFact,
@@ -217,9 +219,8 @@ class ReplyGroup:
         """The same, shown once more."""
         again = ReplyGroup(replace(self.message, carried=True))
         again.calls = [*self.calls]
-        again.results_by_call_id = {
-            call: replace(result, carried=True) for call, result in self.results_by_call_id.items()
-        }
+        shown = mark_carried(self.results_by_call_id.values())
+        again.results_by_call_id = dict(zip(self.results_by_call_id, shown, strict=True))
         return again
 
 
@@ -272,12 +273,7 @@ class OpenHandsConversation:
             latest[event.id] = self.last_message_id
         return latest
 
-    def _add_fact(
-        self,
-        fact: MessageFact | CallFact | ResultFact | CondensationFact,
-        event: OpenHandsEvent,
-        id_: str,
-    ) -> None:
+    def _add_fact(self, fact: EventFact, event: OpenHandsEvent, id_: str) -> None:
         match fact:
             case MessageFact(message):
                 self._add_message(message, event, id_)
@@ -342,9 +338,8 @@ class OpenHandsConversation:
             what = "there are too many condensations to follow"
             self._source.report(what, "what they forget stays in view", event.source.line)
             return
-        summary = (
-            [ReplyGroup(self._locate_message(_make_summary_message(fact.summary), event, id_))] if fact.summary else []
-        )
+        message = Message("user", (Summary(fact.summary),), author="harness")
+        summary = [ReplyGroup(self._locate_message(message, event, id_))] if fact.summary else []
         gone = {n for n, row in enumerate(self._groups) if fact.is_forgotten(row.message.id)}
         if gone:
             self.compactions += 1
@@ -370,10 +365,6 @@ class OpenHandsConversation:
             for key, asked in self._pending_calls.items()
             if id(asked.group) in carried
         }
-
-
-def _make_summary_message(words: str) -> Message:
-    return Message("user", (Summary(words),), author="harness")
 
 
 def _is_summary(message: Message) -> bool:

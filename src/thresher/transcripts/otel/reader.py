@@ -17,6 +17,7 @@ from thresher.errors import UnknownFormatError
 from thresher.model import Author, History, Session, ToolCall
 from thresher.transcripts.base import MAX_TITLE_CHARS, SessionFolder, TranscriptFormat, make_session, title_from_prompt
 from thresher.transcripts.coerce import text_at
+from thresher.transcripts.content import mark_carried
 from thresher.transcripts.model_calls import LoggedCall
 from thresher.transcripts.otel.messages import (
     OtelToolSpans,
@@ -285,8 +286,7 @@ def _mark_replayed(thread: CallThread, main: CallThread) -> None:
         if row.text_fingerprint in main.known_fingerprints and not any(
             message.usage or message.model for message in row.messages
         ):
-            carried = tuple(replace(message, carried=True) for message in row.messages)
-            thread.entries[place] = row._replace(messages=carried)
+            thread.entries[place] = row._replace(messages=tuple(mark_carried(row.messages)))
 
 
 def _set_prompt_author(history: History, author: Author) -> History:

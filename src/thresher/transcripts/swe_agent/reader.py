@@ -27,6 +27,7 @@ from thresher.model.jsontext import dump_json, load_json_object
 from thresher.model.parts import Part, ResultPart, Text, Thinking, ToolCall, ToolResult, Unknown
 from thresher.transcripts.base import MAX_TITLE_CHARS, SessionFolder, TranscriptFormat, make_session, title_from_prompt
 from thresher.transcripts.coerce import as_dict, dict_at, first_text, list_at, text_at, value_at
+from thresher.transcripts.content import json_text, text_parts
 from thresher.transcripts.source import SourceFile
 from thresher.transcripts.swe_agent.actions import EXIT_COMMAND, is_refused_observation, parse_swe_agent_command
 
@@ -203,7 +204,7 @@ class SweAgentReader:
         for place, wire in enumerate(map(as_dict, list_at(item, "tool_calls")), 1):
             given, name = text_at(wire, "id"), text_at(wire, "function", "name")
             said = value_at(wire, "function", "arguments")
-            arguments = said if isinstance(said, str) else dump_json(said or {})
+            arguments = json_text("" if said == "" else said or {})
             key = given if given and given not in found else f"call-{number}-{place}"
             found[key] = ToolCall(self._assign_id(given, f"call-{number}-{place}"), name, arguments)
         if not found and action.strip():
@@ -253,7 +254,7 @@ class SweAgentReader:
             else ("", {})
         )
         call = ToolCall(f"{id_}-call", name, dump_json(named))
-        parts: tuple[Part, ...] = (*((Text(thought),) if thought else ()), *((call,) if name else ()))
+        parts: tuple[Part, ...] = (*text_parts(thought), *((call,) if name else ()))
         if parts:
             yield Message("assistant", parts, author="model", id=id_, model=self._model, source=place)
         query = list_at(self.steps[n + 1].record, "query") or list_at(self.steps[n + 1].record, "messages")
@@ -284,15 +285,8 @@ def _find_open_file(state: dict[str, Any]) -> str:
 
 def _is_harness_exit(item: dict[str, Any]) -> bool:
     """Whether the harness ended the run in the model's name."""
-    action, said = (
-        text_at(item, "action").strip(),
-        first_text(item, "thought", "content"),
-    )
-    return (
-        bool(_HARNESS_EXIT.match(said))
-        and not item.get("tool_calls")
-        and (not action or bool(EXIT_COMMAND.fullmatch(action)))
-    )
+    action, is_exit = text_at(item, "action").strip(), _HARNESS_EXIT.match(first_text(item, "thought", "content"))
+    return bool(is_exit and not item.get("tool_calls") and (not action or EXIT_COMMAND.fullmatch(action)))
 
 
 def _parse_thinking(item: dict[str, Any], step: SweAgentStep | None) -> list[Thinking]:
