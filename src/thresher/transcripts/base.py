@@ -42,8 +42,8 @@ class TranscriptFormat(Struct, frozen=True):
     sniff: Callable[[SourceFile], int]
     """How sure it is that a file is in this format: 0 no, 1 could be, 2 likely, 3 certain."""
     read: Callable[[SourceFile], list[Session]]
-    homes: Callable[[Mapping[str, str], Path], Sequence[SessionFolder]]
-    """Where its sessions are, by environment and home directory."""
+    homes: Callable[[Mapping[str, str], Path], Sequence[SessionFolder]] = lambda _environment, _home: ()
+    """Where its sessions are, by environment and home directory; none where files lie wherever their user put them."""
     resume: str = ""
     """The command that goes on with a session, with `{id}` or `{file}` in it."""
     wire: str = "openai-chat"

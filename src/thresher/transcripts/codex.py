@@ -287,10 +287,8 @@ def _sniff(source: SourceFile) -> int:
 def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:
     """`CODEX_HOME`, else `~/.codex`; old threads are packed, archived ones flat."""
     root = Path(environment.get("CODEX_HOME") or home / ".codex")
-    return [
-        SessionFolder(root / "sessions", "**/rollout-*.jsonl*"),
-        SessionFolder(root / "archived_sessions", "rollout-*.jsonl*"),
-    ]
+    places = (("sessions", "**/rollout-*.jsonl*"), ("archived_sessions", "rollout-*.jsonl*"))
+    return [SessionFolder(root / folder, pattern) for folder, pattern in places]
 
 
 FORMAT = TranscriptFormat(

@@ -339,11 +339,11 @@ def parse_python_call(source: str) -> ToolCall | None:
         return None
     try:
         node = _parse_python_expression(source.strip())
-        return (
-            ToolCall("", ast.unparse(node.func), _encode_python_arguments(node)) if isinstance(node, ast.Call) else None
-        )
+        if isinstance(node, ast.Call):
+            return ToolCall("", ast.unparse(node.func), _encode_python_arguments(node))
     except _PARSE_ERRORS:
-        return None
+        pass
+    return None
 
 
 def _parse_python_expression(source: str) -> ast.expr:

@@ -139,9 +139,8 @@ class CallThread:
 
     def iter_rewound_branches(self) -> Iterator[AbandonedBranch]:
         """What was taken back."""
-        return (
-            AbandonedBranch(History(tuple(pair_chat_messages(messages))), after) for after, messages in self.branches
-        )
+        found = ((after, tuple(pair_chat_messages(messages))) for after, messages in self.branches)
+        return (AbandonedBranch(History(messages), after) for after, messages in found)
 
 
 class ThreadStitcher:
@@ -266,11 +265,8 @@ class ThreadStitcher:
 
     def _continue_by_conversation_id(self, ask: LoggedCall, given: Sequence[MarkedMessage]) -> CallThread | None:
         """The conversation that is told, where a later trace holds only what is new."""
-        thread = (
-            self._newest_by_conversation.get(ask.conversation_id)
-            if ask.conversation_id and not ask.enclosing_agents
-            else None
-        )
+        is_top = bool(ask.conversation_id) and not ask.enclosing_agents
+        thread = self._newest_by_conversation.get(ask.conversation_id) if is_top else None
         if not thread or thread.model_calls[-1].trace_id == ask.trace_id or thread.model_calls[-1].enclosing_agents:
             return None
         known = {row.fingerprint for row in takewhile(lambda row: row.role == "system", thread.entries)}
@@ -303,19 +299,15 @@ def _is_compaction_of(earlier: CallThread, later: CallThread) -> bool:
         or earlier.last_call_number > later.first_call_number
     ):
         return False
-    return any(
-        row.text_fingerprint in earlier.known_fingerprints
-        for row in later.entries[: later.initial_input_count]
-        if row.role != "system"
-    )
+    given = later.entries[: later.initial_input_count]
+    return any(row.text_fingerprint in earlier.known_fingerprints for row in given if row.role != "system")
 
 
 def _join_compacted(earlier: CallThread, later: CallThread) -> None:
     """Make a thread the next segment of another."""
     parts = [*later.earlier_segments, later.messages]
-    left = earlier.build_compacted_messages(
-        map(fingerprint_message, parts[0][: later.initial_input_count]), later.model_calls[0]
-    )
+    given = map(fingerprint_message, parts[0][: later.initial_input_count])
+    left = earlier.build_compacted_messages(given, later.model_calls[0])
     parts[0] = [*(message for messages in left for message in messages), *parts[0][later.initial_input_count :]]
     earlier.earlier_segments += [earlier.messages, *parts[:-1]]
     earlier.entries = [fingerprint_message(message) for message in parts[-1]]
@@ -337,12 +329,8 @@ def _continue_after_answer(thread: CallThread, ask: LoggedCall, given: Sequence[
         return True  # else it is the same call, told by two instruments
     if given[place].role != "assistant":
         return False
-    parts = {
-        piece
-        for row in thread.entries[thread.answer_start :]
-        for m in row.messages
-        for piece in fingerprint_parts(m.parts)
-    }
+    answers = (message for row in thread.entries[thread.answer_start :] for message in row.messages)
+    parts = {piece for message in answers for piece in fingerprint_parts(message.parts)}
     end = place + 1
     while end < len(given) and given[end].role == "assistant":
         if not parts.issuperset(piece for message in given[end].messages for piece in fingerprint_parts(message.parts)):
@@ -356,8 +344,6 @@ def _continue_after_answer(thread: CallThread, ask: LoggedCall, given: Sequence[
 def _is_sibling_agent(thread: CallThread, ask: LoggedCall) -> bool:
     """Whether a thread of another agent may be gone on with: not by one that works inside it."""
     answered = any(row.role == "assistant" for row in thread.entries)
-    return (
-        answered
-        and thread.agent_key not in ask.enclosing_agents
-        and ask.agent_key not in thread.model_calls[0].enclosing_agents
-    )
+    first = thread.model_calls[0]
+    is_inside = thread.agent_key in ask.enclosing_agents or ask.agent_key in first.enclosing_agents
+    return answered and not is_inside

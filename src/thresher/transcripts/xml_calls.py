@@ -140,11 +140,9 @@ def find_xml_elements(text: str, is_tool: Callable[[str], bool]) -> Iterator[Xml
         if closing is None or not _opens_line(text, tag.start(), end):
             place += 1
             continue
-        found = (
-            ({"": tags.text_between(place, closing)}, closing)
-            if name in THINKING_TAGS
-            else tags.parse_parameters(name, place + 1)
-        )
+        found: tuple[dict[str, Any], int] | None = {"": tags.text_between(place, closing)}, closing
+        if name not in THINKING_TAGS:
+            found = tags.parse_parameters(name, place + 1)
         if found is None:
             return  # for its agent, too, all that follows is a part of what was never closed
         fields, closing = found

@@ -104,10 +104,8 @@ class AdkEventReader:
         if is_user:
             yield replace(blank, parts=others, author=infer_message_author("user", others))
         else:
-            model, usage = (
-                as_text(either_case(event, "model_version")),
-                _parse_usage(either_case(event, "usage_metadata")),
-            )
+            model = as_text(either_case(event, "model_version"))
+            usage = _parse_usage(either_case(event, "usage_metadata"))
             yield replace(blank, role="assistant", parts=others, author="model", model=model, usage=usage)
         if not parts:
             yield from self._read_transcriptions(event, blank)

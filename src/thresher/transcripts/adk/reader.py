@@ -8,7 +8,6 @@ line.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -16,7 +15,7 @@ import msgspec
 from thresher.errors import ReadError
 from thresher.model import Session
 from thresher.transcripts.adk.events import NAME, AdkEventReader, either_case
-from thresher.transcripts.base import SessionFolder, TranscriptFormat
+from thresher.transcripts.base import TranscriptFormat
 from thresher.transcripts.coerce import as_dict, as_list, as_text, list_at, text_at, value_at
 from thresher.transcripts.source import SourceFile
 
@@ -99,11 +98,8 @@ def _find_conversation(value: dict[str, Any]) -> AdkConversation | None:
 
 
 def _parse_session(value: Mapping[str, Any]) -> AdkConversation:
-    return AdkConversation(
-        text_at(value, "id"),
-        [*enumerate(list_at(value, "events"), 1)],
-        as_text(either_case(value, "app_name")),
-    )
+    events = [*enumerate(list_at(value, "events"), 1)]
+    return AdkConversation(text_at(value, "id"), events, as_text(either_case(value, "app_name")))
 
 
 def _parse_eval_result(value: Mapping[str, Any]) -> AdkConversation:
@@ -122,19 +118,16 @@ def _parse_eval_case(value: Mapping[str, Any]) -> AdkConversation:
 
 def _parse_queries(name: str, rows: Any) -> AdkConversation:
     numbered = enumerate(as_list(rows), 1)
-    return AdkConversation(
-        name, [(number, event) for number, row in numbered for event in _expand_invocation(_upgrade_query(row))], name
-    )
+    events = [(number, event) for number, row in numbered for event in _expand_invocation(_upgrade_query(row))]
+    return AdkConversation(name, events, name)
 
 
 def _upgrade_query(row: Any) -> Any:
     """A query as newer files write it."""
     if not _is_query(row):
         return row
-    uses = [
-        {"name": use.get("tool_name"), "args": use.get("tool_input")}
-        for use in map(as_dict, list_at(row, "expected_tool_use"))
-    ]
+    expected = map(as_dict, list_at(row, "expected_tool_use"))
+    uses = [{"name": use.get("tool_name"), "args": use.get("tool_input")} for use in expected]
     between = map(as_dict, list_at(row, "expected_intermediate_agent_responses"))
     said = [[one.get("author"), [{"text": one.get("text")}]] for one in between]
     return {
@@ -277,17 +270,11 @@ def _sniff_queries(rows: list[Any]) -> int:
     return 3 if queries and expected and all(_is_query(row) for row in queries) else 0
 
 
-def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:  # noqa: ARG001 - a format's homes depend on both
-    """None: the kit keeps a store in the folder of each agent, wherever that is."""
-    return []
-
-
 FORMAT = TranscriptFormat(
     NAME,
     "Google ADK",
     _sniff,
     _read,
-    _homes,
     wire="gemini",
     layouts="sessions and events as JSON; eval sets, their results and the older test files; the SQLite store",
     holds=("thinking", "usage", "times", "edits", "rewinds", "compactions"),

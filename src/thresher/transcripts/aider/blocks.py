@@ -130,12 +130,8 @@ class _LineClassifier:
 
     def _classify_text_line(self, place: int, line: str, *, after_blank: bool) -> AiderBlockKind:
         is_ended = line.endswith(LINE_BREAK_SUFFIX) or not self._keeps_line_breaks
-        if (
-            _starts_with_prefix(line, USER_PREFIX)
-            and is_ended
-            and (after_blank or self._kind == "user")
-            and self._is_outside_code(place)
-        ):
+        may_be_user = is_ended and (after_blank or self._kind == "user") and _starts_with_prefix(line, USER_PREFIX)
+        if may_be_user and self._is_outside_code(place):
             self._is_output_open, self.prefix = False, USER_PREFIX
             return "user"
         if self._is_output_open:

@@ -266,9 +266,9 @@ def match_edit_results(calls: Sequence[ToolCall], lines: Sequence[str]) -> tuple
 
 def _edited_paths(call: ToolCall) -> list[str]:
     fields = load_json_object(call.arguments)
-    return (
-        [fields["path"]] if "path" in fields else [found[1] for found in _PATCH_FILE.finditer(fields.get("input", ""))]
-    )
+    if "path" in fields:
+        return [fields["path"]]
+    return [found[1] for found in _PATCH_FILE.finditer(fields.get("input", ""))]
 
 
 def _find_refused_calls(calls: Sequence[ToolCall], lines: Sequence[str]) -> set[str]:
@@ -281,11 +281,8 @@ def _find_refused_calls(calls: Sequence[ToolCall], lines: Sequence[str]) -> set[
         (head, _next_position(again.divider_marks, head), _next_position(again.search_marks, head))
         for head in again.search_marks
     )
-    shown = {
-        _strip_whitespace("".join(lines[head + 1 : end]))
-        for head, end, other in blocks
-        if end and not (other and other < end)
-    }
+    whole = ((head, end) for head, end, other in blocks if end and not (other and other < end))
+    shown = {_strip_whitespace("".join(lines[head + 1 : end])) for head, end in whole}
     of_file = Counter(path for call in calls for path in _edited_paths(call))
     return {
         call.id

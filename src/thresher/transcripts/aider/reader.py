@@ -75,9 +75,7 @@ def _build_session(source: SourceFile, run: AiderRun) -> Session:
     started = parse_time(run.started)
     if run.started and started is None:
         source.report(f"a run started at {run.started!r}, which is no time", "it has none", run.first_line - 1)
-    prompts = [
-        message for message in history if not message.text.startswith("/") or message.text.startswith(_CHAT_COMMANDS)
-    ]
+    prompts = [m for m in history if not m.text.startswith("/") or m.text.startswith(_CHAT_COMMANDS)]
     return make_session(
         NAME,
         source,
@@ -112,10 +110,8 @@ class _RunReader:
             case "user":
                 self._read_user_block(block)
             case "assistant":
-                done = (
-                    find_applied_files(following.lines) if following and following.kind == "tool" else frozenset[str]()
-                )
-                parts = parse_aider_answer(block.lines, block.line, done)
+                said = following.lines if following and following.kind == "tool" else []
+                parts = parse_aider_answer(block.lines, block.line, find_applied_files(said))
                 message = Message("assistant", parts, "model", str(block.line), model=self._model)
                 self._add_message(message, block)
             case _:

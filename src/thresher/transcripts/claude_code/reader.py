@@ -51,22 +51,13 @@ from thresher.transcripts.content import report_missing_outputs
 from thresher.transcripts.source import SourceFile
 
 NAME = "claude-code"
-_RECORD_TYPES = {
-    "user",
-    "assistant",
-    "system",
-    "attachment",
-    "progress",
-    "summary",
-    "file-history-snapshot",
-    "queue-operation",
-}
+_TREE_RECORD_TYPES = frozenset({"user", "assistant", "system", "attachment", "progress"})
+_RECORD_TYPES = _TREE_RECORD_TYPES | {"summary", "file-history-snapshot", "queue-operation"}
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _PERSISTED_OUTPUT_TAG = "<persisted-output>"
 _SPILL_FILE_NAME = re.compile(r"tool-results[/\\]+([\w-][\w.-]*)")
 _NOTIFICATION = re.compile(rb"<task-id>([\w-]+)</task-id>.{0,20}?<tool-use-id>([\w-]+)</tool-use-id>", re.DOTALL)
 _SIDE_RECORD_DECODER = msgspec.json.Decoder(ClaudeSideRecord)
-_TREE_RECORD_TYPES = frozenset({"user", "assistant", "system", "attachment", "progress"})
 
 
 class ClaudeScan:
@@ -178,9 +169,8 @@ def _note_progress(facts: ClaudeScan, node: ClaudeNode) -> None:
     if inner is not None and inner.type in ("user", "assistant") and inner.message is not None:
         row = ClaudeRecord(type=inner.type, isSidechain=True, message=inner.message, timestamp=inner.timestamp)
         rows = facts.progress_nodes.setdefault(agent, [])
-        rows.append(
-            ClaudeNode(as_text(inner.uuid) or node.id, rows[-1].id if rows else None, row, node.line, node.record)
-        )
+        before, id_ = rows[-1].id if rows else None, as_text(inner.uuid) or node.id
+        rows.append(ClaudeNode(id_, before, row, node.line, node.record))
 
 
 def _note_queue_operation(

@@ -159,9 +159,8 @@ def normalize_claude_message(message: Any) -> ClaudeMessage | None:
     content, bill = message.get("content"), _struct_from_fields(ClaudeUsage, message.get("usage"))
     if bill is not None:
         bill.cache_creation = _struct_from_fields(CacheWriteTiers, bill.cache_creation)
-    return ClaudeMessage(
-        message.get("id"), message.get("model"), content if isinstance(content, str | list) else UNSET, bill
-    )
+    content = content if isinstance(content, str | list) else UNSET
+    return ClaudeMessage(message.get("id"), message.get("model"), content, bill)
 
 
 class ClaudeSideRecord(Struct, gc=False):

@@ -28,9 +28,8 @@ def parse_cline_thinking(row: dict[str, Any]) -> list[Part]:
     """Reasoning that is told beside the content, of the message or of a block in it."""
     if said := text_at(row, "reasoning_content"):
         return [Thinking(said)]
-    details = [
-        as_dict(detail) for one in (row, *list_at(row, "content")) for detail in list_at(one, "reasoning_details")
-    ]
+    beside = (list_at(one, "reasoning_details") for one in (row, *list_at(row, "content")))
+    details = [detail for found in beside for detail in found]
     found = ((first_text(one, "text", "summary"), text_at(one, "signature")) for one in details)
     return [Thinking(said, signature) for said, signature in found if said or signature]
 

@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from thresher.dialects.content import infer_message_author
-from thresher.model import Author, Message, Session, SourceLocation, Usage
+from thresher.model import Author, Message, Session, Usage
 from thresher.model.jsontext import dump_json
 from thresher.model.parts import Image, Part, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
 from thresher.transcripts.base import MAX_TITLE_CHARS, SessionFolder, TranscriptFormat, make_session, parse_time
@@ -87,9 +87,7 @@ class CopilotReader:
         self.times += [time] if time else []
         talk = self._find_agent_transcript(kind, as_text(row.agentId), data)
         talk.event_positions[id_] = len(talk.messages)
-        blank = Message(
-            "user", id=id_ or f"{line}", time=time, source=SourceLocation(self.file, line), records=(record,)
-        )
+        blank = Message("user", id=id_ or f"{line}", time=time, source=self.source.at(line), records=(record,))
         if kind.startswith("session."):
             self._read_session_event(talk, kind, data, blank)
         else:
@@ -101,9 +99,8 @@ class CopilotReader:
         names = [name for name in (agent, call) if name and not kind.startswith("session.start")]
         if not names or kind in ("subagent.selected", "subagent.deselected"):
             return self.main_agent
-        talk = next((self.subagents[name] for name in names if name in self.subagents), None) or CopilotAgent(
-            names[0], call
-        )
+        known = (self.subagents[name] for name in names if name in self.subagents)
+        talk = next(known, None) or CopilotAgent(names[0], call)
         self.subagents |= dict.fromkeys(names, talk)
         if kind == "subagent.started":
             talk.call_id = call or talk.call_id
@@ -226,11 +223,8 @@ class CopilotReader:
         parent = first_text(self.session_fields, "handed", "detachedFromSpawningParentSessionId")
         main = self._build_agent_session(self.main_agent, id_, parent)
         talks = {id(talk): talk for talk in self.subagents.values()}.values()
-        children = [
-            self._build_agent_session(talk, talk.id, talk.parent or id_)
-            for talk in talks
-            if talk.messages or talk.segments
-        ]
+        spoken = [talk for talk in talks if talk.messages or talk.segments]
+        children = [self._build_agent_session(talk, talk.id, talk.parent or id_) for talk in spoken]
         return replace(
             main,
             children=tuple(children),

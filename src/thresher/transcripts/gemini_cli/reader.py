@@ -330,10 +330,8 @@ def _sniff(source: SourceFile) -> int:
 def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:
     """`.gemini` in `GEMINI_CLI_HOME`, else in the home directory; a folder for each project."""
     root = Path(environment.get("GEMINI_CLI_HOME") or home) / ".gemini" / "tmp"
-    return [
-        SessionFolder(root, "*/chats/session-*.jsonl"),
-        SessionFolder(root, "*/chats/session-*.json", newer=".jsonl"),
-    ]
+    older = SessionFolder(root, "*/chats/session-*.json", newer=".jsonl")
+    return [SessionFolder(root, "*/chats/session-*.jsonl"), older]
 
 
 FORMAT = TranscriptFormat(

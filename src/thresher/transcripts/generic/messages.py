@@ -104,9 +104,8 @@ def _build_turns(talk: GenericChat) -> Iterator[Message]:
 
 
 def _read_lenient_rows(talk: GenericChat, source: SourceFile) -> list[Message]:
-    rows = [
-        (number, row) for number, row in enumerate(talk.rows, 1) if isinstance(row, dict) and has_message_content(row)
-    ]
+    numbered = enumerate(talk.rows, 1)
+    rows = [(number, row) for number, row in numbered if isinstance(row, dict) and has_message_content(row)]
     if len(rows) < len(talk.rows):
         what = f"{len(talk.rows) - len(rows)} of {len(talk.rows)} rows are no messages, or say nothing"
         source.report(what, "skipped", talk.line)
@@ -153,12 +152,8 @@ def _assign_unnamed_roles(rows: list[dict[str, Any]], seen: list[Speaker]) -> li
 
 
 _CODE_BLOCK = re.compile(r"```[ \t]*(?P<language>\w+)[ \t]*\r?\n(?P<code>.*?)```", re.DOTALL)
-_RUNNABLE_LANGUAGES = {
-    "python": ("python", "code"),
-    "py": ("python", "code"),
-    "sh": ("bash", "command"),
-    "bash": ("bash", "command"),
-}
+_PYTHON, _SHELL = ("python", "code"), ("bash", "command")
+_RUNNABLE_LANGUAGES = {"python": _PYTHON, "py": _PYTHON, "sh": _SHELL, "bash": _SHELL}
 
 
 def _with_code_call(message: Message) -> Message:

@@ -14,10 +14,9 @@ of its request, or in a later one.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -29,7 +28,6 @@ from thresher.model import History, Session, Usage
 from thresher.model.jsontext import dump_json
 from thresher.transcripts.base import (
     MAX_TITLE_CHARS,
-    SessionFolder,
     TranscriptFormat,
     make_session,
     parse_openai_chat_usage,
@@ -61,14 +59,8 @@ MESSAGE_LIST_KEYS = (
 TURN_LIST_KEYS = ("question", "turns")
 """Names under which a list of lists is one conversation."""
 CONVERSATION_LIST_KEYS = (
-    "haystack_sessions",
-    "sessions",
-    "previous_dialogs",
-    "dialogs",
-    "conversations",
-    "chats",
-    "samples",
-    "data",
+    *("haystack_sessions", "sessions", "previous_dialogs", "dialogs"),
+    *("conversations", "chats", "samples", "data"),
 )
 """Names under which several conversations stand."""
 DIALOGS = ("dialog", "dialogue")
@@ -317,10 +309,7 @@ def _pair_requests(source: SourceFile) -> Iterator[LoggedCall]:
 
 def _build_request(line: int, body: dict[str, Any], start: Any, answer: dict[str, Any], end: Any) -> LoggedCall:
     choice = next(iter(list_at(answer, "choices") or list_at(answer, "outputs")), None)
-    said = dict_at(choice, "message") or {
-        **as_dict(choice),
-        "content": value_at(choice, "message"),
-    }
+    said = dict_at(choice, "message") or as_dict(choice) | {"content": value_at(choice, "message")}
     tools = list_at(body, "tools")
     return LoggedCall(
         line,
@@ -373,17 +362,11 @@ def _has_foreign_role(row: Any) -> bool:
     return word in ROLES_BY_WORD and word not in DIALECT_ROLES
 
 
-def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:  # noqa: ARG001 - a format's homes depend on both
-    """None: no agent keeps its sessions in this way."""
-    return []
-
-
 FORMAT = TranscriptFormat(
     NAME,
     "lists of messages",
     _sniff,
     _read,
-    _homes,
     layouts="documents and JSONL with lists of messages that are in no API's form",
     holds=("thinking", "usage", "times", "edits"),
     seen="Who&When, smolagents, BFCL 4, tau-bench, LongMemEval, MSC",

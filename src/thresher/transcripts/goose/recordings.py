@@ -36,9 +36,8 @@ def is_goose_recording(document: Any) -> bool:
 
 
 def _is_recorded_call(value: Any) -> bool:
-    has_input = isinstance(value_at(value, "input", "messages"), list) and isinstance(
-        value_at(value, "input", "system"), str
-    )
+    given = value_at(value, "input")
+    has_input = isinstance(value_at(given, "messages"), list) and isinstance(value_at(given, "system"), str)
     return has_input and isinstance(value_at(value, "output", "message"), dict)
 
 
@@ -54,9 +53,8 @@ def read_goose_recording(source: SourceFile, document: dict[str, Any]) -> list[S
     kept = [group for group, title in zip(groups, asked, strict=True) if title is None]
     sessions = []
     for number, group in enumerate(kept, 1):
-        facts = GooseFacts(
-            stem if len(kept) == 1 else f"{stem}-{number}", title=titles.get(_first_prompt(group[0]), "")
-        )
+        id_ = stem if len(kept) == 1 else f"{stem}-{number}"
+        facts = GooseFacts(id_, title=titles.get(_first_prompt(group[0]), ""))
         sessions.append(_build_session(source.copy_for_session(), facts, group))
     records = sessions[0].records | ({"title": len(titles)} if titles else {})
     problems = (*source.problems, *sessions[0].problems)

@@ -42,15 +42,14 @@ def read_opencode_folders(source: SourceFile, facts: OpencodeRow) -> Session:
     files: list[Path] = []
     read: list[Path] = []
     if SAFE_ID.fullmatch(facts["id"]):
-        messages, parts = _message_folders(source.path, facts["id"])
+        messages, part_folders = _message_folders(source.path, facts["id"])
         files = _list_json_files(messages)
     else:
         source.report(f"{facts['id']!r} is no id of a session", "its messages are not looked for")
     for file in files:
-        pieces = _list_json_files(parts / file.stem)
-        rows.append(
-            {"info": _load_json_file(source, file), "parts": [_load_json_file(source, piece) for piece in pieces]}
-        )
+        pieces = _list_json_files(part_folders / file.stem)
+        parts = [_load_json_file(source, piece) for piece in pieces]
+        rows.append({"info": _load_json_file(source, file), "parts": parts})
         read += pieces
     session = build_opencode_session(source, {"info": facts, "messages": rows}, [str(file) for file in files])
     return replace(session, files=tuple(map(str, [*files, *read])))

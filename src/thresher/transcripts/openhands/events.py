@@ -157,11 +157,8 @@ def _parse_action(event: dict[str, Any], told: ModelFacts, *, has_spoken: bool) 
     elif name in _HIDDEN_NAMES:
         return
     elif source == "user":
-        yield MessageFact(
-            Message(
-                "user", (Text(f"$ {args.get('command') or dump_json(_select_call_arguments(args))}"),), author="human"
-            )
-        )
+        command = args.get("command") or dump_json(_select_call_arguments(args))
+        yield MessageFact(Message("user", (Text(f"$ {command}"),), author="human"))
     else:
         yield _parse_action_call(event, name, args, told)
 
@@ -182,9 +179,8 @@ def _parse_action_call(event: dict[str, Any], name: str, args: dict[str, Any], t
     asked = next(calls, {}) if id_ else {}
     arguments = text_at(asked, "arguments") or dump_json(_select_call_arguments(args))
     thought = args.get("thought")
-    words = _parse_content(said.get("content")) or _parse_content(
-        thought if isinstance(thought, str) else value_at(thought, "text")
-    )
+    plain = thought if isinstance(thought, str) else value_at(thought, "text")
+    words = _parse_content(said.get("content")) or _parse_content(plain)
     thinking = _parse_thinking(said) or _parse_thinking(as_dict(thought))
     called = text_at(asked, "name") or text_at(metadata, "function_name") or name
     answered = text_at(response, "id")
@@ -233,9 +229,8 @@ def _parse_sdk_event(event: dict[str, Any], told: ModelFacts) -> Iterator[EventF
     match event.get("kind"):
         case "SystemPromptEvent":
             shown = (event.get("system_prompt"), event.get("dynamic_context"))
-            yield MessageFact(
-                Message("system", tuple(part for one in shown for part in _parse_content(one)), author="harness")
-            )
+            parts = tuple(part for one in shown for part in _parse_content(one))
+            yield MessageFact(Message("system", parts, author="harness"))
         case "MessageEvent":
             yield from _parse_sdk_message(event, told)
         case "ActionEvent":

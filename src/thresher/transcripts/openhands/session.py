@@ -84,13 +84,9 @@ def build_openhands_session(source: SourceFile, run: OpenHandsRun, events: Seque
     for after, off in left:
         taken_back = OpenHandsConversation(source, run.model_info, prompter)
         taken_back.add_events(off)
-        branches += [
-            AbandonedBranch(history, latest.get(after, "")) for history in taken_back.histories() if len(history)
-        ]
-    children = [
-        _build_delegate_session(source, run, talk.calls_by_event_id.get(caller.id), inner)
-        for caller, inner in delegated
-    ]
+        branches += [AbandonedBranch(one, latest.get(after, "")) for one in taken_back.histories() if len(one)]
+    callers = ((talk.calls_by_event_id.get(caller.id), inner) for caller, inner in delegated)
+    children = [_build_delegate_session(source, run, call, inner) for call, inner in callers]
     return make_session(
         NAME,
         source,
@@ -137,9 +133,8 @@ def _select_active_events(
     for event in events:
         named = text_at(event.record, "parent_id")
         if named and named != ROOT_PARENT_ID and named not in by_id:
-            source.report(
-                f"the parent `{named}` of an event is not here", "it follows the one before", event.source.line
-            )
+            what = f"the parent `{named}` of an event is not here"
+            source.report(what, "it follows the one before", event.source.line)
             named = ""
         parents[event.id] = None if named == ROOT_PARENT_ID else named or before
         before = event.id

@@ -35,9 +35,7 @@ _OUTPUT_KEYS = ("gen_ai.output.messages", "langfuse.observation.output")
 _RAW_INPUT_KEYS = ("input.value", "gen_ai.prompt", "traceloop.entity.input", "ai.prompt", "gen_ai.request.prompt")
 _RAW_OUTPUT_KEYS = ("output.value", "gen_ai.completion", "traceloop.entity.output", "gen_ai.output")
 _CONVERSATION_KEYS = (
-    "gen_ai.conversation.id",
-    "session.id",
-    "langfuse.session.id",
+    *("gen_ai.conversation.id", "session.id", "langfuse.session.id"),
     "traceloop.association.properties.session_id",
 )
 _MODEL_KEYS = ("llm.model_name", "gen_ai.response.model", "gen_ai.request.model", "ai.model.id")
@@ -247,9 +245,8 @@ def get_span_tool_definitions(span: OtelSpan) -> str:
 
 def get_span_conversation_id(span: OtelSpan) -> str:
     """The id of the conversation that a span belongs to, if it tells one."""
-    return as_text(_first_value(span.attributes, _CONVERSATION_KEYS)) or as_text(
-        _first_value(span.resource, _CONVERSATION_KEYS)
-    )
+    told = (as_text(_first_value(found, _CONVERSATION_KEYS)) for found in (span.attributes, span.resource))
+    return next(filter(None, told), "")
 
 
 def get_span_model(span: OtelSpan) -> str:
@@ -299,9 +296,8 @@ class OtelToolSpans:
 
     def attach_results(self, thread: CallThread) -> tuple[list[History], dict[str, str]]:
         """A thread with the results that tools gave, and the call that each span of a tool answers."""
-        after = {
-            ask.number: later for ask, later in zip(thread.model_calls, [*thread.model_calls[1:], None], strict=True)
-        }
+        later = [*thread.model_calls[1:], None]
+        after = {ask.number: following for ask, following in zip(thread.model_calls, later, strict=True)}
         calls: dict[str, str] = {}
         histories = []
         for history in thread.histories():

@@ -8,14 +8,13 @@ is an agent that works inside another. What a child repeats of its parent's conv
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
 from thresher.errors import UnknownFormatError
 from thresher.model import Author, History, Session, ToolCall
-from thresher.transcripts.base import MAX_TITLE_CHARS, SessionFolder, TranscriptFormat, make_session, title_from_prompt
+from thresher.transcripts.base import MAX_TITLE_CHARS, TranscriptFormat, make_session, title_from_prompt
 from thresher.transcripts.coerce import text_at
 from thresher.transcripts.content import mark_carried
 from thresher.transcripts.model_calls import LoggedCall
@@ -188,10 +187,8 @@ class _ThreadFamily:
             histories = [_set_prompt_author(history, "harness" if is_side else "model") for history in histories]
         id_ = self._assign_id(thread, is_side=is_side)
         under_way = OtelCallTimeline(thread, histories, runs) if self._children[thread] else None
-        inner = [
-            self.build_session(child, id_, self._find_spawning_call(child, under_way))
-            for child in self._children[thread]
-        ]
+        children = self._children[thread]
+        inner = [self.build_session(child, id_, self._find_spawning_call(child, under_way)) for child in children]
         resource = self._spans_by_number[thread.model_calls[0].number].resource
         agent = self._find_agent_span(thread)
         name = get_span_agent_name(agent) if agent else ""
@@ -241,11 +238,8 @@ class _ThreadFamily:
         agent = self._find_agent_span(child)
         if agent is None or under_way is None or self._main_threads[child.agent_key] is not child:
             return ""
-        runs = (
-            under_way.calls_by_tool_span[one.key]
-            for one in self._tree.iter_ancestors(agent)
-            if one.key in under_way.calls_by_tool_span
-        )
+        known = under_way.calls_by_tool_span
+        runs = (known[one.key] for one in self._tree.iter_ancestors(agent) if one.key in known)
         return next(runs, "") or under_way.find_call_at(agent)
 
 
@@ -337,17 +331,11 @@ def _attribute_names(wire: Mapping[str, Any]) -> Iterator[str]:
         yield "langfuse.observation"
 
 
-def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:  # noqa: ARG001 - a format's homes depend on both
-    """None: traces stand where their user put them."""
-    return []
-
-
 FORMAT = TranscriptFormat(
     NAME,
     "OpenTelemetry traces",
     _sniff,
     _read,
-    _homes,
     layouts="OTLP JSON, trees of spans, spans as Phoenix, Langfuse and the console exporter write them",
     holds=("thinking", "sub-agents", "usage", "times", "edits", "rewinds", "compactions"),
     seen="OpenInference (TRAIL), GenAI conventions up to 1.38",

@@ -220,13 +220,8 @@ def _parse_span(wire: dict[str, Any], resource: dict[str, Any], place: int, line
     start = next(filter(None, (parse_span_time(wire.get(key)) for key in _START_KEYS)), None)
     end = next(filter(None, (parse_span_time(wire.get(key)) for key in _END_KEYS)), None)
     status = wire.get("status") if isinstance(wire.get("status"), dict) else {}
-    code = str(
-        wire.get("status_code")
-        or value_at(status, "code")
-        or value_at(status, "status_code")
-        or wire.get("level")
-        or ""
-    )
+    codes = (wire.get("status_code"), value_at(status, "code"), value_at(status, "status_code"), wire.get("level"))
+    code = str(next(filter(None, codes), ""))
     told = text_at(wire, "status_message") or first_text(status, "message", "description")
     return OtelSpan(
         _first_text(wire, _ID_KEYS) or _first_text(inner, ("span_id", "spanId")),

@@ -13,8 +13,7 @@ Tokens are told for the whole run only.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -25,7 +24,7 @@ from thresher.errors import ReadError
 from thresher.model import AbandonedBranch, Author, History, Message, Session
 from thresher.model.jsontext import dump_json, load_json_object
 from thresher.model.parts import Part, ResultPart, Text, Thinking, ToolCall, ToolResult, Unknown
-from thresher.transcripts.base import MAX_TITLE_CHARS, SessionFolder, TranscriptFormat, make_session, title_from_prompt
+from thresher.transcripts.base import MAX_TITLE_CHARS, TranscriptFormat, make_session, title_from_prompt
 from thresher.transcripts.coerce import as_dict, dict_at, first_text, list_at, text_at, value_at
 from thresher.transcripts.content import json_text, text_parts
 from thresher.transcripts.source import SourceFile
@@ -248,11 +247,8 @@ class SweAgentReader:
         wire, place = self.steps[n].record, self._source.at(self.steps[n].number)
         id_ = f"{self._prefix}step-{self.steps[n].number}"
         thought, action = text_at(wire, "thought").strip(), text_at(wire, "action")
-        name, named = (
-            parse_swe_agent_command(action, _find_open_file(self.steps[n].state) or self._open_file)
-            if action.strip()
-            else ("", {})
-        )
+        open_file = _find_open_file(self.steps[n].state) or self._open_file
+        name, named = parse_swe_agent_command(action, open_file) if action.strip() else ("", {})
         call = ToolCall(f"{id_}-call", name, dump_json(named))
         parts: tuple[Part, ...] = (*text_parts(thought), *((call,) if name else ()))
         if parts:
@@ -316,17 +312,11 @@ def _sniff(source: SourceFile) -> int:
     return 3 if any({"agent", "thought", "action"} <= row.keys() for row in rows) else 0
 
 
-def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:  # noqa: ARG001 - a format's homes depend on both
-    """None: runs are written to `trajectories/` in the folder that SWE-agent is started in."""
-    return []
-
-
 FORMAT = TranscriptFormat(
     NAME,
     "SWE-agent",
     _sniff,
     _read,
-    _homes,
     layouts="`.traj`, with commands as text or as tool calls; several attempts in one",
     holds=("thinking", "edits", "rewinds"),
     seen="0.x and 1.0",
