@@ -127,7 +127,7 @@ def test_every_deprecated_name_leads_somewhere() -> None:
 def test_a_third_party_format_may_use_the_old_methods_of_a_source(tmp_path: Path) -> None:
     (tmp_path / "some.txt").write_text("a line")
     source = SourceFile(tmp_path / "some.txt")
-    with pytest.warns(DeprecationWarning, match="report_problem"):
+    with pytest.warns(DeprecationWarning, match="report"):
         source.problem("odd", "skipped", 1)  # type: ignore[attr-defined]
     assert [one.line for one in source.problems] == [1]
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):

@@ -36,7 +36,7 @@ def read(source):
         elif who == "it":
             messages.append(Message("assistant", (Text(said),), author="model", **here))
         else:
-            source.report_problem("nobody is called " + who, "skipped", number)
+            source.report("nobody is called " + who, "skipped", number)
     history = History(tuple(messages))
     facts = {"project": "/home/sam/kiln", "title": "The kiln", "problems": tuple(source.problems)}
     return [Session("toy", source.path.stem, str(source.path), (history,), **facts)]

@@ -7,12 +7,12 @@ latest leaf to its root; what hangs off that way was taken back.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 
 from msgspec import Struct
 
-from thresher.model import History, Session, Usage
-from thresher.transcripts.coerce import count_or_zero, value_at
+from thresher.model import AbandonedBranch, History, Message, Problem, Session, Usage
+from thresher.transcripts.coerce import count_at
 from thresher.transcripts.source import SourceFile
 
 MAX_TITLE_CHARS = 120
@@ -42,8 +42,8 @@ class TranscriptFormat(Struct, frozen=True):
     sniff: Callable[[SourceFile], int]
     """How sure it is that a file is in this format: 0 no, 1 could be, 2 likely, 3 certain."""
     read: Callable[[SourceFile], list[Session]]
-    homes: Callable[[Mapping[str, str], Path], Sequence[SessionFolder]]
-    """Where its sessions are, by environment and home directory."""
+    homes: Callable[[Mapping[str, str], Path], Sequence[SessionFolder]] = lambda _environment, _home: ()
+    """Where its sessions are, by environment and home directory; none where files lie wherever their user put them."""
     resume: str = ""
     """The command that goes on with a session, with `{id}` or `{file}` in it."""
     wire: str = "openai-chat"
@@ -60,7 +60,7 @@ class TranscriptFormat(Struct, frozen=True):
     kind: Literal["transcript"] = "transcript"
 
 
-def parse_timestamp(value: Any) -> datetime | None:
+def parse_time(value: Any) -> datetime | None:
     """ISO text, seconds or milliseconds since 1970 to a time with a zone; anything else to None."""
     try:
         if isinstance(value, str):
@@ -73,7 +73,51 @@ def parse_timestamp(value: Any) -> datetime | None:
     return None
 
 
-def title_from_prompt(histories: Iterable[History]) -> str:
+class SessionFacts(TypedDict, total=False):
+    """What a format tells of a session beside its messages; each is a field of `Session`."""
+
+    branches: Iterable[AbandonedBranch]
+    children: Iterable[Session]
+    problems: tuple[Problem, ...]
+    spilled: dict[str, str]
+    files: tuple[str, ...]
+    compactions: int
+    records: Mapping[str, int]
+    project: str
+    git_branch: str
+    title: str
+    version: str
+    parent: str
+    call_id: str
+    started: datetime | None
+    ended: datetime | None
+
+
+def make_session(
+    agent: str,
+    source: SourceFile,
+    id_: str,
+    segments: Iterable[Iterable[Message]],
+    times: Iterable[datetime | None] | None = None,
+    **facts: Unpack[SessionFacts],
+) -> Session:
+    """Build a session from the messages of its segments.
+
+    Unless the facts say otherwise: every segment but the first begins with a compaction, the problems are all of the
+    source's, the title is the first prompt, and the session lasts from the first to the last of `times`, else of the
+    messages' times.
+    """
+    histories = tuple(one if isinstance(one, History) else History(tuple(one)) for one in segments)
+    told: dict[str, Any] = {"problems": tuple(source.problems), "compactions": max(len(histories) - 1, 0), **facts}
+    found = (message.time for history in histories for message in history) if times is None else times
+    known = [time for time in found if time]
+    told = {"started": min(known, default=None), "ended": max(known, default=None)} | told
+    told |= {name: tuple(told.get(name, ())) for name in ("branches", "children")}
+    told |= {"records": dict(told.get("records", {})), "title": told.get("title", title_from_prompt(histories))}
+    return Session(agent, id_, source.file, histories, **told)
+
+
+def title_from_prompt(histories: Iterable[Iterable[Message]]) -> str:
     """What a person asked first: a title for a session that has none."""
     said = (message for history in histories for message in history if message.author == "human")
     prompts = (message.text.strip() for message in said if message.role == "user")
@@ -84,20 +128,21 @@ def parse_openai_chat_usage(usage: Any) -> Usage | None:
     """A bill as OpenAI Chat has it, and LiteLLM for all others: what a cache served is a share of the prompt."""
     if not isinstance(usage, dict):
         return None
-    cached = count_or_zero(value_at(usage, "prompt_tokens_details", "cached_tokens")) or count_or_zero(
-        usage.get("cache_read_input_tokens")
-    )
-    written = count_or_zero(usage.get("cache_creation_input_tokens"))
-    return Usage(
-        input=max(count_or_zero(usage.get("prompt_tokens")) - cached - written, 0),
-        output=count_or_zero(usage.get("completion_tokens")),
-        cache_read=cached,
-        cache_write=written,
-        reasoning=count_or_zero(value_at(usage, "completion_tokens_details", "reasoning_tokens")),
+    return usage_with_cached_input(
+        count_at(usage, "prompt_tokens"),
+        count_at(usage, "completion_tokens"),
+        count_at(usage, "prompt_tokens_details", "cached_tokens") or count_at(usage, "cache_read_input_tokens"),
+        count_at(usage, "cache_creation_input_tokens"),
+        count_at(usage, "completion_tokens_details", "reasoning_tokens"),
     )
 
 
-def trace_path_from_root(leaf: str, parents: Mapping[str, str | None]) -> tuple[list[str], bool]:
+def usage_with_cached_input(given: int, output: int, read: int, written: int = 0, reasoning: int = 0) -> Usage:
+    """Usage of a provider whose input includes what its cache served and took."""
+    return Usage(max(given - read - written, 0), output, read, written, reasoning=reasoning)
+
+
+def trace_path(leaf: str, parents: Mapping[str, str | None]) -> tuple[list[str], bool]:
     """The ids from the root down to a leaf, and whether the walk ended in a cycle."""
     way: list[str] = []
     seen: set[str] = set()

@@ -14,24 +14,23 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct, structs
+from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from thresher.dialects.openai_responses.codec import NATIVE_EXTRAS, parse_openai_responses_item
-from thresher.model import (
-    AbandonedBranch,
-    History,
-    Message,
-    Session,
-    SourceLocation,
-    Summary,
-    Text,
-    ToolResult,
-    Unknown,
-    Usage,
-)
+from thresher.model import AbandonedBranch, History, Message, Session, Usage
 from thresher.model.jsontext import load_json
-from thresher.transcripts.base import SessionFolder, TranscriptFormat, parse_timestamp, title_from_prompt
-from thresher.transcripts.coerce import text_or_empty
+from thresher.model.parts import Summary, Text, ToolResult, Unknown
+from thresher.transcripts.base import (
+    SessionFolder,
+    TranscriptFormat,
+    make_session,
+    parse_time,
+    title_from_prompt,
+    usage_with_cached_input,
+)
+from thresher.transcripts.coerce import as_list, as_text, count_at, first_text, list_at, text_at, value_at
+from thresher.transcripts.content import mark_carried
 from thresher.transcripts.source import SourceFile
 
 NAME = "codex"
@@ -66,13 +65,12 @@ class CodexRolloutReader:
     def __init__(self, source: SourceFile) -> None:
         """Nothing yet."""
         self.source = source
-        self.file = str(source.path)
         self.records: Counter[str] = Counter()
         self.meta: dict[str, Any] = {}
         self.model = ""
         self.title = ""
         self.messages: list[Message] = []
-        self.segments: list[tuple[Message, ...]] = []
+        self.segments: list[list[Message]] = []
         self.branches: list[AbandonedBranch] = []
         self.typed_texts: set[str] = set()
         self.compactions = 0
@@ -103,7 +101,7 @@ class CodexRolloutReader:
 
     def _read_bare_record(self, line: int, record: bytes, row: CodexRecord, kind: str) -> None:
         value = load_json(record)
-        self.records[kind or text_or_empty(row.record_type) or "head"] += 1
+        self.records[kind or as_text(row.record_type) or "head"] += 1
         if kind:
             self.add_item(line, record, row, value)
         elif not self.meta and "id" in value:
@@ -112,44 +110,30 @@ class CodexRolloutReader:
     def add_item(self, line: int, record: bytes, row: CodexRecord, item: Any, *, carried: bool = False) -> None:
         """One item of the conversation."""
         message = parse_openai_responses_item(item)
-        self.messages.append(
-            structs.replace(
-                message,
-                parts=tuple(_with_exit_status(part) for part in message.parts)
-                if message.role == "tool"
-                else message.parts,
-                id=(text_or_empty(item.get("id")) if isinstance(item, dict) else "") or f"{line}",
-                time=parse_timestamp(row.timestamp),
-                model=self.model if message.role == "assistant" else "",
-                source=SourceLocation(self.file, line),
-                records=(record,),
-                carried=carried,
-            )
-        )
+        if message.role == "tool":
+            message = replace(message, parts=tuple(_with_exit_status(part) for part in message.parts))
+        model = self.model if message.role == "assistant" else ""
+        message = replace(message, id=text_at(item, "id") or f"{line}", model=model, carried=carried)
+        self._add_message(line, record, row, message)
+
+    def _add_message(self, line: int, record: bytes, row: CodexRecord, message: Message) -> None:
+        place = self.source.at(line)
+        self.messages.append(replace(message, time=parse_time(row.timestamp), source=place, records=(record,)))
 
     def _read_session_meta(self, line: int, record: bytes, row: CodexRecord, meta: Any) -> None:
         if not isinstance(meta, dict):
             return
         self.meta = meta
         base = meta.get("base_instructions")
-        text = base.get("text") if isinstance(base, dict) else meta.get("instructions")
-        if isinstance(text, str) and text:
-            self.messages.append(
-                Message(
-                    "system",
-                    (Text(text),),
-                    author="harness",
-                    id="instructions",
-                    time=parse_timestamp(row.timestamp),
-                    source=SourceLocation(self.file, line),
-                    records=(record,),
-                    pocket=structs.replace(NATIVE_EXTRAS, shape="instructions"),
-                )
-            )
+        text = as_text(base.get("text") if isinstance(base, dict) else meta.get("instructions"))
+        if text:
+            pocket = replace(NATIVE_EXTRAS, shape="instructions")
+            prompt = Message("system", (Text(text),), author="harness", id="instructions", pocket=pocket)
+            self._add_message(line, record, row, prompt)
 
     def _read_turn_context(self, context: Any) -> None:
         if isinstance(context, dict):
-            self.model = text_or_empty(context.get("model")) or self.model
+            self.model = text_at(context, "model") or self.model
             if "cwd" not in self.meta:
                 self.meta["cwd"] = context.get("cwd")
 
@@ -158,7 +142,7 @@ class CodexRolloutReader:
             case "token_count":
                 self._assign_usage(event.get("info"))
             case "user_message":
-                self.typed_texts.add(text_or_empty(event.get("message")).strip())
+                self.typed_texts.add(text_at(event, "message").strip())
             case "item_completed":
                 item = event.get("item")
                 if isinstance(item, dict) and item.get("type") == "UserMessage":
@@ -166,7 +150,7 @@ class CodexRolloutReader:
             case "thread_rolled_back":
                 self._roll_back(event.get("num_turns"))
             case "thread_name_updated":
-                self.title = text_or_empty(event.get("thread_name")) or self.title
+                self.title = text_at(event, "thread_name") or self.title
 
     def _assign_usage(self, info: Any) -> None:
         """Give the last model call its bill; the same totals again are no new bill."""
@@ -177,7 +161,7 @@ class CodexRolloutReader:
         for index in range(len(self.messages) - 1, -1, -1):
             if self.messages[index].role == "assistant":
                 if usage and not self.messages[index].carried:
-                    self.messages[index] = structs.replace(self.messages[index], usage=usage)
+                    self.messages[index] = replace(self.messages[index], usage=usage)
                 return
 
     def _roll_back(self, turns: Any) -> None:
@@ -193,12 +177,10 @@ class CodexRolloutReader:
 
     def _apply_compaction(self, line: int, record: bytes, row: CodexRecord, payload: Any) -> None:
         self.compactions += 1
-        kept = [structs.replace(m, carried=True) for m in self.messages if m.id == "instructions"]
-        self.segments.append(tuple(self.messages))
-        self.messages = kept
-        summary = text_or_empty(payload.get("message"))
-        history = payload.get("replacement_history")
-        for item in history if isinstance(history, list) else ():
+        self.segments.append(self.messages)
+        self.messages = mark_carried(m for m in self.messages if m.id == "instructions")
+        summary = as_text(payload.get("message"))
+        for item in list_at(payload, "replacement_history"):
             self.add_item(line, record, row, item, carried=True)
         for index, message in enumerate(self.messages):
             opaque = any(isinstance(part, Unknown) and part.kind in _SUMMARY_ITEMS for part in message.parts)
@@ -206,38 +188,30 @@ class CodexRolloutReader:
                 self.messages[index] = _as_summary(message)
                 summary = ""
         if summary:
-            text = Message(
-                "user", (Summary(summary),), author="harness", source=SourceLocation(self.file, line), id=str(line)
-            )
-            self.messages.append(
-                structs.replace(text, time=parse_timestamp(row.timestamp), records=(record,), pocket=NATIVE_EXTRAS)
-            )
+            message = Message("user", (Summary(summary),), author="harness", id=str(line), pocket=NATIVE_EXTRAS)
+            self._add_message(line, record, row, message)
 
     def build_session(self) -> Session:
         """What came of it."""
         if self.messages or not self.segments:
-            self.segments.append(tuple(self.messages))
+            self.segments.append(self.messages)
         segments = [
             History(tuple(map(self._with_proven_author, segment)), pocket=NATIVE_EXTRAS) for segment in self.segments
         ]
-        meta, git = self.meta, self.meta.get("git")
-        times = [message.time for segment in segments for message in segment if message.time]
-        return Session(
-            agent=NAME,
-            id=text_or_empty(meta.get("id")) or self.source.path.name.split(".")[0],
-            file=self.file,
-            segments=tuple(segments),
-            branches=tuple(self.branches),
-            problems=tuple(self.source.problems),
+        meta = self.meta
+        return make_session(
+            NAME,
+            self.source,
+            text_at(meta, "id") or self.source.stem,
+            segments,
+            branches=self.branches,
             compactions=self.compactions,
-            records=dict(self.records),
-            project=text_or_empty(meta.get("cwd")),
-            git_branch=text_or_empty(git.get("branch")) if isinstance(git, dict) else "",
+            records=self.records,
+            project=text_at(meta, "cwd"),
+            git_branch=text_at(meta, "git", "branch"),
             title=self.title or title_from_prompt(segments),
-            version=text_or_empty(meta.get("cli_version")),
-            parent=text_or_empty(meta.get("parent_thread_id")) or text_or_empty(meta.get("forked_from_id")),
-            started=min(times, default=None),
-            ended=max(times, default=None),
+            version=text_at(meta, "cli_version"),
+            parent=first_text(meta, "parent_thread_id", "forked_from_id"),
         )
 
     def _with_proven_author(self, message: Message) -> Message:
@@ -246,9 +220,9 @@ class CodexRolloutReader:
         In a thread that another one started, that one's model wrote it.
         """
         if self._is_subagent() and message.role == "user" and message.author == "human":
-            return structs.replace(message, author="model")
+            return replace(message, author="model")
         if message.role == "user" and message.author != "human" and message.text.strip() in self.typed_texts:
-            return structs.replace(message, author="human")
+            return replace(message, author="human")
         return message
 
     def _is_subagent(self) -> bool:
@@ -258,43 +232,31 @@ class CodexRolloutReader:
 
 def _payload_type(payload: bytes) -> str:
     try:
-        return text_or_empty(_PAYLOAD_TYPE_DECODER.decode(payload).type)
+        return as_text(_PAYLOAD_TYPE_DECODER.decode(payload).type)
     except msgspec.MsgspecError:
         return ""
 
 
 def _item_texts(content: Any) -> set[str]:
-    texts = content if isinstance(content, list) else []
-    return {item["text"].strip() for item in texts if isinstance(item, dict) and isinstance(item.get("text"), str)}
+    return {item["text"].strip() for item in as_list(content) if isinstance(value_at(item, "text"), str)}
 
 
 def _with_exit_status(part: Any) -> Any:
     """A command's result that names an exit code other than 0 has failed; the API has no field for it."""
     if isinstance(part, ToolResult) and (found := _EXIT_CODE.search(part.text[:400] + part.text[-200:])):
-        return structs.replace(part, is_error=found[1] != "0")
+        return replace(part, is_error=found[1] != "0")
     return part
 
 
 def _as_summary(message: Message) -> Message:
     parts = tuple(Summary(part.text, part.pocket) if isinstance(part, Text) else part for part in message.parts)
-    return structs.replace(message, parts=parts, author="harness", carried=False)
+    return replace(message, parts=parts, author="harness", carried=False)
 
 
 def _parse_usage(usage: Any) -> Usage | None:
-    if not isinstance(usage, dict):
-        return None
-
-    def count(key: str) -> int:
-        return usage[key] if type(usage.get(key)) is int else 0
-
-    cached, written = count("cached_input_tokens"), count("cache_write_input_tokens")
-    return Usage(
-        input=max(count("input_tokens") - cached - written, 0),
-        output=count("output_tokens"),
-        cache_read=cached,
-        cache_write=written,
-        reasoning=count("reasoning_output_tokens"),
-    )
+    names = ("input", "output", "cached_input", "cache_write_input", "reasoning_output")
+    counts = (count_at(usage, f"{name}_tokens") for name in names)
+    return usage_with_cached_input(*counts) if isinstance(usage, dict) else None
 
 
 def _read(source: SourceFile) -> list[Session]:
@@ -307,7 +269,7 @@ def _read(source: SourceFile) -> list[Session]:
             for text in source.repair_line(line, record):
                 reading.read_record(line, text, _DECODER.decode(text))
         except (AttributeError, TypeError, KeyError, RecursionError) as error:
-            source.report_problem(f"a record is not as its type says ({error})", "skipped", line)
+            source.report(f"a record is not as its type says ({error})", "skipped", line)
     return [reading.build_session()]
 
 
@@ -325,10 +287,8 @@ def _sniff(source: SourceFile) -> int:
 def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:
     """`CODEX_HOME`, else `~/.codex`; old threads are packed, archived ones flat."""
     root = Path(environment.get("CODEX_HOME") or home / ".codex")
-    return [
-        SessionFolder(root / "sessions", "**/rollout-*.jsonl*"),
-        SessionFolder(root / "archived_sessions", "rollout-*.jsonl*"),
-    ]
+    places = (("sessions", "**/rollout-*.jsonl*"), ("archived_sessions", "rollout-*.jsonl*"))
+    return [SessionFolder(root / folder, pattern) for folder, pattern in places]
 
 
 FORMAT = TranscriptFormat(

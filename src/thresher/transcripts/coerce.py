@@ -3,28 +3,53 @@
 from typing import Any
 
 
-def dict_or_empty(value: Any) -> dict[str, Any]:
+def as_dict(value: Any) -> dict[str, Any]:
     """An object, or one without fields."""
     return value if isinstance(value, dict) else {}
 
 
-def list_or_empty(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
     """A list, or an empty one."""
     return value if isinstance(value, list) else []
 
 
-def text_or_empty(value: Any) -> str:
+def as_text(value: Any) -> str:
     """A string, or an empty one."""
     return value if isinstance(value, str) else ""
 
 
-def count_or_zero(value: Any) -> int:
+def as_count(value: Any) -> int:
     """A number of things, or none of them."""
     return value if type(value) is int and value > 0 else 0
 
 
 def value_at(value: Any, *path: str) -> Any:
-    """What stands at the end of a row of keys, or None."""
+    """The value at the end of a path of keys, or None."""
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value
+
+
+def dict_at(value: Any, *path: str) -> dict[str, Any]:
+    """The object at the end of a path of keys, or one without fields."""
+    return as_dict(value_at(value, *path))
+
+
+def list_at(value: Any, *path: str) -> list[Any]:
+    """The list at the end of a path of keys, or an empty one."""
+    return as_list(value_at(value, *path))
+
+
+def text_at(value: Any, *path: str) -> str:
+    """The string at the end of a path of keys, or an empty one."""
+    return as_text(value_at(value, *path))
+
+
+def count_at(value: Any, *path: str) -> int:
+    """The number of things at the end of a path of keys, or none of them."""
+    return as_count(value_at(value, *path))
+
+
+def first_text(value: Any, *keys: str) -> str:
+    """The first string under one of the keys that is not empty, or an empty one."""
+    return next((found for key in keys if (found := text_at(value, key))), "")

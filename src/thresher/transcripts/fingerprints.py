@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import NamedTuple
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.model import Message, Role, SourceLocation
 from thresher.model.parts import Image, Part, Summary, Text, Thinking, ToolCall, ToolResult
@@ -15,7 +15,7 @@ SYSTEM_PROMPT_PREFIX_CHARS = 200
 _DIGITS = re.compile(r"\d+")
 
 
-class FingerprintedMessage(NamedTuple):
+class MarkedMessage(NamedTuple):
     """A message as it was given, and what it is known by."""
 
     messages: tuple[Message, ...]
@@ -27,17 +27,17 @@ class FingerprintedMessage(NamedTuple):
     """By words alone: a role may be told in another way."""
 
 
-def fingerprint_message(message: Message) -> FingerprintedMessage:
+def fingerprint_message(message: Message) -> MarkedMessage:
     """A message with its marks."""
     words = hash(
         _DIGITS.sub("", message.text[:SYSTEM_PROMPT_PREFIX_CHARS])
         if message.role == "system"
-        else tuple(iter_fingerprint_parts(message.parts))
+        else tuple(fingerprint_parts(message.parts))
     )
-    return FingerprintedMessage((message,), message.role, hash((message.role, words)), words)
+    return MarkedMessage((message,), message.role, hash((message.role, words)), words)
 
 
-def iter_fingerprint_parts(parts: Iterable[Part]) -> Iterator[tuple[str, str]]:
+def fingerprint_parts(parts: Iterable[Part]) -> Iterator[tuple[str, str]]:
     """What a message is known by: thinking is not given back to every model, ids of results are often missing."""
     for part in parts:
         match part:
@@ -58,7 +58,7 @@ def iter_fingerprint_parts(parts: Iterable[Part]) -> Iterator[tuple[str, str]]:
 
 def make_summary_message(message: Message, id_: str, place: SourceLocation, time: datetime | None) -> Message:
     """Build the message of a summary that an agent wrote."""
-    told = structs.replace(message, id=id_, source=place, time=time)
+    told = replace(message, id=id_, source=place, time=time)
     if message.role not in ("user", "assistant") or not message.text:
         return told
-    return structs.replace(told, role="user", parts=(Summary(message.text),), author="harness")
+    return replace(told, role="user", parts=(Summary(message.text),), author="harness")

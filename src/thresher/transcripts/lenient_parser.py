@@ -15,14 +15,25 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.dialects.content import infer_message_author, parse_image_url
-from thresher.model import Image, Message, Role, Text, Thinking, ToolCall, ToolResult, Unknown, Usage
+from thresher.model import Message, Role, Usage
 from thresher.model.jsontext import dump_json, load_json
-from thresher.model.parts import Part, ResultPart
-from thresher.transcripts.base import parse_openai_chat_usage, parse_timestamp
-from thresher.transcripts.coerce import count_or_zero, dict_or_empty, list_or_empty, text_or_empty, value_at
+from thresher.model.parts import Image, Part, ResultPart, Text, Thinking, ToolCall, ToolResult, Unknown
+from thresher.transcripts.base import parse_openai_chat_usage, parse_time
+from thresher.transcripts.coerce import (
+    as_dict,
+    as_list,
+    as_text,
+    count_at,
+    dict_at,
+    first_text,
+    list_at,
+    text_at,
+    value_at,
+)
+from thresher.transcripts.content import json_text, result_content, text_parts
 
 _ROLE_WORDS: dict[Role, str] = {
     "user": "user human usermessage humanmessage customer",
@@ -73,17 +84,15 @@ class Speaker(NamedTuple):
 def parse_speaker(row: dict[str, Any]) -> Speaker:
     """Who says a row."""
     row = unwrap_langchain_message(row)
-    words = (
-        text_or_empty(row[key]) or text_or_empty(value_at(row[key], "value")) for key in SPEAKER_KEYS if key in row
-    )
+    words = (as_text(row[key]) or text_at(row[key], "value") for key in SPEAKER_KEYS if key in row)
     said = next(filter(None, words), "")
     if not said and "content" in row:
-        said = text_or_empty(row.get("type")) or text_or_empty(row.get("name"))
+        said = first_text(row, "type", "name")
     found = _NAME_WITH_NOTE.fullmatch(said)
     bare, note = (found["name"], found["note"]) if found else (said, "")
     word = bare.lower().strip()
     role = ROLES_BY_WORD.get(word)
-    named = text_or_empty(row.get("name")) or text_or_empty(row.get("author_name")) or text_or_empty(row.get("agent"))
+    named = first_text(row, "name", "author_name", "agent")
     if role == "user" and ROLES_BY_WORD.get(named.lower()) == "tool":
         return Speaker("tool", named.lower(), named)
     if role and not note:
@@ -95,7 +104,7 @@ def unwrap_langchain_message(row: dict[str, Any]) -> dict[str, Any]:
     """LangChain puts a message in `data`, or in `kwargs` beside the path of its class."""
     path = row.get("id")
     if isinstance(row.get("kwargs"), dict) and isinstance(path, list) and path:
-        return {"role": text_or_empty(path[-1]), **row["kwargs"]} | {"type": ""}
+        return {"role": as_text(path[-1]), **row["kwargs"]} | {"type": ""}
     if isinstance(row.get("data"), dict) and not any(key in row for key in CONTENT_KEYS):
         return {"role": row.get("type"), **row["data"]}
     return row
@@ -129,16 +138,16 @@ def parse_lenient_row(row: dict[str, Any], who: Speaker) -> Message:
         role,
         parts,
         author=infer_message_author(role, parts),
-        time=next(filter(None, (parse_timestamp(row[key]) for key in TIME_KEYS if key in row)), None),
-        model=text_or_empty(row.get("model")) if role == "assistant" else "",
+        time=next(filter(None, (parse_time(row[key]) for key in TIME_KEYS if key in row)), None),
+        model=text_at(row, "model") if role == "assistant" else "",
         usage=_parse_usage(row) if role == "assistant" else None,
     )
 
 
 def _parse_usage(row: dict[str, Any]) -> Usage | None:
-    told = dict_or_empty(row.get("usage")) or dict_or_empty(row.get("token_usage"))
+    told = dict_at(row, "usage") or dict_at(row, "token_usage")
     if "input_tokens" in told:
-        return Usage(count_or_zero(told.get("input_tokens")), count_or_zero(told.get("output_tokens")))
+        return Usage(count_at(told, "input_tokens"), count_at(told, "output_tokens"))
     return parse_openai_chat_usage(told) if told else None
 
 
@@ -153,7 +162,7 @@ def _parse_content(row: dict[str, Any]) -> tuple[Part, ...]:
 def parse_lenient_parts(said: Any) -> tuple[Part, ...]:
     """The parts of a text, of a list of pieces, or of one piece."""
     if isinstance(said, str):
-        return (Text(said),) if said else ()
+        return text_parts(said)
     if isinstance(said, dict) and isinstance(said.get("parts"), list):
         said = said["parts"]
     pieces = said if isinstance(said, list) else [said]
@@ -165,8 +174,8 @@ def _parse_part(piece: Any) -> Part:
         return Text(piece)
     if not isinstance(piece, dict):
         return Unknown(type(piece).__name__, dump_json(piece))
-    piece = dict_or_empty(piece.get("toolUse")) or dict_or_empty(piece.get("toolResult")) or piece  # Bedrock
-    kind = text_or_empty(piece.get("type"))
+    piece = dict_at(piece, "toolUse") or dict_at(piece, "toolResult") or piece  # Bedrock
+    kind = text_at(piece, "type")
     match _PART_KINDS_BY_NAME.get(kind.lower().replace("-", "_"), _infer_part_kind(piece) if not kind else ""):
         case "text":
             found = _first_text(piece, "text", "content", "value")
@@ -199,56 +208,51 @@ def _first_text(piece: dict[str, Any], *keys: str) -> str | None:
 
 
 def _parse_thinking(piece: dict[str, Any]) -> Thinking:
-    piece = dict_or_empty(value_at(piece, "reasoningContent", "reasoningText")) or piece  # Bedrock
+    piece = dict_at(piece, "reasoningContent", "reasoningText") or piece  # Bedrock
     said = _first_text(piece, "text", "thinking", "reasoning", "content", "summary")
     return Thinking(said or "", _first_text(piece, "signature", "data", "encrypted_content") or "")
 
 
 def _parse_sibling_thinking(row: dict[str, Any]) -> Iterator[Thinking]:
     """Thinking that stands beside the content."""
-    said = next(
-        (row[key] for key in ("reasoning_content", "reasoning", "thinking") if text_or_empty(row.get(key))), None
-    )
+    said = next((row[key] for key in ("reasoning_content", "reasoning", "thinking") if text_at(row, key)), None)
     if said:
         yield Thinking(said)
 
 
 def _parse_image(piece: dict[str, Any]) -> Image | None:
     mime = _first_text(piece, "mime_type", "media_type", "mimeType") or ""
-    data = text_or_empty(piece.get("content")) if piece.get("type") == "blob" else text_or_empty(piece.get("data"))
+    data = text_at(piece, "content") if piece.get("type") == "blob" else text_at(piece, "data")
     if data:
         return Image(mime, data)
     spots = (piece.get("image_url"), value_at(piece, "image_url", "url"), piece.get("uri"), piece.get("url"))
     inner = (value_at(piece, "image", "url"), value_at(piece, "image", "image", "url"))
     url = next((spot for spot in (*spots, *inner) if isinstance(spot, str) and spot), "")
     found = parse_image_url(url) if url else None
-    return structs.replace(found, media_type=found.media_type or mime) if found else None
+    return replace(found, media_type=found.media_type or mime) if found else None
 
 
 # Calls and results
 
 
 def _parse_calls(row: dict[str, Any]) -> Iterator[Part]:
-    for entry in list_or_empty(row.get("tool_calls")):
-        yield _parse_call(dict_or_empty(entry)) or Unknown("tool_calls", dump_json(entry))
+    for entry in list_at(row, "tool_calls"):
+        yield _parse_call(as_dict(entry)) or Unknown("tool_calls", dump_json(entry))
     if isinstance(row.get("function_call"), dict):
         yield _parse_call(row["function_call"]) or Unknown("function_call", dump_json(row["function_call"]))
 
 
 def _parse_call(entry: dict[str, Any]) -> ToolCall | None:
-    entry = dict_or_empty(entry.get("tool_call")) or entry
-    inner = dict_or_empty(entry.get("function")) or entry
-    name = next(
-        (found for key in ("name", "toolName", "tool_name", "tool") if (found := text_or_empty(inner.get(key)))), ""
-    )
+    entry = dict_at(entry, "tool_call") or entry
+    inner = dict_at(entry, "function") or entry
+    name = next((found for key in ("name", "toolName", "tool_name", "tool") if (found := text_at(inner, key))), "")
     given: Any = next((inner[key] for key in ARGUMENT_KEYS if inner.get(key) is not None), {})
-    arguments = given if isinstance(given, str) else dump_json(given)
-    return ToolCall(_find_call_id(entry), name, arguments) if name else None
+    return ToolCall(_find_call_id(entry), name, json_text(given)) if name else None
 
 
 def _find_call_id(entry: dict[str, Any]) -> str:
     """The id of a call; an item of a call or a result may have one of its own beside it."""
-    return next((found for key in (*CALL_ID_KEYS, "id") if (found := text_or_empty(entry.get(key)))), "")
+    return next((found for key in (*CALL_ID_KEYS, "id") if (found := text_at(entry, key))), "")
 
 
 def _expand_text_calls(parts: Iterable[Part]) -> Iterator[Part]:
@@ -259,18 +263,18 @@ def _expand_text_calls(parts: Iterable[Part]) -> Iterator[Part]:
             yield part
             continue
         for entry in found:
-            yield _parse_call(dict_or_empty(entry)) or Unknown("tool_calls", dump_json(entry))
+            yield _parse_call(as_dict(entry)) or Unknown("tool_calls", dump_json(entry))
 
 
 def _parse_result_part(piece: dict[str, Any]) -> ToolResult:
-    failed = text_or_empty(piece.get("exception")) or text_or_empty(piece.get("error"))
+    failed = first_text(piece, "exception", "error")
     given = next((piece[key] for key in RESULT_KEYS if piece.get(key) is not None), None)
     is_error = bool(failed) or _is_failed(piece)
     if isinstance(given, dict) and given.keys() == {"type", "value"}:  # the AI SDK
-        is_error = is_error or text_or_empty(given["type"]).startswith("error")
+        is_error = is_error or as_text(given["type"]).startswith("error")
         given = given["value"]
     content = parse_lenient_result(given if given is not None or not failed else failed)
-    name = text_or_empty(piece.get("name")) or text_or_empty(piece.get("toolName"))
+    name = first_text(piece, "name", "toolName")
     return ToolResult(_find_call_id(piece), content, is_error=is_error, name=name)
 
 
@@ -280,9 +284,9 @@ def _is_failed(told: dict[str, Any]) -> bool:
 
 def parse_lenient_result(given: Any) -> tuple[ResultPart, ...]:
     """What a tool gave: texts and pictures, or any value as JSON."""
-    pieces = [dict_or_empty(piece) for piece in list_or_empty(given)]
+    pieces = [as_dict(piece) for piece in as_list(given)]
     if isinstance(given, str) or (pieces and all("type" in piece or piece.keys() == {"text"} for piece in pieces)):
-        return tuple(part for part in parse_lenient_parts(given) if isinstance(part, Text | Image | Unknown))
+        return result_content(parse_lenient_parts(given))
     return () if given is None else (Text(dump_json(given)),)
 
 
@@ -291,13 +295,11 @@ _NONZERO_EXIT = re.compile(r"exitcode: (?!0\b)-?\d")
 
 
 def _parse_result_row(row: dict[str, Any], who: Speaker, parts: Sequence[Part]) -> ToolResult:
-    content = tuple(part for part in parts if isinstance(part, Text | Image | Unknown))
+    content = result_content(parts)
     head = content[0].text if content and isinstance(content[0], Text) else ""
     told = _CALL_ID_LINE.match(head)
     failed = head.startswith("Error:", told.end() if told else 0) or _NONZERO_EXIT.match(head) is not None
-    given = next((found for key in CALL_ID_KEYS if (found := text_or_empty(row.get(key)))), "") or (
-        told[1] if told else ""
-    )
+    given = next((found for key in CALL_ID_KEYS if (found := text_at(row, key))), "") or (told[1] if told else "")
     return ToolResult(given, content, is_error=failed or _is_failed(row), name=who.name)
 
 
@@ -337,11 +339,11 @@ def parse_python_call(source: str) -> ToolCall | None:
         return None
     try:
         node = _parse_python_expression(source.strip())
-        return (
-            ToolCall("", ast.unparse(node.func), _encode_python_arguments(node)) if isinstance(node, ast.Call) else None
-        )
+        if isinstance(node, ast.Call):
+            return ToolCall("", ast.unparse(node.func), _encode_python_arguments(node))
     except _PARSE_ERRORS:
-        return None
+        pass
+    return None
 
 
 def _parse_python_expression(source: str) -> ast.expr:

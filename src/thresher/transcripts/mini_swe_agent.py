@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.dialects.openai_chat.codec import parse_openai_chat_message
 from thresher.errors import ReadError
 from thresher.model import History, Message, Session, SourceLocation, ToolResult
-from thresher.transcripts.base import SessionFolder, TranscriptFormat, parse_openai_chat_usage, parse_timestamp
-from thresher.transcripts.coerce import text_or_empty, value_at
+from thresher.transcripts.base import SessionFolder, TranscriptFormat, make_session, parse_openai_chat_usage, parse_time
+from thresher.transcripts.coerce import text_at, value_at
 from thresher.transcripts.source import SourceFile
 
 NAME = "mini-swe-agent"
@@ -27,23 +27,18 @@ def _read(source: SourceFile) -> list[Session]:
     rows = document.get("messages") if isinstance(document, dict) else None
     if not isinstance(rows, list):
         raise ReadError(f"`{source.path}` holds no list of `messages`; is it a mini-swe-agent trajectory?")
-    file = str(source.path)
-    messages = [_parse_row(row, SourceLocation(file, number)) for number, row in enumerate(rows, 1)]
+    messages = [_parse_row(row, source.at(number)) for number, row in enumerate(rows, 1)]
     info = document["info"] if isinstance(document.get("info"), dict) else {}
-    times = [message.time for message in messages if message.time]
     return [
-        Session(
-            agent=NAME,
-            id=text_or_empty(document.get("instance_id")) or source.path.name.split(".")[0],
-            file=file,
-            segments=(History(tuple(messages)),),
-            problems=tuple(source.problems),
-            records=dict(Counter(str(row.get("role")) if isinstance(row, dict) else "?" for row in rows)),
-            project=text_or_empty(value_at(info, "config", "environment", "cwd")),
-            title=text_or_empty(document.get("instance_id")),
-            version=text_or_empty(info.get("mini_version")),
-            started=min(times, default=None),
-            ended=max(times, default=None),
+        make_session(
+            NAME,
+            source,
+            text_at(document, "instance_id") or source.stem,
+            (History(tuple(messages)),),
+            records=Counter(str(row.get("role")) if isinstance(row, dict) else "?" for row in rows),
+            project=text_at(info, "config", "environment", "cwd"),
+            title=text_at(document, "instance_id"),
+            version=text_at(info, "mini_version"),
         )
     ]
 
@@ -54,13 +49,13 @@ def _parse_row(row: Any, source: SourceLocation) -> Message:
     extra = extra if isinstance(extra, dict) else {}
     parts = message.parts
     if _is_failed(extra):
-        parts = tuple(structs.replace(p, is_error=True) if isinstance(p, ToolResult) else p for p in parts)
-    return structs.replace(
+        parts = tuple(replace(p, is_error=True) if isinstance(p, ToolResult) else p for p in parts)
+    return replace(
         message,
         parts=parts,
         id=f"{source.line}",
-        time=parse_timestamp(extra.get("timestamp")),
-        model=text_or_empty(value_at(extra, "response", "model")),
+        time=parse_time(extra.get("timestamp")),
+        model=text_at(extra, "response", "model"),
         usage=parse_openai_chat_usage(value_at(extra, "response", "usage")),
         source=source,
     )
@@ -75,7 +70,7 @@ def _sniff(source: SourceFile) -> int:
     document = source.document
     if not isinstance(document, dict) or not isinstance(document.get("messages"), list):
         return 0
-    said = text_or_empty(document.get("trajectory_format")).startswith("mini-swe-agent")
+    said = text_at(document, "trajectory_format").startswith("mini-swe-agent")
     return 3 if said or value_at(document, "info", "mini_version") else 0
 
 

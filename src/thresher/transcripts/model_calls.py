@@ -7,7 +7,7 @@ from typing import NamedTuple
 from thresher.model import Message, Usage
 
 
-class TranscriptModelCall(NamedTuple):
+class LoggedCall(NamedTuple):
     """One call of a model."""
 
     number: int

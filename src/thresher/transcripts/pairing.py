@@ -9,10 +9,10 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 
-from msgspec import structs
+from msgspec.structs import replace
 
-from thresher.model import Message, Text, ToolCall, ToolResult
-from thresher.model.parts import Part
+from thresher.model import Message
+from thresher.model.parts import Part, Text, ToolCall, ToolResult
 
 MAX_RESULT_PARTS = 100
 """Pieces of one result."""
@@ -34,7 +34,7 @@ def pair_chat_messages(messages: Iterable[Message], before: int = 0) -> list[Mes
             else:
                 told.append(paired)
         if message.role == "tool" and (after is None or after.role != "tool") and told[-1].role == "tool":
-            told[-1] = structs.replace(told[-1], parts=(*told[-1].parts, *pairs.make_empty_results()))
+            told[-1] = replace(told[-1], parts=(*told[-1].parts, *pairs.make_empty_results()))
     return told
 
 
@@ -49,8 +49,8 @@ def _continues_result(last: Message, message: Message) -> bool:
 def _merge_results(last: Message, message: Message) -> Message:
     *others, result = last.results
     more = next(message.results)
-    both = structs.replace(result, content=(*result.content, *more.content), is_error=result.is_error or more.is_error)
-    return structs.replace(last, parts=(*others, both))
+    both = replace(result, content=(*result.content, *more.content), is_error=result.is_error or more.is_error)
+    return replace(last, parts=(*others, both))
 
 
 def _separate_results(messages: Iterable[Message]) -> Iterator[Message]:
@@ -60,10 +60,10 @@ def _separate_results(messages: Iterable[Message]) -> Iterator[Message]:
         if not results or (message.role == "tool" and len(results) == len(message.parts)):
             yield message
             continue
-        others = structs.replace(message, parts=tuple(p for p in message.parts if not isinstance(p, ToolResult)))
+        others = replace(message, parts=tuple(p for p in message.parts if not isinstance(p, ToolResult)))
         given = Message("tool", results, author="tool", id=message.id, time=message.time, source=message.source)
         if message.role == "tool":
-            others = structs.replace(others, role="user")
+            others = replace(others, role="user")
         yield from (given, others) if message.role == "user" else (others, given)
 
 
@@ -74,7 +74,7 @@ def _join_call_messages(messages: Iterable[Message]) -> Iterator[Message]:
         if not message.parts:
             continue
         if last and last.role == message.role == "assistant" and _is_calls_only(message) and not _is_calls_only(last):
-            last = structs.replace(last, parts=(*_drop_call_announcements(last, message), *message.parts))
+            last = replace(last, parts=(*_drop_call_announcements(last, message), *message.parts))
             continue
         if last:
             yield last
@@ -147,18 +147,16 @@ class _PendingCalls:
 def _pair_message(message: Message, number: int, pairs: _PendingCalls) -> Iterator[Message]:
     if message.role == "assistant" and any(message.calls):
         parts = tuple(
-            structs.replace(part, id=pairs.add_call(part, f"call-{number}-{place}"))
-            if isinstance(part, ToolCall)
-            else part
+            replace(part, id=pairs.add_call(part, f"call-{number}-{place}")) if isinstance(part, ToolCall) else part
             for place, part in enumerate(message.parts, 1)
         )
-        yield structs.replace(message, parts=parts)
+        yield replace(message, parts=parts)
     elif message.role == "tool":
-        results = tuple(structs.replace(result, call_id=pairs.match_result(result)) for result in message.results)
+        results = tuple(replace(result, call_id=pairs.match_result(result)) for result in message.results)
         if paired := tuple(result for result in results if result.call_id):
-            yield structs.replace(message, parts=paired)
+            yield replace(message, parts=paired)
         for result in results:
             if not result.call_id and result.content:  # no call is on record: it is what was said, and a tool said it
-                yield structs.replace(message, role="user", parts=result.content)
+                yield replace(message, role="user", parts=result.content)
     else:
         yield message

@@ -10,36 +10,24 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Struct
+from msgspec.structs import replace
 
 from thresher.dialects.content import infer_message_author
-from thresher.model import (
-    AbandonedBranch,
-    History,
-    Image,
-    Message,
-    Role,
-    Session,
-    SourceLocation,
-    Summary,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-    Unknown,
-    Usage,
-)
+from thresher.model import AbandonedBranch, History, Message, Session, Usage
 from thresher.model.jsontext import dump_json
-from thresher.model.parts import Part
+from thresher.model.parts import Image, Part, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
 from thresher.transcripts.base import (
     SessionFolder,
     TranscriptFormat,
     group_branches,
-    parse_timestamp,
+    make_session,
+    parse_time,
     title_from_prompt,
-    trace_path_from_root,
+    trace_path,
 )
-from thresher.transcripts.coerce import text_or_empty
+from thresher.transcripts.coerce import as_text, count_at, text_at
+from thresher.transcripts.content import mark_carried, result_content, unknown_part
 from thresher.transcripts.source import SourceFile
 
 NAME = "pi"
@@ -91,51 +79,45 @@ def _read(source: SourceFile) -> list[Session]:
             continue
         id_ = row.id if isinstance(row.id, str) else f"line-{line}"
         linear = next(reversed(entries), None)
-        parents[id_] = linear if row.parentId is msgspec.UNSET else text_or_empty(row.parentId) or None
+        parents[id_] = linear if row.parentId is msgspec.UNSET else as_text(row.parentId) or None
         entries[id_] = PiEntry(id_, row, line, record)
         by_index[index] = id_
-        name = text_or_empty(row.name) or name if row.type == "session_info" else name
-    segments, branches, compactions = _build_segments(source, entries, parents, by_index)
-    times = [time for entry in entries.values() if (time := parse_timestamp(entry.row.timestamp))]
-    parent = text_or_empty(head.parentSession) or text_or_empty(head.branchedFrom)
+        name = as_text(row.name) or name if row.type == "session_info" else name
+    segments, branches = _build_segments(source, entries, parents, by_index)
+    parent = as_text(head.parentSession) or as_text(head.branchedFrom)
     return [
-        Session(
-            agent=NAME,
-            id=text_or_empty(head.id) or source.path.name.split(".")[0],
-            file=str(source.path),
-            segments=tuple(segments),
-            branches=tuple(branches),
-            problems=tuple(source.problems),
-            compactions=compactions,
-            records=dict(records),
-            project=text_or_empty(head.cwd),
+        make_session(
+            NAME,
+            source,
+            as_text(head.id) or source.stem,
+            segments,
+            branches=branches,
+            records=records,
+            project=as_text(head.cwd),
             title=name or title_from_prompt(segments),
             version=str(head.version) if isinstance(head.version, int | str) else "1",
             parent=Path(parent.replace("\\", "/")).stem.rpartition("_")[2],
-            started=min(times, default=None),
-            ended=max(times, default=None),
+            times=[parse_time(entry.row.timestamp) for entry in entries.values()],
         )
     ]
 
 
 def _build_segments(
     source: SourceFile, entries: dict[str, PiEntry], parents: dict[str, str | None], by_index: dict[int, str]
-) -> tuple[list[History], list[AbandonedBranch], int]:
+) -> tuple[list[list[Message]], list[AbandonedBranch]]:
     leaf = next(reversed(entries), "")
-    ids, cycle = trace_path_from_root(leaf, parents)
+    ids, cycle = trace_path(leaf, parents)
     if cycle:
-        source.report_problem(
-            "entries are each other's parents", "followed until the circle closes", entries[leaf].line
-        )
+        source.report("entries are each other's parents", "followed until the circle closes", entries[leaf].line)
     segments: list[list[Message]] = [[]]
     for id_ in ids:
         entry = entries[id_]
         message = _convert_entry(source, entry)
         if entry.row.type == "compaction" and message:
-            kept = _first_kept_id(entry.row, by_index)
-            start = next((n for n, m in enumerate(segments[-1]) if _message_line(m) >= _kept_line(entries, kept)), None)
-            again = segments[-1][start:] if start is not None else []
-            segments.append([message, *(structs.replace(m, carried=True) for m in again)])
+            kept = entries.get(_first_kept_id(entry.row, by_index))
+            is_kept = (kept is not None and _message_line(m) >= kept.line for m in segments[-1])
+            again = segments[-1][next((n for n, is_first in enumerate(is_kept) if is_first), len(segments[-1])) :]
+            segments.append([message, *mark_carried(again)])
         elif message:
             segments[-1].append(message)
     left = [id_ for id_ in entries if id_ not in set(ids)] if len(ids) < len(entries) else []
@@ -144,7 +126,7 @@ def _build_segments(
         for (after, _), off in group_branches(left, set(ids), parents).items()
         if (messages := [m for id_ in off if (m := _convert_entry(source, entries[id_]))])
     ]
-    return [History(tuple(segment)) for segment in segments], branches, len(segments) - 1
+    return segments, branches
 
 
 def _message_line(message: Message) -> int:
@@ -157,10 +139,6 @@ def _first_kept_id(row: PiRecord, by_index: dict[int, str]) -> str:
     return by_index.get(row.firstKeptEntryIndex, "") if isinstance(row.firstKeptEntryIndex, int) else ""
 
 
-def _kept_line(entries: dict[str, PiEntry], kept: str) -> float:
-    return entries[kept].line if kept in entries else float("inf")
-
-
 def _convert_entry(source: SourceFile, entry: PiEntry) -> Message | None:
     row = entry.row
     match row.type:
@@ -168,7 +146,7 @@ def _convert_entry(source: SourceFile, entry: PiEntry) -> Message | None:
             try:
                 message = _parse_message(row.message)
             except RecursionError:
-                source.report_problem("an entry is nested too deep to follow", "skipped", entry.line)
+                source.report("an entry is nested too deep to follow", "skipped", entry.line)
                 return None
         case "compaction" | "branch_summary" if isinstance(row.summary, str):
             message = Message("user", (Summary(row.summary),), author="harness")
@@ -178,13 +156,8 @@ def _convert_entry(source: SourceFile, entry: PiEntry) -> Message | None:
             return None
     if message is None:
         return None
-    return structs.replace(
-        message,
-        id=entry.id,
-        time=parse_timestamp(row.timestamp),
-        source=SourceLocation(str(source.path), entry.line),
-        records=(entry.record,),
-    )
+    place = source.at(entry.line)
+    return replace(message, id=entry.id, time=parse_time(row.timestamp), source=place, records=(entry.record,))
 
 
 def _parse_message(wire: dict[str, Any]) -> Message | None:
@@ -193,14 +166,8 @@ def _parse_message(wire: dict[str, Any]) -> Message | None:
             parts = _parse_content(wire.get("content"))
             return Message("user", parts, author=infer_message_author("user", parts))
         case "assistant":
-            model = text_or_empty(wire.get("model"))
-            return Message(
-                "assistant",
-                _parse_content(wire.get("content")),
-                author="model",
-                model=model,
-                usage=_parse_usage(wire.get("usage")),
-            )
+            parts, usage = _parse_content(wire.get("content")), _parse_usage(wire.get("usage"))
+            return Message("assistant", parts, author="model", model=text_at(wire, "model"), usage=usage)
         case "toolResult":
             return Message("tool", (_parse_result(wire),), author="tool")
         case "bashExecution" if not wire.get("excludeFromContext"):
@@ -209,18 +176,15 @@ def _parse_message(wire: dict[str, Any]) -> Message | None:
         case "bashExecution":
             return None
         case "compactionSummary" | "branchSummary":
-            return Message("user", (Summary(text_or_empty(wire.get("summary"))),), author="harness")
+            return Message("user", (Summary(text_at(wire, "summary")),), author="harness")
         case role:
-            known: Role = "user"
-            return Message(
-                known, _parse_content(wire.get("content")) or (Unknown(str(role), dump_json(wire)),), author="harness"
-            )
+            parts = _parse_content(wire.get("content")) or (Unknown(str(role), dump_json(wire)),)
+            return Message("user", parts, author="harness")
 
 
 def _parse_result(wire: dict[str, Any]) -> ToolResult:
-    content = tuple(part for part in _parse_content(wire.get("content")) if isinstance(part, Text | Image | Unknown))
-    call_id, name = text_or_empty(wire.get("toolCallId")), text_or_empty(wire.get("toolName"))
-    return ToolResult(call_id, content, is_error=wire.get("isError") is True, name=name)
+    content, name = result_content(_parse_content(wire.get("content"))), text_at(wire, "toolName")
+    return ToolResult(text_at(wire, "toolCallId"), content, is_error=wire.get("isError") is True, name=name)
 
 
 def _parse_content(content: Any) -> tuple[Part, ...]:
@@ -234,22 +198,18 @@ def _parse_block(block: Any) -> Part:
         case {"type": "text", "text": str(text)}:
             return Text(text)
         case {"type": "thinking", "thinking": str(text)}:
-            return Thinking(text, text_or_empty(block.get("thinkingSignature")))
+            return Thinking(text, text_at(block, "thinkingSignature"))
         case {"type": "toolCall", "id": str(id_), "name": str(name)}:
             return ToolCall(id_, name, dump_json(block.get("arguments", {})))
         case {"type": "image", "data": str(data)}:
-            return Image(text_or_empty(block.get("mimeType")), data)
-        case {"type": str(kind)}:
-            return Unknown(kind, dump_json(block))
+            return Image(text_at(block, "mimeType"), data)
         case _:
-            return Unknown("", dump_json(block))
+            return unknown_part(block)
 
 
 def _parse_usage(usage: Any) -> Usage | None:
-    if not isinstance(usage, dict):
-        return None
-    names = ("input", "output", "cacheRead", "cacheWrite")
-    return Usage(*(usage[name] if type(usage.get(name)) is int else 0 for name in names))
+    counts = (count_at(usage, name) for name in ("input", "output", "cacheRead", "cacheWrite"))
+    return Usage(*counts) if isinstance(usage, dict) else None
 
 
 def _sniff(source: SourceFile) -> int:

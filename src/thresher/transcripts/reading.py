@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.dialects.base import Dialect
 from thresher.dialects.extras import is_nonconforming_message
@@ -103,17 +103,17 @@ def load_dialect_sample(source: SourceFile) -> Any:
 
 def _read_dialect_sessions(source: SourceFile, chosen: Dialect) -> list[Session]:
     """One conversation a document, a line, or (where the lines are messages) a file."""
-    stem = source.path.name.split(".")[0]
+    stem = source.stem
     if source.document is not None:
         values = {stem: source.read_document()}
     else:
         rows = [(line, row) for line, _, row in source.records(_JSON_DECODER)]
         values = {f"{stem}-{line}": row for line, row in rows if chosen.sniff(row)}
         for line in (line for line, row in rows if values and f"{stem}-{line}" not in values):
-            source.report_problem(f"a line is no conversation in the format `{chosen.name}`", "skipped", line)
+            source.report(f"a line is no conversation in the format `{chosen.name}`", "skipped", line)
         values = values or {stem: [row for _, row in rows]}
     sessions = [_build_dialect_session(source, chosen, value, id_) for id_, value in values.items()]
-    sessions[0] = structs.replace(sessions[0], problems=(*source.problems, *sessions[0].problems))
+    sessions[0] = replace(sessions[0], problems=(*source.problems, *sessions[0].problems))
     return sessions
 
 
@@ -127,7 +127,7 @@ def _build_dialect_session(source: SourceFile, chosen: Dialect, value: Any, id_:
     return Session(
         agent=chosen.name,
         id=id_,
-        file=str(source.path),
+        file=source.file,
         segments=(history,),
         records={"message": len(history)},
         title=title_from_prompt([history]),

@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 import msgspec
 
 from thresher.errors import ReadError
-from thresher.model import Problem
+from thresher.model import Problem, SourceLocation
 from thresher.model.jsontext import load_json
 
 RowT = TypeVar("RowT")
@@ -65,7 +65,7 @@ class CachedIterable:
 _RENAMED_METHODS = {
     "apart": "copy_for_session",
     "mend": "repair_line",
-    "problem": "report_problem",
+    "problem": "report",
     "rows": "records",
     "take_document": "read_document",
 }
@@ -79,6 +79,9 @@ class SourceFile:
     ) -> None:
         """Nothing is opened yet. In a store of many sessions, `is_wanted` says by its id which are to be read."""
         self.path = path
+        self.file = str(path)
+        self.stem = path.name.split(".")[0]
+        """The name without any of its endings."""
         self.limits = limits or ReadLimits()
         self.is_wanted = is_wanted or (lambda _: True)
         self.problems: list[Problem] = []
@@ -91,9 +94,13 @@ class SourceFile:
         other.problems = []
         return other
 
-    def report_problem(self, what: str, done: str, line: int = 0) -> None:
+    def report(self, what: str, done: str, line: int = 0) -> None:
         """Note something that is not as it should be."""
-        self.problems.append(Problem(what, done, str(self.path), line))
+        self.problems.append(Problem(what, done, self.file, line))
+
+    def at(self, line: int) -> SourceLocation:
+        """The place of what is read there: a line, or a number in a document."""
+        return SourceLocation(self.file, line)
 
     if not TYPE_CHECKING:
 
@@ -140,7 +147,7 @@ class SourceFile:
     def _drop_overlong_line(self, line: bytes, size: int, number: int) -> bytes:
         if size <= self.limits.line:
             return line
-        self.report_problem(f"a line of {size:,} bytes is over the limit of {self.limits.line:,}", "skipped", number)
+        self.report(f"a line of {size:,} bytes is over the limit of {self.limits.line:,}", "skipped", number)
         return b""
 
     def _blocks(self) -> Iterator[bytes]:
@@ -153,16 +160,14 @@ class SourceFile:
                 try:
                     block = read_block(BLOCK_BYTES)
                 except self._unpack_errors as error:
-                    self.report_problem(
-                        f"the packed file is damaged after {read:,} bytes ({error})", "the rest was not read"
-                    )
+                    self.report(f"the packed file is damaged after {read:,} bytes ({error})", "the rest was not read")
                     return
                 if not block:
                     return
                 yield block
                 read += len(block)
                 if packed and read > self.limits.unpacked:
-                    self.report_problem(f"unpacks to more than {self.limits.unpacked:,} bytes", "the rest was not read")
+                    self.report(f"unpacks to more than {self.limits.unpacked:,} bytes", "the rest was not read")
                     return
 
     def records(
@@ -191,14 +196,14 @@ class SourceFile:
         """What can be saved of a line that does not decode: the JSON objects in it, as clean text."""
         text = _decode_text(line)
         if not text:
-            self.report_problem("a line of NUL bytes", "skipped", number)
+            self.report("a line of NUL bytes", "skipped", number)
             return []
         found, rest = _split_json_values(text)
         if not found:
-            self.report_problem(f"a line is not a JSON object, or torn: {text[:60]!r}", "skipped", number)
+            self.report(f"a line is not a JSON object, or torn: {text[:60]!r}", "skipped", number)
             return []
         done = f"{len(found)} records read from it" if len(found) > 1 else "read without what is wrong in it"
-        self.report_problem("a line is not clean JSON" + (f", and ends in {rest[:40]!r}" if rest else ""), done, number)
+        self.report("a line is not clean JSON" + (f", and ends in {rest[:40]!r}" if rest else ""), done, number)
         return [_clean_json(value) for value in found]
 
     @cached_property
@@ -278,7 +283,7 @@ class SourceFile:
             clean = load_json(_clean_json(found[0]))
         except RecursionError:
             return None
-        whole.report_problem("the file is not clean JSON", "read without what is wrong in it")
+        whole.report("the file is not clean JSON", "read without what is wrong in it")
         return clean
 
     def read_document(self) -> Any:

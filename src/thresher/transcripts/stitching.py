@@ -14,29 +14,30 @@ the other after a compaction. All comparisons are by hash, so the time is that o
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.model import AbandonedBranch, History, Message, SourceLocation
+from thresher.transcripts.content import mark_carried
 from thresher.transcripts.fingerprints import (
-    FingerprintedMessage,
+    MarkedMessage,
     fingerprint_message,
-    iter_fingerprint_parts,
+    fingerprint_parts,
     make_summary_message,
 )
-from thresher.transcripts.model_calls import TranscriptModelCall
+from thresher.transcripts.model_calls import LoggedCall
 from thresher.transcripts.pairing import pair_chat_messages
 
 
-class StitchedThread:
+class CallThread:
     """One conversation, as far as it is known."""
 
-    def __init__(self, ask: TranscriptModelCall, number: int, file: str) -> None:
+    def __init__(self, ask: LoggedCall, number: int, file: str) -> None:
         """An empty one, which the call of that number begins."""
-        self.model_calls: list[TranscriptModelCall] = []
-        self.calls_by_message_id: dict[str, TranscriptModelCall] = {}
+        self.model_calls: list[LoggedCall] = []
+        self.calls_by_message_id: dict[str, LoggedCall] = {}
         """The call that each answer came by, by the id of the message."""
         self.agent_key = ask.agent_key
-        self.entries: list[FingerprintedMessage] = []
+        self.entries: list[MarkedMessage] = []
         self.prefix_hashes: list[int] = []
         """What stands up to each row, as one mark."""
         self.earlier_segments: list[list[Message]] = []
@@ -53,17 +54,17 @@ class StitchedThread:
         """The words of all that was ever in it."""
         self._file = file
 
-    def append_call(self, ask: TranscriptModelCall, given: Iterable[FingerprintedMessage]) -> None:
+    def append_call(self, ask: LoggedCall, given: Iterable[MarkedMessage]) -> None:
         """What is new of what a call was given, and its answer."""
         self.model_calls.append(ask._replace(input_messages=(), output_messages=(), alternatives=()))
         place = SourceLocation(self._file, ask.line)
         for number, row in enumerate(given):
             facts = {"id": f"{ask.number}-{number}", "source": place}
-            came = [structs.replace(message, time=message.time or ask.start, **facts) for message in row.messages]
+            came = [replace(message, time=message.time or ask.start, **facts) for message in row.messages]
             self._append_entry(row._replace(messages=tuple(came)))
         self.answer_start = len(self.entries)
         for number, message in enumerate(ask.output_messages):
-            told = structs.replace(
+            told = replace(
                 message,
                 id=f"{ask.number}-answer-{number}" if number else f"{ask.number}",
                 source=place,
@@ -74,15 +75,15 @@ class StitchedThread:
             self.calls_by_message_id[told.id] = self.model_calls[-1]
             self._append_entry(fingerprint_message(message)._replace(messages=(told,)))
         for number, message in enumerate(ask.alternatives):
-            other = structs.replace(message, id=f"{ask.number}-choice-{number}", source=place, model=ask.model)
+            other = replace(message, id=f"{ask.number}-choice-{number}", source=place, model=ask.model)
             self._add_branch(self.answer_start, [other])
 
-    def _append_entry(self, row: FingerprintedMessage) -> None:
+    def _append_entry(self, row: MarkedMessage) -> None:
         self.entries.append(row)
         self.known_fingerprints.add(row.text_fingerprint)
         self.prefix_hashes.append(hash((self.prefix_hashes[-1] if self.prefix_hashes else 0, row.fingerprint)))
 
-    def restate_answer(self, given: Sequence[FingerprintedMessage]) -> None:
+    def restate_answer(self, given: Sequence[MarkedMessage]) -> None:
         """Know the last answer by the messages that it was given back as."""
         said = [message for row in self.entries[self.answer_start :] for message in row.messages]
         del self.entries[self.answer_start :], self.prefix_hashes[self.answer_start :]
@@ -100,7 +101,7 @@ class StitchedThread:
         after = next((found[-1].id for found in before if found), "")
         self.branches += [(after, messages)] if messages else []
 
-    def start_segment_after_compaction(self, rows: Sequence[FingerprintedMessage], ask: TranscriptModelCall) -> None:
+    def start_segment_after_compaction(self, rows: Sequence[MarkedMessage], ask: LoggedCall) -> None:
         """Begin anew with what is left after a compaction."""
         left = self.build_compacted_messages(rows, ask)
         self.earlier_segments.append(self.messages)
@@ -109,14 +110,12 @@ class StitchedThread:
             self._append_entry(row._replace(messages=messages))
         self.answer_start = len(self.entries)
 
-    def build_compacted_messages(
-        self, rows: Iterable[FingerprintedMessage], ask: TranscriptModelCall
-    ) -> list[tuple[Message, ...]]:
+    def build_compacted_messages(self, rows: Iterable[MarkedMessage], ask: LoggedCall) -> list[tuple[Message, ...]]:
         """What a call was given in the place of this thread: what is known is carried, the rest is its summary."""
         known = {row.text_fingerprint: row.messages for row in self.entries}
         place = SourceLocation(self._file, ask.line)
         return [
-            tuple(structs.replace(message, carried=True) for message in known[row.text_fingerprint])
+            tuple(mark_carried(known[row.text_fingerprint]))
             if row.text_fingerprint in known
             else tuple(
                 make_summary_message(message, f"{ask.number}-left-{number}", place, ask.start)
@@ -140,9 +139,8 @@ class StitchedThread:
 
     def iter_rewound_branches(self) -> Iterator[AbandonedBranch]:
         """What was taken back."""
-        return (
-            AbandonedBranch(History(tuple(pair_chat_messages(messages))), after) for after, messages in self.branches
-        )
+        found = ((after, tuple(pair_chat_messages(messages))) for after, messages in self.branches)
+        return (AbandonedBranch(History(messages), after) for after, messages in found)
 
 
 class ThreadStitcher:
@@ -150,33 +148,33 @@ class ThreadStitcher:
 
     def __init__(self, file: str) -> None:
         """None yet."""
-        self._threads: list[StitchedThread] = []
+        self._threads: list[CallThread] = []
         self._count = 0
         self._file = file
-        self._threads_by_prefix: dict[tuple[str, str, int], StitchedThread] = {}
+        self._threads_by_prefix: dict[tuple[str, str, int], CallThread] = {}
         """Thread by conversation, agent, and what stands up to any of its rows."""
-        self._threads_by_end: dict[tuple[str, int], StitchedThread] = {}
-        self._threads_by_last_message: dict[tuple[str, str, int], StitchedThread] = {}
+        self._threads_by_end: dict[tuple[str, int], CallThread] = {}
+        self._threads_by_last_message: dict[tuple[str, str, int], CallThread] = {}
         """Thread by conversation, agent, and last message."""
-        self._threads_by_call_id: dict[tuple[str, str], StitchedThread] = {}
+        self._threads_by_call_id: dict[tuple[str, str], CallThread] = {}
         self._agent_aliases: dict[str, str] = {}
         """The agent that began what another goes on with: a run each turn of one conversation."""
-        self._newest_by_conversation: dict[str, StitchedThread] = {}
+        self._newest_by_conversation: dict[str, CallThread] = {}
         """Thread by conversation: the one that was gone on with last."""
 
-    def add(self, ask: TranscriptModelCall) -> None:
+    def add(self, ask: LoggedCall) -> None:
         """Add a call to the thread that it belongs to."""
         given = [fingerprint_message(message) for message in ask.input_messages]
         thread = self._continue_thread(ask, given)
         if thread is None:
-            thread = StitchedThread(ask, self._count, self._file)
+            thread = CallThread(ask, self._count, self._file)
             self._threads.append(thread)
             thread.append_call(ask, given)
         thread.last_call_number = self._count
         self._count += 1
         self._index_thread(thread, ask)
 
-    def _index_thread(self, thread: StitchedThread, ask: TranscriptModelCall) -> None:
+    def _index_thread(self, thread: CallThread, ask: LoggedCall) -> None:
         """Make a thread known by what it is now."""
         agent = self._agent_aliases[ask.agent_key] = thread.agent_key
         for place in range(len(thread.prefix_hashes) - 1, -1, -1):
@@ -197,9 +195,7 @@ class ThreadStitcher:
         if ask.conversation_id:
             self._newest_by_conversation[ask.conversation_id] = thread
 
-    def _continue_thread(
-        self, ask: TranscriptModelCall, given: Sequence[FingerprintedMessage]
-    ) -> StitchedThread | None:
+    def _continue_thread(self, ask: LoggedCall, given: Sequence[MarkedMessage]) -> CallThread | None:
         """The thread that a call goes on with, after it has."""
         states = [0]
         for row in given:
@@ -223,9 +219,7 @@ class ThreadStitcher:
             return thread
         return self._continue_by_call_id(ask, given) or self._continue_by_conversation_id(ask, given)
 
-    def _find_longest_prefix(
-        self, ask: TranscriptModelCall, states: Sequence[int]
-    ) -> tuple[StitchedThread | None, int]:
+    def _find_longest_prefix(self, ask: LoggedCall, states: Sequence[int]) -> tuple[CallThread | None, int]:
         """The agent's thread that shares the longest beginning, and how long that is."""
         agent = self._agent_aliases.get(ask.agent_key, ask.agent_key)
         for place in range(len(states) - 1, 0, -1):
@@ -234,9 +228,7 @@ class ThreadStitcher:
                 return thread, place
         return None, 0
 
-    def _continue_by_last_message(
-        self, ask: TranscriptModelCall, given: Sequence[FingerprintedMessage]
-    ) -> StitchedThread | None:
+    def _continue_by_last_message(self, ask: LoggedCall, given: Sequence[MarkedMessage]) -> CallThread | None:
         """A thread whose last message, or the last before its answer, was given: what stands before it was changed."""
         agent = self._agent_aliases.get(ask.agent_key, ask.agent_key)
         for place in range(len(given) - 1, -1, -1):
@@ -260,9 +252,7 @@ class ThreadStitcher:
             return thread
         return None
 
-    def _continue_by_call_id(
-        self, ask: TranscriptModelCall, given: Sequence[FingerprintedMessage]
-    ) -> StitchedThread | None:
+    def _continue_by_call_id(self, ask: LoggedCall, given: Sequence[MarkedMessage]) -> CallThread | None:
         """A thread whose call is answered by the first message: some APIs are given only what is new."""
         new = [row for row in given if row.role != "system"]
         results = (result for row in new[:1] for message in row.messages for result in message.results)
@@ -273,15 +263,10 @@ class ThreadStitcher:
         thread.append_call(ask, new)
         return thread
 
-    def _continue_by_conversation_id(
-        self, ask: TranscriptModelCall, given: Sequence[FingerprintedMessage]
-    ) -> StitchedThread | None:
+    def _continue_by_conversation_id(self, ask: LoggedCall, given: Sequence[MarkedMessage]) -> CallThread | None:
         """The conversation that is told, where a later trace holds only what is new."""
-        thread = (
-            self._newest_by_conversation.get(ask.conversation_id)
-            if ask.conversation_id and not ask.enclosing_agents
-            else None
-        )
+        is_top = bool(ask.conversation_id) and not ask.enclosing_agents
+        thread = self._newest_by_conversation.get(ask.conversation_id) if is_top else None
         if not thread or thread.model_calls[-1].trace_id == ask.trace_id or thread.model_calls[-1].enclosing_agents:
             return None
         known = {row.fingerprint for row in takewhile(lambda row: row.role == "system", thread.entries)}
@@ -291,10 +276,10 @@ class ThreadStitcher:
         thread.append_call(ask, [row for row in given if row.fingerprint not in known])
         return thread
 
-    def merge_threads(self) -> list[StitchedThread]:
+    def merge_threads(self) -> list[CallThread]:
         """All threads, those that a compaction parted joined again."""
-        kept: dict[tuple[str, int], StitchedThread] = {}
-        found: list[StitchedThread] = []
+        kept: dict[tuple[str, int], CallThread] = {}
+        found: list[CallThread] = []
         for thread in self._threads:
             key = (thread.agent_key, thread.entries[0].fingerprint) if thread.entries else ("", 0)
             earlier = kept.get(key)
@@ -306,7 +291,7 @@ class ThreadStitcher:
         return found
 
 
-def _is_compaction_of(earlier: StitchedThread, later: StitchedThread) -> bool:
+def _is_compaction_of(earlier: CallThread, later: CallThread) -> bool:
     """Whether a thread is what is left of another: shorter, not all new, and the only one that is gone on with."""
     if (
         len(later.model_calls) < 2
@@ -314,19 +299,15 @@ def _is_compaction_of(earlier: StitchedThread, later: StitchedThread) -> bool:
         or earlier.last_call_number > later.first_call_number
     ):
         return False
-    return any(
-        row.text_fingerprint in earlier.known_fingerprints
-        for row in later.entries[: later.initial_input_count]
-        if row.role != "system"
-    )
+    given = later.entries[: later.initial_input_count]
+    return any(row.text_fingerprint in earlier.known_fingerprints for row in given if row.role != "system")
 
 
-def _join_compacted(earlier: StitchedThread, later: StitchedThread) -> None:
+def _join_compacted(earlier: CallThread, later: CallThread) -> None:
     """Make a thread the next segment of another."""
     parts = [*later.earlier_segments, later.messages]
-    left = earlier.build_compacted_messages(
-        map(fingerprint_message, parts[0][: later.initial_input_count]), later.model_calls[0]
-    )
+    given = map(fingerprint_message, parts[0][: later.initial_input_count])
+    left = earlier.build_compacted_messages(given, later.model_calls[0])
     parts[0] = [*(message for messages in left for message in messages), *parts[0][later.initial_input_count :]]
     earlier.earlier_segments += [earlier.messages, *parts[:-1]]
     earlier.entries = [fingerprint_message(message) for message in parts[-1]]
@@ -337,9 +318,7 @@ def _join_compacted(earlier: StitchedThread, later: StitchedThread) -> None:
     earlier.branches += later.branches
 
 
-def _continue_after_answer(
-    thread: StitchedThread, ask: TranscriptModelCall, given: Sequence[FingerprintedMessage], place: int
-) -> bool:
+def _continue_after_answer(thread: CallThread, ask: LoggedCall, given: Sequence[MarkedMessage], place: int) -> bool:
     """Go on where a call was given all up to the last answer: with that in another form, or asking again for it."""
     if place == len(given):
         if [row.fingerprint for row in thread.entries[thread.answer_start :]] != [
@@ -350,17 +329,11 @@ def _continue_after_answer(
         return True  # else it is the same call, told by two instruments
     if given[place].role != "assistant":
         return False
-    parts = {
-        piece
-        for row in thread.entries[thread.answer_start :]
-        for m in row.messages
-        for piece in iter_fingerprint_parts(m.parts)
-    }
+    answers = (message for row in thread.entries[thread.answer_start :] for message in row.messages)
+    parts = {piece for message in answers for piece in fingerprint_parts(message.parts)}
     end = place + 1
     while end < len(given) and given[end].role == "assistant":
-        if not parts.issuperset(
-            piece for message in given[end].messages for piece in iter_fingerprint_parts(message.parts)
-        ):
+        if not parts.issuperset(piece for message in given[end].messages for piece in fingerprint_parts(message.parts)):
             break
         end += 1
     thread.restate_answer(given[place:end])
@@ -368,11 +341,9 @@ def _continue_after_answer(
     return True
 
 
-def _is_sibling_agent(thread: StitchedThread, ask: TranscriptModelCall) -> bool:
+def _is_sibling_agent(thread: CallThread, ask: LoggedCall) -> bool:
     """Whether a thread of another agent may be gone on with: not by one that works inside it."""
     answered = any(row.role == "assistant" for row in thread.entries)
-    return (
-        answered
-        and thread.agent_key not in ask.enclosing_agents
-        and ask.agent_key not in thread.model_calls[0].enclosing_agents
-    )
+    first = thread.model_calls[0]
+    is_inside = thread.agent_key in ask.enclosing_agents or ask.agent_key in first.enclosing_agents
+    return answered and not is_inside

@@ -16,11 +16,10 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from typing import Any, NamedTuple
 
-from thresher.model import Image, Text, Thinking, ToolCall, ToolResult, Unknown
 from thresher.model.harness_text import detect_author
 from thresher.model.jsontext import dump_json
 from thresher.model.message import Author
-from thresher.model.parts import Part, ResultPart
+from thresher.model.parts import Image, Part, ResultPart, Text, Thinking, ToolCall, ToolResult, Unknown
 from thresher.model.tool_catalog import find_tool_kind
 
 _TOOL_NAME_GROUPS = (
@@ -141,11 +140,9 @@ def find_xml_elements(text: str, is_tool: Callable[[str], bool]) -> Iterator[Xml
         if closing is None or not _opens_line(text, tag.start(), end):
             place += 1
             continue
-        found = (
-            ({"": tags.text_between(place, closing)}, closing)
-            if name in THINKING_TAGS
-            else tags.parse_parameters(name, place + 1)
-        )
+        found: tuple[dict[str, Any], int] | None = {"": tags.text_between(place, closing)}, closing
+        if name not in THINKING_TAGS:
+            found = tags.parse_parameters(name, place + 1)
         if found is None:
             return  # for its agent, too, all that follows is a part of what was never closed
         fields, closing = found

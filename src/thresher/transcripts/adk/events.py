@@ -10,26 +10,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.dialects.content import infer_message_author
 from thresher.dialects.gemini.codec import parse_gemini_content
 from thresher.dialects.pairing import CallIdAssigner
-from thresher.model import (
-    AbandonedBranch,
-    History,
-    Message,
-    Session,
-    SourceLocation,
-    Summary,
-    Text,
-    ToolCall,
-    ToolResult,
-    Usage,
-)
-from thresher.model.parts import Part
-from thresher.transcripts.base import parse_timestamp, title_from_prompt
-from thresher.transcripts.coerce import count_or_zero, dict_or_empty, list_or_empty, text_or_empty
+from thresher.model import AbandonedBranch, History, Message, Session, Usage
+from thresher.model.parts import Part, Summary, Text, ToolCall, ToolResult
+from thresher.transcripts.base import make_session, parse_time, title_from_prompt
+from thresher.transcripts.coerce import as_count, as_dict, as_list, as_text, text_at
+from thresher.transcripts.content import split_results
 from thresher.transcripts.source import SourceFile
 
 NAME = "adk"
@@ -45,9 +35,9 @@ def to_camel_case(key: str) -> str:
     return _UNDERSCORE_LETTER.sub(lambda found: found[1].upper(), key)
 
 
-def get_either_case(value: Any, key: str) -> Any:
+def either_case(value: Any, key: str) -> Any:
     """What an object tells under a key, in either spelling; what is null is not told."""
-    there = dict_or_empty(value)
+    there = as_dict(value)
     found = there.get(key)
     return there.get(to_camel_case(key)) if found is None else found
 
@@ -82,74 +72,69 @@ class AdkEventReader:
         """One event."""
         if not isinstance(event, dict):
             self.records["?"] += 1
-            self.source.report_problem("an event is no object", "skipped", number)
+            self.source.report("an event is no object", "skipped", number)
             return
-        self.records["partial" if event.get("partial") is True else text_or_empty(event.get("author")) or "?"] += 1
-        actions, time = get_either_case(event, "actions"), parse_timestamp(event.get("timestamp"))
+        self.records["partial" if event.get("partial") is True else text_at(event, "author") or "?"] += 1
+        actions, time = either_case(event, "actions"), parse_time(event.get("timestamp"))
         self.times += [time] if time else []
-        id_ = text_or_empty(event.get("id")) or f"{number}"
+        id_ = text_at(event, "id") or f"{number}"
         self.id_counts[id_] += 1
         own = id_ if self.id_counts[id_] == 1 else f"{id_}-{self.id_counts[id_]}"
-        blank = Message("user", id=own, time=time, source=SourceLocation(str(self.source.path), number))
+        blank = Message("user", id=own, time=time, source=self.source.at(number))
         if event.get("partial") is True:
             return
-        if before := text_or_empty(get_either_case(actions, "rewind_before_invocation_id")):
+        if before := as_text(either_case(actions, "rewind_before_invocation_id")):
             self._apply_rewind(before, number)
-        elif isinstance(get_either_case(actions, "compaction"), dict):
-            self._apply_compaction(get_either_case(actions, "compaction"), blank)
+        elif isinstance(either_case(actions, "compaction"), dict):
+            self._apply_compaction(either_case(actions, "compaction"), blank)
         else:
-            invocation = text_or_empty(get_either_case(event, "invocation_id"))
+            invocation = as_text(either_case(event, "invocation_id"))
             for message in self._build_messages(event, blank):
                 if message.parts:
                     self.invocation_starts.setdefault(invocation, len(self.entries))
                     self.entries.append(AdkMessage(message, invocation))
 
     def _build_messages(self, event: dict[str, Any], blank: Message) -> Iterator[Message]:
-        parts = self._parse_parts(get_either_case(event, "content"))
-        role = get_either_case(get_either_case(event, "content"), "role")
+        parts = self._parse_parts(either_case(event, "content"))
+        role = either_case(either_case(event, "content"), "role")
         is_user = event.get("author") == "user" or (not event.get("author") and role == "user")
-        results = tuple(part for part in parts if isinstance(part, ToolResult))
-        others = tuple(part for part in parts if not isinstance(part, ToolResult))
+        results, others = split_results(parts)
         id_ = f"{blank.id}-results" if others else blank.id
-        yield structs.replace(blank, role="tool", parts=results, author="tool", id=id_)
+        yield replace(blank, role="tool", parts=results, author="tool", id=id_)
         if is_user:
-            yield structs.replace(blank, parts=others, author=infer_message_author("user", others))
+            yield replace(blank, parts=others, author=infer_message_author("user", others))
         else:
-            model, usage = (
-                text_or_empty(get_either_case(event, "model_version")),
-                _parse_usage(get_either_case(event, "usage_metadata")),
-            )
-            yield structs.replace(blank, role="assistant", parts=others, author="model", model=model, usage=usage)
+            model = as_text(either_case(event, "model_version"))
+            usage = _parse_usage(either_case(event, "usage_metadata"))
+            yield replace(blank, role="assistant", parts=others, author="model", model=model, usage=usage)
         if not parts:
             yield from self._read_transcriptions(event, blank)
         else:
             self.last_transcription = ""
 
     def _parse_parts(self, content: Any) -> tuple[Part, ...]:
-        given = [{"text": content}] if isinstance(content, str) else list_or_empty(get_either_case(content, "parts"))
+        given = [{"text": content}] if isinstance(content, str) else as_list(either_case(content, "parts"))
         found = parse_gemini_content({"parts": [_normalize_part(part) for part in given]}, self._pairing).parts
         return tuple(part for part in found if _is_shown_to_model(part))
 
     def _read_transcriptions(self, event: dict[str, Any], blank: Message) -> Iterator[Message]:
         """What was said aloud: piece by piece, and one message as long as the same one speaks."""
         for key in ("input_transcription", "output_transcription"):
-            piece = text_or_empty(get_either_case(get_either_case(event, key), "text"))
+            piece = as_text(either_case(either_case(event, key), "text"))
             last = self.entries[-1].message if self.entries else None
             if piece and last and self.last_transcription == key:
                 parts = (Text(last.text + piece),)
-                self.entries[-1] = self.entries[-1]._replace(message=structs.replace(last, parts=parts))
+                self.entries[-1] = self.entries[-1]._replace(message=replace(last, parts=parts))
             elif piece and key == "input_transcription":
-                yield structs.replace(blank, parts=(Text(piece),), author="human")
+                yield replace(blank, parts=(Text(piece),), author="human")
             elif piece:
-                yield structs.replace(blank, role="assistant", parts=(Text(piece),), author="model")
+                yield replace(blank, role="assistant", parts=(Text(piece),), author="model")
             self.last_transcription = key if piece else self.last_transcription
 
     def _apply_rewind(self, invocation: str, number: int) -> None:
         place = self.invocation_starts.get(invocation)
         if place is None:
-            self.source.report_problem(
-                "the invocation that was gone back to is not here", "nothing was taken back", number
-            )
+            self.source.report("the invocation that was gone back to is not here", "nothing was taken back", number)
             return
         removed = self.entries[place:]
         del self.entries[place:]
@@ -162,19 +147,19 @@ class AdkEventReader:
     def _apply_compaction(self, compaction: Mapping[str, Any], blank: Message) -> None:
         if self.replayed_count > MAX_REPLAYED_MESSAGES:
             return
-        parts = self._parse_parts(get_either_case(compaction, "compacted_content"))
+        parts = self._parse_parts(either_case(compaction, "compacted_content"))
         summary = "\n".join(part.text for part in parts if isinstance(part, Text))
-        start, end = (parse_timestamp(get_either_case(compaction, f"{name}_timestamp")) for name in ("start", "end"))
+        start, end = (parse_time(either_case(compaction, f"{name}_timestamp")) for name in ("start", "end"))
         span = (start, end) if start and end else None
         stay = [line for line in self.entries if span and not _is_covered(line, span)]
         self.replayed_count += len(stay)
         if not summary or self.replayed_count > MAX_REPLAYED_MESSAGES:
             what = "a compaction tells no summary" if not summary else "there are too many compactions to follow"
-            self.source.report_problem(what, "what it covers stays in view", blank.source.line if blank.source else 0)
+            self.source.report(what, "what it covers stays in view", blank.source.line if blank.source else 0)
             return
-        again = [line._replace(message=structs.replace(line.message, carried=True)) for line in stay]
+        again = [line._replace(message=replace(line.message, carried=True)) for line in stay]
         place = next((n for n, line in enumerate(again) if span and _is_later(line, span)), len(again))
-        made = AdkMessage(structs.replace(blank, parts=(Summary(summary),), author="harness"), "", span)
+        made = AdkMessage(replace(blank, parts=(Summary(summary),), author="harness"), "", span)
         self.segments.append(self.entries)
         self.entries = [*again[:place], made, *again[place:]]
         self.invocation_starts = {line.invocation_id: n for n, line in reversed([*enumerate(self.entries)])}
@@ -182,20 +167,17 @@ class AdkEventReader:
 
     def build_session(self, id_: str, title: str = "", project: str = "") -> Session:
         """What came of it."""
-        segments = [History(tuple(line.message for line in part)) for part in (*self.segments, self.entries)]
-        return Session(
-            agent=NAME,
-            id=id_,
-            file=str(self.source.path),
-            segments=tuple(segments),
-            branches=tuple(self.branches),
-            problems=tuple(self.source.problems),
-            compactions=len(self.segments),
-            records=dict(self.records),
+        segments = [[line.message for line in part] for part in (*self.segments, self.entries)]
+        return make_session(
+            NAME,
+            self.source,
+            id_,
+            segments,
+            branches=self.branches,
+            records=self.records,
             project=project,
             title=title_from_prompt(segments) or title,
-            started=min(self.times, default=None),
-            ended=max(self.times, default=None),
+            times=self.times,
         )
 
 
@@ -229,17 +211,15 @@ def _normalize_part(part: Any) -> Any:
 
 def _iter_call_ids(events: Iterable[Any]) -> Iterator[str]:
     for event in events:
-        for part in list_or_empty(get_either_case(get_either_case(event, "content"), "parts")):
+        for part in as_list(either_case(either_case(event, "content"), "parts")):
             for key in ("function_call", "function_response"):
-                if given := text_or_empty(get_either_case(get_either_case(part, key), "id")):
+                if given := as_text(either_case(either_case(part, key), "id")):
                     yield given
 
 
 def _parse_usage(metadata: Any) -> Usage | None:
     names = ("prompt", "candidates", "cached_content", "thoughts", "tool_use_prompt")
-    given, output, cached, thoughts, tools = (
-        count_or_zero(get_either_case(metadata, f"{name}_token_count")) for name in names
-    )
+    given, output, cached, thoughts, tools = (as_count(either_case(metadata, f"{name}_token_count")) for name in names)
     if not given and not output:
         return None
     return Usage(max(given - cached, 0) + tools, output + thoughts, cached, reasoning=thoughts)

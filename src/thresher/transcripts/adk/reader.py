@@ -8,16 +8,15 @@ line.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from thresher.errors import ReadError
 from thresher.model import Session
-from thresher.transcripts.adk.events import NAME, AdkEventReader, get_either_case
-from thresher.transcripts.base import SessionFolder, TranscriptFormat
-from thresher.transcripts.coerce import dict_or_empty, list_or_empty, text_or_empty
+from thresher.transcripts.adk.events import NAME, AdkEventReader, either_case
+from thresher.transcripts.base import TranscriptFormat
+from thresher.transcripts.coerce import as_dict, as_list, as_text, list_at, text_at, value_at
 from thresher.transcripts.source import SourceFile
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ def _read(source: SourceFile) -> list[Session]:
         found = _find_conversations([row for _, _, row in source.records(_DECODER)])
     if found is None:
         raise ReadError(f"`{source.path}` holds no session, events or eval set of the Agent Development Kit")
-    stem = source.path.name.split(".")[0]
+    stem = source.stem
     sessions: dict[str, Session] = {}
     for number, one in enumerate(found, 1):
         own = source.copy_for_session()
@@ -63,7 +62,7 @@ def _build_session(source: SourceFile, found: AdkConversation, project: str = ""
         try:
             telling.read_event(number, event)
         except RecursionError:
-            source.report_problem("an event is nested too deep to follow", "skipped", number)
+            source.report("an event is nested too deep to follow", "skipped", number)
     return telling.build_session(found.id, found.title, project)
 
 
@@ -74,13 +73,13 @@ def _find_conversations(value: Any) -> list[AdkConversation] | None:
     """The conversations of a document; None where it is none of the kit's."""
     if isinstance(value, dict):
         for key, of in (("eval_cases", _parse_eval_case), ("eval_case_results", _parse_eval_result)):
-            if isinstance(get_either_case(value, key), list):
-                return [of(dict_or_empty(one)) for one in get_either_case(value, key)]
+            if isinstance(either_case(value, key), list):
+                return [of(as_dict(one)) for one in either_case(value, key)]
         one = _find_conversation(value)
         return None if one is None else [one]
-    rows = [row for row in list_or_empty(value) if isinstance(row, dict | list)]
+    rows = [row for row in as_list(value) if isinstance(row, dict | list)]
     if rows and all(_is_event(row) for row in rows):
-        return [AdkConversation("", [*enumerate(list_or_empty(value), 1)])]
+        return [AdkConversation("", [*enumerate(as_list(value), 1)])]
     if rows and all(_is_query(row) for row in rows):
         return [_parse_queries("", rows)]
     found = [_parse_queries("", row) if isinstance(row, list) else _find_conversation(row) for row in rows]
@@ -93,58 +92,48 @@ def _find_conversation(value: dict[str, Any]) -> AdkConversation | None:
         return _parse_session(value)
     if isinstance(value.get("conversation"), list):
         return _parse_eval_case(value)
-    if any(_is_query(row) for row in list_or_empty(value.get("data"))):
-        return _parse_queries(text_or_empty(value.get("name")), value["data"])
+    if any(_is_query(row) for row in list_at(value, "data")):
+        return _parse_queries(text_at(value, "name"), value["data"])
     return _parse_queries("", [value]) if _is_query(value) else None
 
 
 def _parse_session(value: Mapping[str, Any]) -> AdkConversation:
-    return AdkConversation(
-        text_or_empty(value.get("id")),
-        [*enumerate(list_or_empty(value.get("events")), 1)],
-        text_or_empty(get_either_case(value, "app_name")),
-    )
+    events = [*enumerate(list_at(value, "events"), 1)]
+    return AdkConversation(text_at(value, "id"), events, as_text(either_case(value, "app_name")))
 
 
 def _parse_eval_result(value: Mapping[str, Any]) -> AdkConversation:
     """A case that was run: the session of the run."""
-    found = _parse_session(dict_or_empty(get_either_case(value, "session_details")))
-    id_ = (
-        found.id
-        or text_or_empty(get_either_case(value, "session_id"))
-        or text_or_empty(get_either_case(value, "eval_id"))
-    )
-    return found._replace(id=id_, title=text_or_empty(get_either_case(value, "eval_id")))
+    found = _parse_session(as_dict(either_case(value, "session_details")))
+    id_ = found.id or as_text(either_case(value, "session_id")) or as_text(either_case(value, "eval_id"))
+    return found._replace(id=id_, title=as_text(either_case(value, "eval_id")))
 
 
 def _parse_eval_case(value: Mapping[str, Any]) -> AdkConversation:
-    rows = enumerate(list_or_empty(value.get("conversation")), 1)
+    rows = enumerate(list_at(value, "conversation"), 1)
     events = [(number, event) for number, row in rows for event in _expand_invocation(row)]
-    id_ = text_or_empty(get_either_case(value, "eval_id"))
+    id_ = as_text(either_case(value, "eval_id"))
     return AdkConversation(id_, events, id_)
 
 
 def _parse_queries(name: str, rows: Any) -> AdkConversation:
-    numbered = enumerate(list_or_empty(rows), 1)
-    return AdkConversation(
-        name, [(number, event) for number, row in numbered for event in _expand_invocation(_upgrade_query(row))], name
-    )
+    numbered = enumerate(as_list(rows), 1)
+    events = [(number, event) for number, row in numbered for event in _expand_invocation(_upgrade_query(row))]
+    return AdkConversation(name, events, name)
 
 
 def _upgrade_query(row: Any) -> Any:
     """A query as newer files write it."""
     if not _is_query(row):
         return row
-    uses = [
-        {"name": use.get("tool_name"), "args": use.get("tool_input")}
-        for use in map(dict_or_empty, list_or_empty(row.get("expected_tool_use")))
-    ]
-    between = map(dict_or_empty, list_or_empty(row.get("expected_intermediate_agent_responses")))
+    expected = map(as_dict, list_at(row, "expected_tool_use"))
+    uses = [{"name": use.get("tool_name"), "args": use.get("tool_input")} for use in expected]
+    between = map(as_dict, list_at(row, "expected_intermediate_agent_responses"))
     said = [[one.get("author"), [{"text": one.get("text")}]] for one in between]
     return {
         "user_content": {"parts": [{"text": row["query"]}]},
         "intermediate_data": {"tool_uses": uses, "intermediate_responses": said},
-        "final_response": {"parts": [{"text": row["reference"]}]} if text_or_empty(row.get("reference")) else None,
+        "final_response": {"parts": [{"text": row["reference"]}]} if text_at(row, "reference") else None,
     }
 
 
@@ -154,30 +143,30 @@ def _expand_invocation(row: Any) -> Iterator[Any]:
         yield row
         return
     shared = {
-        "invocation_id": get_either_case(row, "invocation_id"),
-        "timestamp": get_either_case(row, "creation_timestamp") or None,
+        "invocation_id": either_case(row, "invocation_id"),
+        "timestamp": either_case(row, "creation_timestamp") or None,
     }
-    between, final = get_either_case(row, "intermediate_data"), get_either_case(row, "final_response")
-    if get_either_case(row, "user_content"):
-        yield {**shared, "author": "user", "content": get_either_case(row, "user_content")}
-    for event in map(dict_or_empty, list_or_empty(get_either_case(between, "invocation_events"))):
+    between, final = either_case(row, "intermediate_data"), either_case(row, "final_response")
+    if either_case(row, "user_content"):
+        yield {**shared, "author": "user", "content": either_case(row, "user_content")}
+    for event in map(as_dict, as_list(either_case(between, "invocation_events"))):
         yield {**shared, **event}
     for kind, key in (("tool_uses", "function_call"), ("tool_responses", "function_response")):
-        if parts := [{key: one} for one in list_or_empty(get_either_case(between, kind))]:
+        if parts := [{key: one} for one in as_list(either_case(between, kind))]:
             yield {**shared, "author": "agent", "content": {"parts": parts}}
-    for said in list_or_empty(get_either_case(between, "intermediate_responses")):
+    for said in as_list(either_case(between, "intermediate_responses")):
         name, parts = said if isinstance(said, list) and len(said) == 2 else ("agent", said)
-        yield {**shared, "author": text_or_empty(name) or "agent", "content": {"parts": parts}}
+        yield {**shared, "author": as_text(name) or "agent", "content": {"parts": parts}}
     if final:
         yield {**shared, "author": "agent", "content": final}
 
 
 def _is_session(row: Any) -> bool:
-    return isinstance(dict_or_empty(row).get("events"), list) and isinstance(get_either_case(row, "app_name"), str)
+    return isinstance(value_at(row, "events"), list) and isinstance(either_case(row, "app_name"), str)
 
 
 def _is_event(row: Any) -> bool:
-    return isinstance(get_either_case(row, "author"), str) and isinstance(get_either_case(row, "invocation_id"), str)
+    return isinstance(either_case(row, "author"), str) and isinstance(either_case(row, "invocation_id"), str)
 
 
 def _is_query(row: Any) -> bool:
@@ -264,28 +253,21 @@ def _sniff(source: SourceFile) -> int:
         return 3 if _is_adk_database(source) else 0
     value = source.document if source.document is not None else list(source.head)
     if isinstance(value, dict):
-        cases = get_either_case(value, "eval_cases") or get_either_case(value, "eval_case_results")
-        if _is_session(value) or (isinstance(cases, list) and get_either_case(value, "eval_set_id")):
+        cases = either_case(value, "eval_cases") or either_case(value, "eval_case_results")
+        if _is_session(value) or (isinstance(cases, list) and either_case(value, "eval_set_id")):
             return 3
-        is_case = get_either_case(value, "eval_id") and isinstance(value.get("conversation"), list)
+        is_case = either_case(value, "eval_id") and isinstance(value.get("conversation"), list)
         return 2 if is_case or isinstance(cases, list) else _sniff_queries([value])
-    rows = list_or_empty(value)
+    rows = as_list(value)
     is_plain = all(_is_event(row) for row in rows) or all(_is_session(row) for row in rows)
     return 3 if rows and is_plain else _sniff_queries(rows)
 
 
 def _sniff_queries(rows: list[Any]) -> int:
     flat = [row for one in rows for row in (one if isinstance(one, list) else [one])]
-    queries = [
-        row for one in map(dict_or_empty, flat) for row in (list_or_empty(one.get("data")) if "data" in one else [one])
-    ]
-    expected = any("expected_tool_use" in dict_or_empty(row) for row in queries)
+    queries = [row for one in map(as_dict, flat) for row in (list_at(one, "data") if "data" in one else [one])]
+    expected = any("expected_tool_use" in as_dict(row) for row in queries)
     return 3 if queries and expected and all(_is_query(row) for row in queries) else 0
-
-
-def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:  # noqa: ARG001 - a format's homes depend on both
-    """None: the kit keeps a store in the folder of each agent, wherever that is."""
-    return []
 
 
 FORMAT = TranscriptFormat(
@@ -293,7 +275,6 @@ FORMAT = TranscriptFormat(
     "Google ADK",
     _sniff,
     _read,
-    _homes,
     wire="gemini",
     layouts="sessions and events as JSON; eval sets, their results and the older test files; the SQLite store",
     holds=("thinking", "usage", "times", "edits", "rewinds", "compactions"),

@@ -68,7 +68,7 @@ def split_aider_runs(source: SourceFile) -> Iterator[AiderRun]:
         else:
             run.lines.append(line)
     if wrong:
-        source.report_problem(f"{len(wrong)} lines are not UTF-8", "what is wrong in them was replaced", wrong[0])
+        source.report(f"{len(wrong)} lines are not UTF-8", "what is wrong in them was replaced", wrong[0])
     if run.started or any(map(str.strip, run.lines)):
         yield run
 
@@ -130,12 +130,8 @@ class _LineClassifier:
 
     def _classify_text_line(self, place: int, line: str, *, after_blank: bool) -> AiderBlockKind:
         is_ended = line.endswith(LINE_BREAK_SUFFIX) or not self._keeps_line_breaks
-        if (
-            _starts_with_prefix(line, USER_PREFIX)
-            and is_ended
-            and (after_blank or self._kind == "user")
-            and self._is_outside_code(place)
-        ):
+        may_be_user = is_ended and (after_blank or self._kind == "user") and _starts_with_prefix(line, USER_PREFIX)
+        if may_be_user and self._is_outside_code(place):
             self._is_output_open, self.prefix = False, USER_PREFIX
             return "user"
         if self._is_output_open:

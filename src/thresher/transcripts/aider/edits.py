@@ -11,9 +11,8 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from thresher.model import Text, Thinking, ToolCall, ToolResult
 from thresher.model.jsontext import dump_json, load_json_object
-from thresher.model.parts import Part
+from thresher.model.parts import Part, Text, Thinking, ToolCall, ToolResult
 from thresher.transcripts.aider.blocks import FENCE
 
 SEARCH_MARK = re.compile(r"<{5,9} (?:SEARCH|ORIGINAL)>?")
@@ -267,9 +266,9 @@ def match_edit_results(calls: Sequence[ToolCall], lines: Sequence[str]) -> tuple
 
 def _edited_paths(call: ToolCall) -> list[str]:
     fields = load_json_object(call.arguments)
-    return (
-        [fields["path"]] if "path" in fields else [found[1] for found in _PATCH_FILE.finditer(fields.get("input", ""))]
-    )
+    if "path" in fields:
+        return [fields["path"]]
+    return [found[1] for found in _PATCH_FILE.finditer(fields.get("input", ""))]
 
 
 def _find_refused_calls(calls: Sequence[ToolCall], lines: Sequence[str]) -> set[str]:
@@ -282,11 +281,8 @@ def _find_refused_calls(calls: Sequence[ToolCall], lines: Sequence[str]) -> set[
         (head, _next_position(again.divider_marks, head), _next_position(again.search_marks, head))
         for head in again.search_marks
     )
-    shown = {
-        _strip_whitespace("".join(lines[head + 1 : end]))
-        for head, end, other in blocks
-        if end and not (other and other < end)
-    }
+    whole = ((head, end) for head, end, other in blocks if end and not (other and other < end))
+    shown = {_strip_whitespace("".join(lines[head + 1 : end])) for head, end in whole}
     of_file = Counter(path for call in calls for path in _edited_paths(call))
     return {
         call.id

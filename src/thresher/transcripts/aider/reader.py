@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from itertools import zip_longest
 from pathlib import Path
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.dialects.content import infer_message_author
 from thresher.model import Author, History, Message, Session, SourceLocation, Text, Usage
@@ -27,7 +27,7 @@ from thresher.transcripts.aider.blocks import (
     split_aider_runs,
 )
 from thresher.transcripts.aider.edits import find_applied_files, match_edit_results, parse_aider_answer
-from thresher.transcripts.base import SessionFolder, TranscriptFormat, parse_timestamp, title_from_prompt
+from thresher.transcripts.base import SessionFolder, TranscriptFormat, make_session, parse_time, title_from_prompt
 from thresher.transcripts.source import SourceFile
 
 NAME = "aider"
@@ -58,11 +58,11 @@ def _read(source: SourceFile) -> list[Session]:
             continue
         names[session.id] += 1
         again = names[session.id]
-        sessions.append(structs.replace(session, id=f"{session.id}-{again}") if again > 1 else session)
+        sessions.append(replace(session, id=f"{session.id}-{again}") if again > 1 else session)
     if not sessions:
-        source.report_problem("no run of Aider is in it", "read as a session without messages")
-        sessions = [Session(NAME, source.path.name.split(".")[0] or "beginning", str(source.path), (History(),))]
-    sessions[0] = structs.replace(sessions[0], problems=tuple(source.problems))
+        source.report("no run of Aider is in it", "read as a session without messages")
+        sessions = [Session(NAME, source.stem or "beginning", source.file, (History(),))]
+    sessions[0] = replace(sessions[0], problems=tuple(source.problems))
     return sessions
 
 
@@ -72,23 +72,22 @@ def _build_session(source: SourceFile, run: AiderRun) -> Session:
     for block, following in zip_longest(found, found[1:]):
         teller.read_block(block, following)
     history = History(tuple(teller.messages))
-    started = parse_timestamp(run.started)
+    started = parse_time(run.started)
     if run.started and started is None:
-        source.report_problem(f"a run started at {run.started!r}, which is no time", "it has none", run.first_line - 1)
-    prompts = [
-        message for message in history if not message.text.startswith("/") or message.text.startswith(_CHAT_COMMANDS)
-    ]
-    return Session(
-        agent=NAME,
-        id=run.started.replace("-", "").replace(":", "").replace(" ", "-") or "beginning",
-        file=str(source.path),
-        segments=(history,),
-        records=dict(teller.records),
+        source.report(f"a run started at {run.started!r}, which is no time", "it has none", run.first_line - 1)
+    prompts = [m for m in history if not m.text.startswith("/") or m.text.startswith(_CHAT_COMMANDS)]
+    return make_session(
+        NAME,
+        source,
+        run.started.replace("-", "").replace(":", "").replace(" ", "-") or "beginning",
+        [history],
+        records=teller.records,
         project=teller.project_folder
         or (str(source.path.absolute().parent) if source.path.name == HISTORY_FILE else ""),
         title=title_from_prompt([History(tuple(prompts)), history]),
         version=teller.version,
         started=started,
+        problems=(),
     )
 
 
@@ -96,7 +95,7 @@ class _RunReader:
     """One run, as far as it is told."""
 
     def __init__(self, source: SourceFile) -> None:
-        self._file = str(source.path)
+        self._file = source.file
         self._model = ""
         self.messages: list[Message] = []
         self.records: Counter[str] = Counter()
@@ -111,10 +110,8 @@ class _RunReader:
             case "user":
                 self._read_user_block(block)
             case "assistant":
-                done = (
-                    find_applied_files(following.lines) if following and following.kind == "tool" else frozenset[str]()
-                )
-                parts = parse_aider_answer(block.lines, block.line, done)
+                said = following.lines if following and following.kind == "tool" else []
+                parts = parse_aider_answer(block.lines, block.line, find_applied_files(said))
                 message = Message("assistant", parts, "model", str(block.line), model=self._model)
                 self._add_message(message, block)
             case _:
@@ -122,7 +119,7 @@ class _RunReader:
 
     def _add_message(self, message: Message, block: AiderBlock) -> None:
         if message.parts:
-            self.messages.append(structs.replace(message, source=SourceLocation(self._file, block.line)))
+            self.messages.append(replace(message, source=SourceLocation(self._file, block.line)))
 
     def _read_user_block(self, block: AiderBlock) -> None:
         text = "\n".join(block.lines).strip()
@@ -163,7 +160,7 @@ class _RunReader:
         """A bill is for the answer right before it, if there was one."""
         last = self.messages[-1] if self.messages else None
         if last and last.role == "assistant" and last.usage is None:
-            self.messages[-1] = structs.replace(last, usage=usage)
+            self.messages[-1] = replace(last, usage=usage)
 
 
 def _command_argument(text: str) -> str:

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 from thresher.errors import ReadError
 from thresher.model import History, Session
 from thresher.transcripts.atif.steps import AtifDelegation, AtifStepReader, resolve_file_below
-from thresher.transcripts.base import MAX_TITLE_CHARS, SessionFolder, TranscriptFormat, title_from_prompt
-from thresher.transcripts.coerce import dict_or_empty, list_or_empty, text_or_empty, value_at
+from thresher.transcripts.base import MAX_TITLE_CHARS, SessionFolder, TranscriptFormat, make_session, title_from_prompt
+from thresher.transcripts.coerce import as_list, dict_at, first_text, list_at, text_at
 from thresher.transcripts.source import SourceFile
 
 NAME = "atif"
@@ -30,7 +30,7 @@ _CONTINUATION_ID = re.compile(r"(.+?)-cont-(\d{1,6})")
 """How Harbor's own agent names a run that goes on from another."""
 
 
-class AtifParentage(NamedTuple):
+class AtifKin(NamedTuple):
     """Whose sub-agent a run is."""
 
     parent: str
@@ -42,7 +42,7 @@ class AtifParentage(NamedTuple):
     """Whether it stands in its parent's file."""
 
 
-NO_PARENT = AtifParentage("", "", "", 0, is_embedded=False)
+NO_PARENT = AtifKin("", "", "", 0, is_embedded=False)
 
 
 def _read(source: SourceFile) -> list[Session]:
@@ -64,41 +64,33 @@ class AtifRunReader:
         """Begin with the file that was asked for."""
         self._opened_paths = {source.path.resolve()}
 
-    def build_session(self, source: SourceFile, document: dict[str, Any], kin: AtifParentage = NO_PARENT) -> Session:
+    def build_session(self, source: SourceFile, document: dict[str, Any], kin: AtifKin = NO_PARENT) -> Session:
         """One run; `kin` tells of a sub-agent."""
-        agent, is_root = dict_or_empty(document.get("agent")), kin.depth == 0
+        agent, is_root = dict_at(document, "agent"), kin.depth == 0
         reader = AtifStepReader(source, document, "human" if is_root else "model")
         segments = [History(tuple(segment)) for segment in reader.build_segments()]
-        own = () if is_root else (text_or_empty(document.get("trajectory_id")),)
-        names = (*own, text_or_empty(document.get("session_id")), kin.given_id, source.path.name.split(".")[0])
+        own = () if is_root else (text_at(document, "trajectory_id"),)
+        names = (*own, text_at(document, "session_id"), kin.given_id, source.stem)
         id_ = next(name for name in names if name)
         children = tuple(self._read_subagents(source, document, id_, reader.delegations, kin.depth + 1))
-        times = [message.time for segment in segments for message in segment if message.time and not message.carried]
-        title = (text_or_empty(agent.get("name")), title_from_prompt(segments))
-        extra = dict_or_empty(agent.get("extra")) or dict_or_empty(document.get("extra"))
-        return Session(
-            agent=NAME,
-            id=id_,
-            file=str(source.path),
-            segments=tuple(segments),
+        title = (text_at(agent, "name"), title_from_prompt(segments))
+        extra = dict_at(agent, "extra") or dict_at(document, "extra")
+        return make_session(
+            NAME,
+            source,
+            id_,
+            segments,
             children=children,
             problems=() if kin.is_embedded else tuple(source.problems),
             files=tuple(reader.images),
-            compactions=len(segments) - 1,
-            records=dict(
-                Counter(
-                    text_or_empty(dict_or_empty(step).get("source")) or "?"
-                    for step in list_or_empty(document.get("steps"))
-                )
-            ),
-            project=text_or_empty(extra.get("cwd")) or _first_string(extra.get("cwds")),
+            records=Counter(text_at(step, "source") or "?" for step in list_at(document, "steps")),
+            project=text_at(extra, "cwd") or _first_string(extra.get("cwds")),
             git_branch=_first_string(extra.get("git_branches")),
             title=": ".join(filter(None, title))[:MAX_TITLE_CHARS],
-            version=text_or_empty(agent.get("version")),
+            version=text_at(agent, "version"),
             parent=kin.parent or _previous_run_id(id_),
             call_id=kin.call_id,
-            started=min(times, default=None),
-            ended=max(times, default=None),
+            times=(message.time for segment in segments for message in segment if not message.carried),
         )
 
     def _read_subagents(
@@ -106,30 +98,23 @@ class AtifRunReader:
     ) -> Iterator[Session]:
         """The runs inside the document, and those that its steps name beside it."""
         if depth > MAX_SUBAGENT_DEPTH and (delegated or document.get("subagent_trajectories")):
-            source.report_problem(
-                f"sub-agents of sub-agents, more than {MAX_SUBAGENT_DEPTH} times over", "not followed further"
-            )
+            what = f"sub-agents of sub-agents, more than {MAX_SUBAGENT_DEPTH} times over"
+            source.report(what, "not followed further")
             return
-        callers = {text_or_empty(ref.get("trajectory_id")): call for ref, call in delegated}
+        callers = {text_at(ref, "trajectory_id"): call for ref, call in delegated}
         inside: set[str] = set()
-        for number, one in enumerate(list_or_empty(document.get("subagent_trajectories")), 1):
+        for number, one in enumerate(list_at(document, "subagent_trajectories"), 1):
             if not _is_run(one):
-                source.report_problem("a sub-agent's run has no list of `steps`", "skipped")
+                source.report("a sub-agent's run has no list of `steps`", "skipped")
                 continue
-            name = text_or_empty(one.get("trajectory_id")) or text_or_empty(one.get("session_id"))
+            name = first_text(one, "trajectory_id", "session_id")
             inside.add(name)
-            kin = AtifParentage(
-                parent, callers.get(name, "") if name else "", f"{parent}-{number}", depth, is_embedded=True
-            )
+            kin = AtifKin(parent, callers.get(name, "") if name else "", f"{parent}-{number}", depth, is_embedded=True)
             yield self.build_session(source, one, kin)
-        named = [one for one in delegated if text_or_empty(one.ref.get("trajectory_id")) not in inside - {""}]
-        files = [
-            (one, resolve_file_below(source.path.parent, text_or_empty(one.ref.get("trajectory_path"))))
-            for one in named
-        ]
-        missing = sum(path is None for _, path in files)
-        if missing:
-            source.report_problem(f"{missing} runs of sub-agents are neither in the file nor beside it", "left out")
+        named = [one for one in delegated if text_at(one.ref, "trajectory_id") not in inside - {""}]
+        files = [(one, resolve_file_below(source.path.parent, text_at(one.ref, "trajectory_path"))) for one in named]
+        if missing := sum(path is None for _, path in files):
+            source.report(f"{missing} runs of sub-agents are neither in the file nor beside it", "left out")
         for one, path in files:
             if path and path not in self._opened_paths:
                 yield from self._read_subagent_file(SourceFile(path, source.limits), parent, one, depth)
@@ -143,12 +128,12 @@ class AtifRunReader:
         except ReadError:
             document = None
         if _is_run(document):
-            kin = AtifParentage(parent, one.call_id, text_or_empty(one.ref.get("session_id")), depth, is_embedded=False)
+            kin = AtifKin(parent, one.call_id, text_at(one.ref, "session_id"), depth, is_embedded=False)
             yield self.build_session(source, document, kin)
 
 
 def _first_string(values: Any) -> str:
-    return next((value for value in list_or_empty(values) if isinstance(value, str)), "")
+    return next((value for value in as_list(values) if isinstance(value, str)), "")
 
 
 def _previous_run_id(id_: str) -> str:
@@ -164,11 +149,11 @@ def _sniff(source: SourceFile) -> int:
     document = source.document
     if not isinstance(document, dict) or not isinstance(document.get("steps"), list):
         return 0
-    if text_or_empty(document.get("schema_version")).startswith("ATIF"):
+    if text_at(document, "schema_version").startswith("ATIF"):
         return 3
     steps = [step for step in document["steps"][:3] if isinstance(step, dict)]
     shaped = any({"step_id", "source", "message"} <= step.keys() for step in steps)
-    return 2 if shaped and text_or_empty(value_at(document, "agent", "name")) else 0
+    return 2 if shaped and text_at(document, "agent", "name") else 0
 
 
 def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:

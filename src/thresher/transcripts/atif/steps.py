@@ -5,26 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.dialects.content import infer_message_author
-from thresher.model import (
-    Author,
-    Image,
-    Message,
-    SourceLocation,
-    Summary,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-    Unknown,
-    Usage,
-)
-from thresher.model.jsontext import dump_json
-from thresher.model.parts import ResultPart
-from thresher.transcripts.base import parse_timestamp
-from thresher.transcripts.coerce import count_or_zero, dict_or_empty, list_or_empty, text_or_empty, value_at
+from thresher.model import Author, Message, Usage
+from thresher.model.parts import Image, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult
+from thresher.transcripts.base import parse_time, usage_with_cached_input
+from thresher.transcripts.coerce import as_dict, as_list, as_text, count_at, dict_at, list_at, text_at, value_at
+from thresher.transcripts.content import json_text, text_parts, unknown_part
 from thresher.transcripts.source import SourceFile
 
 LARGEST_IMAGE = 20 << 20
@@ -50,8 +38,8 @@ class AtifStepReader:
         self.images: dict[str, Image] = {}
         """Pictures from files beside the document, by path."""
         self._source = source
-        self._steps = list_or_empty(document.get("steps"))
-        self._model = text_or_empty(value_at(document, "agent", "model_name"))
+        self._steps = list_at(document, "steps")
+        self._model = text_at(document, "agent", "model_name")
         self._prompter = prompter
         self._unique_call_ids: dict[str, str] = {}
         """The calls so far by the ids they came with, each with one that no other has."""
@@ -63,7 +51,7 @@ class AtifStepReader:
         taken = 0
         for number, step in enumerate(self._steps, 1):
             if not isinstance(step, dict):
-                self._source.report_problem("a step is no object", "skipped", number)
+                self._source.report("a step is no object", "skipped", number)
                 continue
             if number == taken:
                 continue
@@ -71,7 +59,7 @@ class AtifStepReader:
                 summary = self._find_summary(step, number)
                 found = [_summary_message(summary)] if summary else self._read_step(step, number)
             except RecursionError:
-                self._source.report_problem("a step is nested too deep to follow", "skipped", number)
+                self._source.report("a step is nested too deep to follow", "skipped", number)
                 continue
             if summary:
                 segments.append([])
@@ -80,28 +68,28 @@ class AtifStepReader:
         return segments
 
     def _with_source(self, messages: Sequence[Message], step: dict[str, Any], number: int) -> Iterator[Message]:
-        place, time = SourceLocation(str(self._source.path), number), parse_timestamp(step.get("timestamp"))
+        place, time = self._source.at(number), parse_time(step.get("timestamp"))
         is_copied = step.get("is_copied_context") is True
         told = [message for message in messages if message.parts]
         for n, message in enumerate(told):
             id_ = f"{number}-{n}" if n else f"{number}"
-            yield structs.replace(message, id=id_, time=time, source=place, carried=is_copied)
+            yield replace(message, id=id_, time=time, source=place, carried=is_copied)
 
     def _next_user_text(self, number: int) -> str:
         """What the user's role says right after a step."""
-        after = dict_or_empty(self._steps[number]) if number < len(self._steps) else {}
+        after = as_dict(self._steps[number]) if number < len(self._steps) else {}
         said = after.get("message")
-        return text_or_empty(said) if after.get("source") == "user" else ""
+        return as_text(said) if after.get("source") == "user" else ""
 
     def _find_summary(self, step: dict[str, Any], number: int) -> str:
         """What stands for all that was said before, where a system step replaces it."""
-        told = dict_or_empty(value_at(step, "extra", "context_management"))
+        told = dict_at(step, "extra", "context_management")
         compacts = told.get("boundary") == "replace" or (told.get("type") == "compaction" and not told.get("boundary"))
-        old = not told and text_or_empty(step.get("message")).startswith(_COMPACTION_NOTICE)
+        old = not told and text_at(step, "message").startswith(_COMPACTION_NOTICE)
         if step.get("source") != "system" or not (compacts or old):
             return ""
         self._note_delegations(step, {})
-        return _observation_text(step) or self._next_user_text(number) or text_or_empty(step.get("message")) or "…"
+        return _observation_text(step) or self._next_user_text(number) or text_at(step, "message") or "…"
 
     def _read_step(self, step: dict[str, Any], number: int) -> list[Message]:
         content = self._parse_content(step.get("message"))
@@ -121,37 +109,29 @@ class AtifStepReader:
     def _read_agent_step(self, step: dict[str, Any], content: tuple[ResultPart, ...], number: int) -> list[Message]:
         """What the agent said and called, and after it the results."""
         self._has_spoken = True
-        thought = text_or_empty(step.get("reasoning_content"))
+        thought = text_at(step, "reasoning_content")
         calls: dict[str, ToolCall] = {}
-        for place, wire in enumerate(map(dict_or_empty, list_or_empty(step.get("tool_calls"))), 1):
-            given, said = text_or_empty(wire.get("tool_call_id")), wire.get("arguments", {})
+        for place, wire in enumerate(map(as_dict, list_at(step, "tool_calls")), 1):
+            given, said = text_at(wire, "tool_call_id"), wire.get("arguments", {})
             name = f"call-{number}-{place}"
             own = given if given and given not in self._unique_call_ids else name
-            arguments = said if isinstance(said, str) else dump_json(said)
-            calls[name if not given or given in calls else given] = ToolCall(
-                own, text_or_empty(wire.get("function_name")), arguments
-            )
+            key = name if not given or given in calls else given
+            calls[key] = ToolCall(own, text_at(wire, "function_name"), json_text(said))
             self._unique_call_ids[given or own] = own
         by_rule = step.get("llm_call_count") == 0
         said_parts = (*((Thinking(thought),) if thought else ()), *content, *calls.values())
-        answer = Message(
-            "assistant",
-            said_parts,
-            author="harness" if by_rule else "model",
-            model="" if by_rule else text_or_empty(step.get("model_name")) or self._model,
-            usage=_parse_usage(step),
-        )
-        results = self._build_results(step, calls)
-        done = [Message("tool", (result,), author="tool") for result in results]
+        author: Author = "harness" if by_rule else "model"
+        model = "" if by_rule else text_at(step, "model_name") or self._model
+        answer = Message("assistant", said_parts, author=author, model=model, usage=_parse_usage(step))
+        done = [Message("tool", (result,), author="tool") for result in self._build_results(step, calls)]
         return [answer, *done, *self._unpaired_results(step, calls)]
 
     def _build_results(self, step: dict[str, Any], calls: Mapping[str, ToolCall]) -> list[ToolResult]:
         """The results by call, in the order of the calls; what names none answers the last that are open."""
         self._note_delegations(step, calls)
-        given = [(text_or_empty(one.get("source_call_id")), one) for one in _observation_results(step)]
-        named = [
-            (calls[id_].id if id_ in calls else self._unique_call_ids.get(id_, id_), one) for id_, one in given if id_
-        ]
+        given = [(text_at(one, "source_call_id"), one) for one in _observation_results(step)]
+        own = self._unique_call_ids | {id_: call.id for id_, call in calls.items()}
+        named = [(own.get(id_, id_), one) for id_, one in given if id_]
         nameless = [one for id_, one in given if not id_]
         answered = {id_ for id_, _ in named}
         waiting = [call.id for call in calls.values() if call.id not in answered]
@@ -168,8 +148,8 @@ class AtifStepReader:
 
     def _unpaired_results(self, step: dict[str, Any], calls: Mapping[str, ToolCall]) -> list[Message]:
         """Results that answer no call."""
-        nameless = [one for one in _observation_results(step) if not text_or_empty(one.get("source_call_id"))]
-        named = {text_or_empty(one.get("source_call_id")) for one in _observation_results(step)}
+        nameless = [one for one in _observation_results(step) if not text_at(one, "source_call_id")]
+        named = {text_at(one, "source_call_id") for one in _observation_results(step)}
         if nameless and len(nameless) <= sum(given not in named for given in calls):
             return []
         parts = tuple(part for one in nameless for part in self._parse_content(one.get("content")))
@@ -178,36 +158,28 @@ class AtifStepReader:
     def _note_delegations(self, step: dict[str, Any], calls: Mapping[str, ToolCall]) -> None:
         """Remember the runs that a step refers to."""
         for one in _observation_results(step):
-            refs = one.get("subagent_trajectory_ref")
-            given = text_or_empty(one.get("source_call_id"))
-            call = calls.get(given)
-            for ref in list_or_empty(refs) or [refs]:
-                if isinstance(ref, dict):
-                    self.delegations.append(
-                        AtifDelegation(ref, call.id if call else self._unique_call_ids.get(given, given))
-                    )
+            refs, given = one.get("subagent_trajectory_ref"), text_at(one, "source_call_id")
+            call_id = calls[given].id if given in calls else self._unique_call_ids.get(given, given)
+            found = (ref for ref in as_list(refs) or [refs] if isinstance(ref, dict))
+            self.delegations += (AtifDelegation(ref, call_id) for ref in found)
 
     # Content
 
     def _parse_content(self, content: Any) -> tuple[ResultPart, ...]:
         if isinstance(content, str):
-            return (Text(content),) if content else ()
+            return text_parts(content)
         if content is None:
             return ()
         return tuple(self._parse_part(piece) for piece in (content if isinstance(content, list) else [content]))
 
     def _parse_part(self, piece: Any) -> ResultPart:
         match piece:
-            case str(words):
-                return Text(words)
-            case {"type": "text", "text": str(words)}:
+            case str(words) | {"type": "text", "text": str(words)}:
                 return Text(words)
             case {"type": "image", "source": {"path": str(path), **rest}}:
-                return self._load_image(text_or_empty(rest.get("media_type")), path)
-            case {"type": str(kind)}:
-                return Unknown(kind, dump_json(piece))
+                return self._load_image(text_at(rest, "media_type"), path)
             case _:
-                return Unknown("", dump_json(piece))
+                return unknown_part(piece)
 
     def _load_image(self, media_type: str, path: str) -> Image:
         """A picture: from a file beside the document, or known by its address only."""
@@ -230,14 +202,14 @@ def _summary_message(summary: str) -> Message:
 
 
 def _observation_results(step: dict[str, Any]) -> list[dict[str, Any]]:
-    return [one for one in list_or_empty(value_at(step, "observation", "results")) if isinstance(one, dict)]
+    return [one for one in list_at(step, "observation", "results") if isinstance(one, dict)]
 
 
 def _observation_text(step: dict[str, Any]) -> str:
     """The words of a step's observation."""
     contents = (one.get("content") for one in _observation_results(step))
-    pieces = (piece for content in contents for piece in (list_or_empty(content) or [content]))
-    words = (piece if isinstance(piece, str) else text_or_empty(dict_or_empty(piece).get("text")) for piece in pieces)
+    pieces = (piece for content in contents for piece in (as_list(content) or [content]))
+    words = (piece if isinstance(piece, str) else text_at(piece, "text") for piece in pieces)
     return "\n".join(word for word in words if word)
 
 
@@ -246,18 +218,10 @@ def _parse_usage(step: dict[str, Any]) -> Usage | None:
     metrics, calls = step.get("metrics"), step.get("llm_call_count")
     if not isinstance(metrics, dict) or (type(calls) is int and calls != 1):
         return None
-    extra = dict_or_empty(metrics.get("extra"))
-    cached, written = (
-        count_or_zero(metrics.get("cached_tokens")),
-        count_or_zero(extra.get("cache_creation_input_tokens")),
-    )
-    return Usage(
-        input=max(count_or_zero(metrics.get("prompt_tokens")) - cached - written, 0),
-        output=count_or_zero(metrics.get("completion_tokens")),
-        cache_read=cached,
-        cache_write=written,
-        reasoning=count_or_zero(extra.get("reasoning_tokens")) or count_or_zero(extra.get("reasoning_output_tokens")),
-    )
+    extra = dict_at(metrics, "extra")
+    given, output, read = (count_at(metrics, f"{key}_tokens") for key in ("prompt", "completion", "cached"))
+    reasoning = count_at(extra, "reasoning_tokens") or count_at(extra, "reasoning_output_tokens")
+    return usage_with_cached_input(given, output, read, count_at(extra, "cache_creation_input_tokens"), reasoning)
 
 
 def resolve_file_below(folder: Path, path: str) -> Path | None:

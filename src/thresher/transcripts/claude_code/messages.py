@@ -12,36 +12,24 @@ from msgspec import UNSET, Struct, UnsetType
 
 from thresher.dialects.anthropic.codec import NATIVE_EXTRAS, infer_anthropic_role, parse_anthropic_block
 from thresher.dialects.content import infer_message_author
-from thresher.model import (
-    Author,
-    Message,
-    Role,
-    SourceLocation,
-    Summary,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-    Usage,
-    VendorExtras,
-)
-from thresher.model.parts import Part
-from thresher.transcripts.base import parse_timestamp
+from thresher.model import Author, Message, Role, SourceLocation, Usage
+from thresher.model.parts import Part, Summary, Text, Thinking, ToolCall, ToolResult, VendorExtras
+from thresher.transcripts.base import parse_time
 from thresher.transcripts.claude_code.records import (
     LENIENT_DECODER,
     CallBlock,
-    ClaudeCodeContentBlock,
-    ClaudeCodeMessage,
-    ClaudeCodeNode,
-    ClaudeCodeRecord,
-    ClaudeCodeUsage,
+    ClaudeBlock,
+    ClaudeMessage,
+    ClaudeNode,
+    ClaudeRecord,
+    ClaudeUsage,
     ResultBlock,
     TextBlock,
     ThinkingBlock,
-    extract_attachment_content,
-    normalize_lenient_message,
+    attachment_content,
+    normalize_claude_message,
 )
-from thresher.transcripts.coerce import text_or_empty
+from thresher.transcripts.coerce import as_text
 from thresher.transcripts.source import SourceFile
 
 _NOT_ERROR_EXTRAS = VendorExtras(NATIVE_EXTRAS.format, '{"is_error":false}')
@@ -50,19 +38,19 @@ _NOT_ERROR_EXTRAS = VendorExtras(NATIVE_EXTRAS.format, '{"is_error":false}')
 class _MessageDraft(Struct, frozen=True, gc=False):
     """One message while its lines are gathered."""
 
-    first_node: ClaudeCodeNode
-    api_message: ClaudeCodeMessage
+    first_node: ClaudeNode
+    api_message: ClaudeMessage
     parts: list[Part]
     records: list[bytes]
-    usages: list[ClaudeCodeUsage]
+    usages: list[ClaudeUsage]
 
 
-def resolve_message_id(node: ClaudeCodeNode) -> str:
+def resolve_message_id(node: ClaudeNode) -> str:
     """The id of the message that a record belongs to: the API's own where it has one."""
-    return (text_or_empty(node.row.message.id) if node.row.type == "assistant" else "") or node.id
+    return (as_text(node.row.message.id) if node.row.type == "assistant" else "") or node.id
 
 
-def build_claude_code_messages(nodes: Sequence[ClaudeCodeNode], source: SourceFile) -> tuple[Message, ...]:
+def build_claude_messages(nodes: Sequence[ClaudeNode], source: SourceFile) -> tuple[Message, ...]:
     """Records in order to messages."""
     drafts: list[_MessageDraft] = []
     by_id: dict[str, _MessageDraft] = {}
@@ -82,7 +70,7 @@ def build_claude_code_messages(nodes: Sequence[ClaudeCodeNode], source: SourceFi
             draft.records.append(node.record)
         if wire.usage is not None:
             draft.usages.append(wire.usage)
-    file = str(source.path)
+    file = source.file
     return tuple([_build_message(draft, file) for draft in drafts])
 
 
@@ -90,26 +78,24 @@ def _has_only_results(parts: list[Part]) -> bool:
     return bool(parts) and all(type(part) is ToolResult for part in parts)
 
 
-def _parse_node(node: ClaudeCodeNode, source: SourceFile) -> tuple[ClaudeCodeMessage, list[Part]]:
+def _parse_node(node: ClaudeNode, source: SourceFile) -> tuple[ClaudeMessage, list[Part]]:
     row = node.row
-    wire: ClaudeCodeMessage
+    wire: ClaudeMessage
     wire = (
-        ClaudeCodeMessage(content=extract_attachment_content(row.attachment) or UNSET)
-        if row.type == "attachment"
-        else row.message
+        ClaudeMessage(content=attachment_content(row.attachment) or UNSET) if row.type == "attachment" else row.message
     )
     try:
         return wire, _convert_content(wire.content)
     except RecursionError:
-        source.report_problem("a record is nested too deep to follow", "its content is left out", node.line)
+        source.report("a record is nested too deep to follow", "its content is left out", node.line)
     except UnicodeDecodeError:  # in the text of arguments, which is not looked at before it is taken
         for text in source.repair_line(node.line, node.record):
-            if mended := normalize_lenient_message(LENIENT_DECODER.decode(text).message):
+            if mended := normalize_claude_message(LENIENT_DECODER.decode(text).message):
                 return mended, _convert_content(mended.content)
     return wire, []
 
 
-def _convert_content(content: str | list[ClaudeCodeContentBlock] | UnsetType) -> list[Part]:
+def _convert_content(content: str | list[ClaudeBlock] | UnsetType) -> list[Part]:
     if type(content) is str:
         return [Text(content)]
     return [_convert_block(block) for block in content] if type(content) is list else []
@@ -142,7 +128,7 @@ def _build_message(draft: _MessageDraft, file: str) -> Message:
         parts=parts,
         author=_determine_author(row, role, parts),
         id=resolve_message_id(node),
-        time=parse_timestamp(row.timestamp),
+        time=parse_time(row.timestamp),
         model=model if isinstance(model, str) and model != "<synthetic>" else "",
         usage=_largest_usage(draft.usages),
         source=SourceLocation(file, node.line),
@@ -151,7 +137,7 @@ def _build_message(draft: _MessageDraft, file: str) -> Message:
     )
 
 
-def _determine_author(row: ClaudeCodeRecord, role: Role, parts: tuple[Part, ...]) -> Author:
+def _determine_author(row: ClaudeRecord, role: Role, parts: tuple[Part, ...]) -> Author:
     if row.type == "assistant":
         synthetic = row.isApiErrorMessage or row.message.model == "<synthetic>"
         return "harness" if synthetic else "model"
@@ -163,7 +149,7 @@ def _determine_author(row: ClaudeCodeRecord, role: Role, parts: tuple[Part, ...]
     return "model" if row.isSidechain and author == "human" else author
 
 
-def _largest_usage(bills: list[ClaudeCodeUsage]) -> Usage | None:
+def _largest_usage(bills: list[ClaudeUsage]) -> Usage | None:
     """The bill is repeated on every line of a message, and grows: the largest is the last word."""
     if not bills:
         return None

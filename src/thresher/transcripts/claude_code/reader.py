@@ -19,68 +19,62 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from thresher.model import History, Session
 from thresher.model.harness_text import detect_author
 from thresher.transcripts.base import (
     SessionFolder,
     TranscriptFormat,
-    parse_timestamp,
+    make_session,
+    parse_time,
     title_from_prompt,
-    trace_path_from_root,
+    trace_path,
 )
-from thresher.transcripts.claude_code.messages import build_claude_code_messages
+from thresher.transcripts.claude_code.messages import build_claude_messages
 from thresher.transcripts.claude_code.records import (
     LENIENT_DECODER,
     STRICT_DECODER,
-    ClaudeCodeMessage,
-    ClaudeCodeNode,
-    ClaudeCodeRecord,
-    ClaudeCodeResultMetadata,
-    ClaudeCodeSideRecord,
-    extract_plain_result_text,
-    find_answered_call_id,
-    is_record_shown_to_model,
-    normalize_lenient_record,
+    ClaudeMessage,
+    ClaudeNode,
+    ClaudeRecord,
+    ClaudeResultNote,
+    ClaudeSideRecord,
+    answered_call_id,
+    is_shown_record,
+    normalize_claude_record,
+    plain_result_text,
 )
 from thresher.transcripts.claude_code.tree import linearize_record_tree
-from thresher.transcripts.coerce import text_or_empty
+from thresher.transcripts.coerce import as_text, text_at
+from thresher.transcripts.content import report_missing_outputs
 from thresher.transcripts.source import SourceFile
 
 NAME = "claude-code"
-_RECORD_TYPES = {
-    "user",
-    "assistant",
-    "system",
-    "attachment",
-    "progress",
-    "summary",
-    "file-history-snapshot",
-    "queue-operation",
-}
+_TREE_RECORD_TYPES = frozenset({"user", "assistant", "system", "attachment", "progress"})
+_RECORD_TYPES = _TREE_RECORD_TYPES | {"summary", "file-history-snapshot", "queue-operation"}
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _PERSISTED_OUTPUT_TAG = "<persisted-output>"
 _SPILL_FILE_NAME = re.compile(r"tool-results[/\\]+([\w-][\w.-]*)")
 _NOTIFICATION = re.compile(rb"<task-id>([\w-]+)</task-id>.{0,20}?<tool-use-id>([\w-]+)</tool-use-id>", re.DOTALL)
-_SIDE_RECORD_DECODER = msgspec.json.Decoder(ClaudeCodeSideRecord)
-_TREE_RECORD_TYPES = frozenset({"user", "assistant", "system", "attachment", "progress"})
+_SIDE_RECORD_DECODER = msgspec.json.Decoder(ClaudeSideRecord)
 
 
-class ClaudeCodeFileScan:
+class ClaudeScan:
     """What is gathered while a file is read once."""
 
     def __init__(self) -> None:
         """Nothing yet."""
-        self.nodes: dict[str, ClaudeCodeNode] = {}
+        self.nodes: dict[str, ClaudeNode] = {}
         self.records: Counter[str] = Counter()
         self.session_fields: dict[str, str] = {}
         """The last word on title and the like, by field."""
         self.summaries: dict[str, str] = {}
-        self.progress_nodes: dict[str, list[ClaudeCodeNode]] = {}
+        self.progress_nodes: dict[str, list[ClaudeNode]] = {}
         """Messages of sub-agents that were only written as progress, by agent id."""
         self.spawned_by: dict[str, str] = {}
         """Agent id → the tool call that started it."""
-        self.steering_prompts: list[ClaudeCodeNode] = []
+        self.steering_prompts: list[ClaudeNode] = []
         self.spill_file_names: dict[str, str] = {}
         """Tool call → the name of the file that holds its whole output."""
         self.session_ids: list[str] = []
@@ -92,13 +86,13 @@ def _read(source: SourceFile) -> list[Session]:
     return [_build_session(source, _scan_file(source))]
 
 
-def _scan_file(source: SourceFile) -> ClaudeCodeFileScan:
-    facts = ClaudeCodeFileScan()
+def _scan_file(source: SourceFile) -> ClaudeScan:
+    facts = ClaudeScan()
     queue: list[tuple[str, int]] = []
     last: str | None = None
     for line, record, row in source.records(STRICT_DECODER, LENIENT_DECODER):
-        if type(row) is ClaudeCodeRecord:
-            normalize_lenient_record(row)
+        if type(row) is ClaudeRecord:
+            normalize_claude_record(row)
         kind = row.type if type(row.type) is str else "?"
         facts.records[kind] += 1
         node = _build_node(row, line, record, last)
@@ -113,13 +107,11 @@ def _scan_file(source: SourceFile) -> ClaudeCodeFileScan:
         try:
             _note_record(facts, queue, kind, node)
         except UnicodeDecodeError:
-            source.report_problem(
-                "wrong UTF-8 beside the conversation", "what it says of the session is left out", line
-            )
+            source.report("wrong UTF-8 beside the conversation", "what it says of the session is left out", line)
     return facts
 
 
-def _note_record(facts: ClaudeCodeFileScan, queue: list[tuple[str, int]], kind: str, node: ClaudeCodeNode) -> None:
+def _note_record(facts: ClaudeScan, queue: list[tuple[str, int]], kind: str, node: ClaudeNode) -> None:
     if kind == "progress":
         if node.row.data is not None and node.row.data.agentId:
             _note_progress(facts, node)
@@ -131,13 +123,13 @@ def _note_record(facts: ClaudeCodeFileScan, queue: list[tuple[str, int]], kind: 
         _note_title(facts, _SIDE_RECORD_DECODER.decode(node.record))
 
 
-def _build_node(row: ClaudeCodeRecord, line: int, record: bytes, last: str | None) -> ClaudeCodeNode:
+def _build_node(row: ClaudeRecord, line: int, record: bytes, last: str | None) -> ClaudeNode:
     uuid = row.uuid if type(row.uuid) is str else f"line-{line}"
     parent = last if row.parentUuid is UNSET else row.parentUuid if type(row.parentUuid) is str else None
-    return ClaudeCodeNode(uuid, parent, row, line, record)
+    return ClaudeNode(uuid, parent, row, line, record)
 
 
-def _note_session_fields(facts: ClaudeCodeFileScan, row: ClaudeCodeRecord, record: bytes) -> None:
+def _note_session_fields(facts: ClaudeScan, row: ClaudeRecord, record: bytes) -> None:
     if not facts.session_ids or row.sessionId != facts.session_ids[-1]:
         if type(row.sessionId) is str:
             facts.session_ids.append(row.sessionId)
@@ -146,9 +138,9 @@ def _note_session_fields(facts: ClaudeCodeFileScan, row: ClaudeCodeRecord, recor
             if type(value) is str:
                 facts.session_fields.setdefault(field, value)
     if row.forkedFrom and isinstance(row.forkedFrom, dict):
-        facts.forked_from = text_or_empty(row.forkedFrom.get("sessionId"))
-    if isinstance(row.toolUseResult, ClaudeCodeResultMetadata):
-        call = find_answered_call_id(row.message)
+        facts.forked_from = text_at(row.forkedFrom, "sessionId")
+    if isinstance(row.toolUseResult, ClaudeResultNote):
+        call = answered_call_id(row.message)
         if isinstance(row.toolUseResult.agentId, str):
             facts.spawned_by[row.toolUseResult.agentId] = call
         if name := _find_spill_file_name(row):
@@ -157,35 +149,32 @@ def _note_session_fields(facts: ClaudeCodeFileScan, row: ClaudeCodeRecord, recor
         facts.spawned_by.setdefault(found[1].decode(), found[2].decode())
 
 
-def _find_spill_file_name(row: ClaudeCodeRecord) -> str:
+def _find_spill_file_name(row: ClaudeRecord) -> str:
     """The name of the file that holds the whole of a long output; the preview or the harness's note tells."""
     told = row.toolUseResult.persistedOutputPath
     if not isinstance(told, str):
-        told = extract_plain_result_text(row.message)
+        told = plain_result_text(row.message)
         if not told.startswith(_PERSISTED_OUTPUT_TAG):
             return ""
     found = _SPILL_FILE_NAME.search(told[:1000])
     return found[1] if found else ""
 
 
-def _note_progress(facts: ClaudeCodeFileScan, node: ClaudeCodeNode) -> None:
+def _note_progress(facts: ClaudeScan, node: ClaudeNode) -> None:
     agent, inner = node.row.data.agentId, node.row.data.message
     if not isinstance(agent, str):
         return
     if isinstance(node.row.parentToolUseID, str):
         facts.spawned_by.setdefault(agent, node.row.parentToolUseID)
     if inner is not None and inner.type in ("user", "assistant") and inner.message is not None:
-        row = ClaudeCodeRecord(type=inner.type, isSidechain=True, message=inner.message, timestamp=inner.timestamp)
+        row = ClaudeRecord(type=inner.type, isSidechain=True, message=inner.message, timestamp=inner.timestamp)
         rows = facts.progress_nodes.setdefault(agent, [])
-        rows.append(
-            ClaudeCodeNode(
-                text_or_empty(inner.uuid) or node.id, rows[-1].id if rows else None, row, node.line, node.record
-            )
-        )
+        before, id_ = rows[-1].id if rows else None, as_text(inner.uuid) or node.id
+        rows.append(ClaudeNode(id_, before, row, node.line, node.record))
 
 
 def _note_queue_operation(
-    facts: ClaudeCodeFileScan, queue: list[tuple[str, int]], note: ClaudeCodeSideRecord, node: ClaudeCodeNode
+    facts: ClaudeScan, queue: list[tuple[str, int]], note: ClaudeSideRecord, node: ClaudeNode
 ) -> None:
     """A prompt that leaves the queue by `remove` was given to the model in the middle of its turn."""
     match note.operation:
@@ -194,15 +183,15 @@ def _note_queue_operation(
         case "remove" if queue:
             text, asked = queue.pop(0)
             if detect_author(text) == "human" and not text.startswith('{"task_id"'):
-                row = ClaudeCodeRecord(type="user", message=ClaudeCodeMessage(content=text), timestamp=note.timestamp)
-                facts.steering_prompts.append(ClaudeCodeNode(f"queue-{asked}", None, row, node.line, node.record))
+                row = ClaudeRecord(type="user", message=ClaudeMessage(content=text), timestamp=note.timestamp)
+                facts.steering_prompts.append(ClaudeNode(f"queue-{asked}", None, row, node.line, node.record))
         case "dequeue" if queue:
             queue.pop(0)
         case "popAll":
             queue.clear()
 
 
-def _note_title(facts: ClaudeCodeFileScan, note: ClaudeCodeSideRecord) -> None:
+def _note_title(facts: ClaudeScan, note: ClaudeSideRecord) -> None:
     for field in ("customTitle", "aiTitle", "lastPrompt"):
         value = getattr(note, field)
         if isinstance(value, str) and value:
@@ -211,8 +200,8 @@ def _note_title(facts: ClaudeCodeFileScan, note: ClaudeCodeSideRecord) -> None:
         facts.summaries[note.leafUuid] = note.summary
 
 
-def _build_session(source: SourceFile, facts: ClaudeCodeFileScan) -> Session:
-    spoken = [node for node in facts.nodes.values() if is_record_shown_to_model(node.row)]
+def _build_session(source: SourceFile, facts: ClaudeScan) -> Session:
+    spoken = [node for node in facts.nodes.values() if is_shown_record(node.row)]
     own = [node for node in spoken if not node.row.isSidechain]
     is_agent = bool(spoken) and not own
     main = spoken if is_agent else own
@@ -221,45 +210,37 @@ def _build_session(source: SourceFile, facts: ClaudeCodeFileScan) -> Session:
     children = (
         [] if is_agent else [*_read_inline_subagents(source, facts, spoken), *_read_subagent_files(source, facts)]
     )
-    stem = source.path.name.split(".")[0]
+    stem = source.stem
     first = facts.session_ids[0] if facts.session_ids else ""
     agent_id = facts.session_fields.get("agentId") or stem.removeprefix("agent-")
     id_ = agent_id if is_agent else stem if _UUID.fullmatch(stem) else first or stem
-    times = [message.time for segment in segments for message in segment if message.time]
-    return Session(
-        agent=NAME,
-        id=id_,
-        file=str(source.path),
-        segments=tuple(segments),
-        branches=tuple(branches),
-        children=tuple(children),
+    return make_session(
+        NAME,
+        source,
+        id_,
+        segments,
+        branches=branches,
+        children=children,
         spilled=spilled,
-        problems=tuple(source.problems),
         compactions=compactions,
-        records=dict(facts.records),
+        records=facts.records,
         project=facts.session_fields.get("cwd", ""),
         git_branch=facts.session_fields.get("gitBranch", ""),
         title=_choose_title(facts, segments),
         version=facts.session_fields.get("version", ""),
         parent=first if is_agent else facts.forked_from or (first if first != id_ else ""),
-        started=min(times, default=None),
-        ended=max(times, default=None),
     )
 
 
-def _find_spilled_outputs(source: SourceFile, facts: ClaudeCodeFileScan) -> dict[str, str]:
+def _find_spilled_outputs(source: SourceFile, facts: ClaudeScan) -> dict[str, str]:
     """Outputs too long for the transcript, by call; looked for only in the session's own folder."""
-    folder = source.path.parent / source.path.name.split(".")[0] / "tool-results"
+    folder = source.path.parent / source.stem / "tool-results"
     here = {call: folder / name for call, name in facts.spill_file_names.items() if (folder / name).is_file()}
-    missing = len(facts.spill_file_names) - len(here)
-    if missing:
-        source.report_problem(
-            f"{missing} long outputs are in files that are not here", "what the transcript shows of them is kept"
-        )
+    report_missing_outputs(source, len(facts.spill_file_names) - len(here))
     return {call: str(path) for call, path in here.items()}
 
 
-def _choose_title(facts: ClaudeCodeFileScan, segments: Sequence[History]) -> str:
+def _choose_title(facts: ClaudeScan, segments: Sequence[History]) -> str:
     for field in ("customTitle", "aiTitle", "lastPrompt"):
         if field in facts.session_fields:
             return facts.session_fields[field]
@@ -272,32 +253,29 @@ def _choose_title(facts: ClaudeCodeFileScan, segments: Sequence[History]) -> str
 # Sub-agents
 
 
-def _read_inline_subagents(
-    source: SourceFile, facts: ClaudeCodeFileScan, spoken: Sequence[ClaudeCodeNode]
-) -> Iterator[Session]:
+def _read_inline_subagents(source: SourceFile, facts: ClaudeScan, spoken: Sequence[ClaudeNode]) -> Iterator[Session]:
     """Sub-agents written among the session's own lines, or only as its progress."""
-    groups: dict[str, list[ClaudeCodeNode]] = {}
+    groups: dict[str, list[ClaudeNode]] = {}
     parents = {node.id: node.parent for node in facts.nodes.values()}
     for node in spoken:
         if node.row.isSidechain:
-            agent = (
-                node.row.agentId if isinstance(node.row.agentId, str) else trace_path_from_root(node.id, parents)[0][0]
-            )
+            agent = node.row.agentId if isinstance(node.row.agentId, str) else trace_path(node.id, parents)[0][0]
             groups.setdefault(agent, []).append(node)
     for agent, nodes in facts.progress_nodes.items():
         if not _find_agent_files(source.path, agent):
             groups.setdefault(agent, nodes)
     for agent, nodes in groups.items():
-        yield Session(
-            agent=NAME,
-            id=agent,
-            file=str(source.path),
-            segments=(History(build_claude_code_messages(nodes, source)),),
+        yield make_session(
+            NAME,
+            source,
+            agent,
+            (History(build_claude_messages(nodes, source)),),
             project=facts.session_fields.get("cwd", ""),
             parent=facts.session_ids[0] if facts.session_ids else "",
             call_id=facts.spawned_by.get(agent, ""),
-            started=parse_timestamp(nodes[0].row.timestamp),
-            ended=parse_timestamp(nodes[-1].row.timestamp),
+            started=parse_time(nodes[0].row.timestamp),
+            ended=parse_time(nodes[-1].row.timestamp),
+            problems=(),
         )
 
 
@@ -307,19 +285,19 @@ def _find_agent_files(path: Path, agent: str) -> list[Path]:
     return [place for place in places if os.path.isfile(place)]  # noqa: PTH113 - no name is too long for it
 
 
-def _read_subagent_files(source: SourceFile, facts: ClaudeCodeFileScan) -> Iterator[Session]:
+def _read_subagent_files(source: SourceFile, facts: ClaudeScan) -> Iterator[Session]:
     """Sub-agents in files of their own, linked to the call that started them."""
-    folder = source.path.parent / source.path.name.split(".")[0] / "subagents"
+    folder = source.path.parent / source.stem / "subagents"
     files = {path for path in folder.rglob("agent-*.jsonl*") if path.is_file()} if folder.is_dir() else set()
     files.update(path for agent in facts.spawned_by for path in _find_agent_files(source.path, agent))
     for path in sorted(files):
         child = _build_session(inner := SourceFile(path, source.limits), _scan_file(inner))
         meta = _read_agent_metadata(path)
-        yield msgspec.structs.replace(
+        yield replace(
             child,
-            call_id=text_or_empty(meta.get("toolUseId")) or facts.spawned_by.get(child.id, ""),
-            parent=text_or_empty(meta.get("parentAgentId")) or child.parent,
-            title=text_or_empty(meta.get("description")) or child.title,
+            call_id=text_at(meta, "toolUseId") or facts.spawned_by.get(child.id, ""),
+            parent=text_at(meta, "parentAgentId") or child.parent,
+            title=text_at(meta, "description") or child.title,
         )
 
 

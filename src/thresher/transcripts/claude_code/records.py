@@ -11,7 +11,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from thresher.transcripts.coerce import text_or_empty
+from thresher.transcripts.coerce import text_at
 
 _NONE = Raw(b"")
 
@@ -46,7 +46,7 @@ class ResultBlock(Struct, gc=False, forbid_unknown_fields=True, tag_field="type"
     is_error: bool | UnsetType = UNSET
 
 
-ClaudeCodeContentBlock = TextBlock | ThinkingBlock | CallBlock | ResultBlock
+ClaudeBlock = TextBlock | ThinkingBlock | CallBlock | ResultBlock
 
 
 class CacheWriteTiers(Struct, gc=False):
@@ -55,7 +55,7 @@ class CacheWriteTiers(Struct, gc=False):
     ephemeral_1h_input_tokens: Any = 0
 
 
-class ClaudeCodeUsage(Struct, gc=False):
+class ClaudeUsage(Struct, gc=False):
     """The tokens of one model call."""
 
     input_tokens: Any = 0
@@ -65,16 +65,16 @@ class ClaudeCodeUsage(Struct, gc=False):
     cache_creation: CacheWriteTiers | None = None
 
 
-class ClaudeCodeMessage(Struct, gc=False):
+class ClaudeMessage(Struct, gc=False):
     """The API's message in a record; loosely decoded, its content holds the blocks as plain values."""
 
     id: Any = None
     model: Any = None
-    content: str | list[ClaudeCodeContentBlock] | UnsetType = UNSET
-    usage: ClaudeCodeUsage | None = None
+    content: str | list[ClaudeBlock] | UnsetType = UNSET
+    usage: ClaudeUsage | None = None
 
 
-class ClaudeCodeRecord(Struct, gc=False):
+class ClaudeRecord(Struct, gc=False):
     """The fields of a record that are looked at; anything may stand in them."""
 
     type: Any = None
@@ -102,69 +102,68 @@ class ClaudeCodeRecord(Struct, gc=False):
     toolUseResult: Any = None
 
 
-class ClaudeCodeResultMetadata(Struct, gc=False):
+class ClaudeResultNote(Struct, gc=False):
     """What the harness notes beside a result: the sub-agent that gave it, the file that holds all of it."""
 
     agentId: Any = None
     persistedOutputPath: Any = None
 
 
-class SubagentProgressMessage(Struct, gc=False):
+class ProgressMessage(Struct, gc=False):
     """A sub-agent's message, as its parent's progress repeats it."""
 
     type: Any = None
     uuid: Any = None
     timestamp: Any = None
-    message: ClaudeCodeMessage | None = None
+    message: ClaudeMessage | None = None
 
 
 class SubagentProgress(Struct, gc=False):
     """What a progress record says of a sub-agent."""
 
     agentId: Any = None
-    message: SubagentProgressMessage | None = None
+    message: ProgressMessage | None = None
 
 
-class StrictClaudeCodeRecord(ClaudeCodeRecord, gc=False):
+class StrictClaudeRecord(ClaudeRecord, gc=False):
     """A record whose parts are as documented."""
 
-    message: ClaudeCodeMessage | None = None
+    message: ClaudeMessage | None = None
     data: SubagentProgress | None = None
-    toolUseResult: ClaudeCodeResultMetadata | str | list[Any] | bool | None = None
+    toolUseResult: ClaudeResultNote | str | list[Any] | bool | None = None
 
 
-STRICT_DECODER = cast("msgspec.json.Decoder[ClaudeCodeRecord]", msgspec.json.Decoder(StrictClaudeCodeRecord))
-LENIENT_DECODER = msgspec.json.Decoder(ClaudeCodeRecord)
+STRICT_DECODER = cast("msgspec.json.Decoder[ClaudeRecord]", msgspec.json.Decoder(StrictClaudeRecord))
+LENIENT_DECODER = msgspec.json.Decoder(ClaudeRecord)
 
 
-def normalize_lenient_record(row: ClaudeCodeRecord) -> None:
+def normalize_claude_record(row: ClaudeRecord) -> None:
     """Put a loosely decoded record into the same clothes as a strict one."""
-    row.message = normalize_lenient_message(row.message)
-    row.toolUseResult = _struct_from_fields(ClaudeCodeResultMetadata, row.toolUseResult)
+    row.message = normalize_claude_message(row.message)
+    row.toolUseResult = _struct_from_fields(ClaudeResultNote, row.toolUseResult)
     row.data = _struct_from_fields(SubagentProgress, row.data)
     if row.data is not None:
-        row.data.message = _struct_from_fields(SubagentProgressMessage, row.data.message)
+        row.data.message = _struct_from_fields(ProgressMessage, row.data.message)
         if row.data.message is not None:
-            row.data.message.message = normalize_lenient_message(row.data.message.message)
+            row.data.message.message = normalize_claude_message(row.data.message.message)
 
 
 def _struct_from_fields(kind: type[Struct], value: Any) -> Any:
     return kind(**{k: value[k] for k in kind.__struct_fields__ if k in value}) if isinstance(value, dict) else None
 
 
-def normalize_lenient_message(message: Any) -> ClaudeCodeMessage | None:
+def normalize_claude_message(message: Any) -> ClaudeMessage | None:
     """A loosely decoded message in the same clothes as a strict one."""
     if not isinstance(message, dict):
         return None
-    content, bill = message.get("content"), _struct_from_fields(ClaudeCodeUsage, message.get("usage"))
+    content, bill = message.get("content"), _struct_from_fields(ClaudeUsage, message.get("usage"))
     if bill is not None:
         bill.cache_creation = _struct_from_fields(CacheWriteTiers, bill.cache_creation)
-    return ClaudeCodeMessage(
-        message.get("id"), message.get("model"), content if isinstance(content, str | list) else UNSET, bill
-    )
+    content = content if isinstance(content, str | list) else UNSET
+    return ClaudeMessage(message.get("id"), message.get("model"), content, bill)
 
 
-class ClaudeCodeSideRecord(Struct, gc=False):
+class ClaudeSideRecord(Struct, gc=False):
     """A record beside the tree: a title, the queue of prompts."""
 
     timestamp: Any = None
@@ -177,28 +176,26 @@ class ClaudeCodeSideRecord(Struct, gc=False):
     lastPrompt: Any = None
 
 
-class ClaudeCodeNode(Struct, frozen=True, gc=False):
+class ClaudeNode(Struct, frozen=True, gc=False):
     """A record with its place in the file."""
 
     id: str
     parent: str | None
-    row: ClaudeCodeRecord
+    row: ClaudeRecord
     line: int
     record: bytes
 
 
-def is_record_shown_to_model(row: ClaudeCodeRecord) -> bool:
+def is_shown_record(row: ClaudeRecord) -> bool:
     """Whether a record puts something before the model."""
     if row.type in ("user", "assistant"):
-        return isinstance(row.message, ClaudeCodeMessage)
+        return isinstance(row.message, ClaudeMessage)
     return (
-        row.type == "attachment"
-        and isinstance(row.attachment, dict)
-        and extract_attachment_content(row.attachment) is not None
+        row.type == "attachment" and isinstance(row.attachment, dict) and attachment_content(row.attachment) is not None
     )
 
 
-def find_answered_call_id(message: ClaudeCodeMessage | None) -> str:
+def answered_call_id(message: ClaudeMessage | None) -> str:
     """The call that a user record answers, or nothing."""
     if message is None or not isinstance(message.content, list):
         return ""
@@ -206,11 +203,11 @@ def find_answered_call_id(message: ClaudeCodeMessage | None) -> str:
         if type(block) is ResultBlock:
             return block.tool_use_id
         if isinstance(block, dict) and block.get("type") == "tool_result":
-            return text_or_empty(block.get("tool_use_id"))
+            return text_at(block, "tool_use_id")
     return ""
 
 
-def extract_plain_result_text(message: ClaudeCodeMessage | None) -> str:
+def plain_result_text(message: ClaudeMessage | None) -> str:
     """The words of the result that a user record carries, where it is a plain one."""
     for block in message.content if message is not None and type(message.content) is list else ():
         if type(block) is ResultBlock:
@@ -220,20 +217,18 @@ def extract_plain_result_text(message: ClaudeCodeMessage | None) -> str:
     return ""
 
 
-def iter_record_call_ids(message: ClaudeCodeMessage) -> Iterator[str]:
+def record_call_ids(message: ClaudeMessage) -> Iterator[str]:
     """The ids of the calls in an assistant record."""
     for block in message.content if isinstance(message.content, list) else ():
         if type(block) is CallBlock:
             yield block.id
         elif isinstance(block, dict) and block.get("type") == "tool_use":
-            yield text_or_empty(block.get("id"))
+            yield text_at(block, "id")
 
 
-def iter_record_texts(row: ClaudeCodeRecord) -> Iterator[str]:
+def record_texts(row: ClaudeRecord) -> Iterator[str]:
     """The words of a record, block by block."""
-    content = (
-        extract_attachment_content(row.attachment) if row.type == "attachment" else row.message and row.message.content
-    )
+    content = attachment_content(row.attachment) if row.type == "attachment" else row.message and row.message.content
     if isinstance(content, str):
         yield content.strip()
     for block in content if isinstance(content, list) else ():
@@ -242,7 +237,7 @@ def iter_record_texts(row: ClaudeCodeRecord) -> Iterator[str]:
             yield text.strip()
 
 
-def extract_attachment_content(attachment: dict[str, Any]) -> str | list[Any] | None:
+def attachment_content(attachment: dict[str, Any]) -> str | list[Any] | None:
     """What an attachment puts before the model, if it is one that does."""
     match attachment.get("type"):
         case "queued_command":

@@ -3,23 +3,23 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from thresher.model import AbandonedBranch, History
-from thresher.transcripts.base import group_branches, trace_path_from_root
-from thresher.transcripts.claude_code.messages import build_claude_code_messages, resolve_message_id
+from thresher.transcripts.base import group_branches, trace_path
+from thresher.transcripts.claude_code.messages import build_claude_messages, resolve_message_id
 from thresher.transcripts.claude_code.records import (
-    ClaudeCodeNode,
-    find_answered_call_id,
-    iter_record_call_ids,
-    iter_record_texts,
+    ClaudeNode,
+    answered_call_id,
+    record_call_ids,
+    record_texts,
 )
-from thresher.transcripts.coerce import text_or_empty
+from thresher.transcripts.coerce import as_text
 from thresher.transcripts.source import SourceFile
 
 
 def linearize_record_tree(
     source: SourceFile,
-    nodes: Mapping[str, ClaudeCodeNode],
-    main: Sequence[ClaudeCodeNode],
-    steering: Sequence[ClaudeCodeNode],
+    nodes: Mapping[str, ClaudeNode],
+    main: Sequence[ClaudeNode],
+    steering: Sequence[ClaudeNode],
 ) -> tuple[list[History], list[AbandonedBranch], int]:
     """The segments in order, the branches, and how many segments begin with a compaction.
 
@@ -29,15 +29,15 @@ def linearize_record_tree(
     parents = {node.id: node.parent for node in nodes.values()}
     left = {node.id: node for node in main}
     used: set[str] = set()
-    ways: list[list[ClaudeCodeNode]] = []
+    ways: list[list[ClaudeNode]] = []
     strays: _OffPathNodes | None = None
     compactions = 0
     own = (node for node in reversed(main) if not (node.row.isMeta or node.row.teamName))
     leaf = next(own, main[-1] if main else None)
     while leaf is not None:
-        ids, cycle = trace_path_from_root(leaf.id, parents)
+        ids, cycle = trace_path(leaf.id, parents)
         if cycle:
-            source.report_problem("records are each other's parents", "followed until the circle closes", leaf.line)
+            source.report("records are each other's parents", "followed until the circle closes", leaf.line)
         way = [left.pop(id_) for id_ in ids if id_ in left]
         if left:
             strays = strays or _OffPathNodes(left.values())
@@ -50,15 +50,13 @@ def linearize_record_tree(
     ways.reverse()
     unsaid = _place_unrepeated_prompts(steering, ways)
     segments = [
-        History(
-            build_claude_code_messages(sorted([*way, *unsaid[n]], key=_line_number) if n in unsaid else way, source)
-        )
+        History(build_claude_messages(sorted([*way, *unsaid[n]], key=_line_number) if n in unsaid else way, source))
         for n, way in enumerate(ways)
     ]
     spoken = {node.id: resolve_message_id(node) for way in ways for node in way} if left else {}
     branches = [
         AbandonedBranch(
-            History(build_claude_code_messages([left[id_] for id_ in ids], source)),
+            History(build_claude_messages([left[id_] for id_ in ids], source)),
             _find_message_id_before(after, parents, spoken),
         )
         for (after, _), ids in group_branches(list(left), used, parents).items()
@@ -66,31 +64,31 @@ def linearize_record_tree(
     return segments, branches, compactions
 
 
-def _line_number(node: ClaudeCodeNode) -> int:
+def _line_number(node: ClaudeNode) -> int:
     return node.line
 
 
 def _find_message_id_before(at: str, parents: Mapping[str, str | None], spoken: Mapping[str, str]) -> str:
     """The id of the message that a record belongs to or follows."""
-    return next((spoken[id_] for id_ in reversed(trace_path_from_root(at, parents)[0]) if id_ in spoken), "")
+    return next((spoken[id_] for id_ in reversed(trace_path(at, parents)[0]) if id_ in spoken), "")
 
 
 def _find_previous_leaf(
-    source: SourceFile, root: ClaudeCodeNode, left: Mapping[str, ClaudeCodeNode], parents: Mapping[str, str | None]
-) -> ClaudeCodeNode | None:
+    source: SourceFile, root: ClaudeNode, left: Mapping[str, ClaudeNode], parents: Mapping[str, str | None]
+) -> ClaudeNode | None:
     """Where the segment before this root ended, if this root goes on from one."""
     boundary = root.row.subtype == "compact_boundary"
     if root.parent is None and not boundary:
         return None
     earlier = [node for node in left.values() if node.line < root.line]
     if root.parent is not None and root.parent not in parents:
-        source.report_problem(
+        source.report(
             f"the parent {root.parent} of a record is not in this file",
             "taken to go on from what stands before it" if earlier else "taken as the start",
             root.line,
         )
-    named = text_or_empty(root.row.logicalParentUuid)
-    ids = trace_path_from_root(named, parents)[0] if named else []
+    named = as_text(root.row.logicalParentUuid)
+    ids = trace_path(named, parents)[0] if named else []
     return next((left[id_] for id_ in reversed(ids) if id_ in left), earlier[-1] if earlier else None)
 
 
@@ -100,23 +98,23 @@ class _OffPathNodes:
     Parallel calls fork the tree: each result hangs off its own call's line, and only one of them has successors.
     """
 
-    def __init__(self, nodes: Iterable[ClaudeCodeNode]) -> None:
-        self.by_message: dict[str, list[ClaudeCodeNode]] = {}
-        self.results_by_call: dict[str, ClaudeCodeNode] = {}
+    def __init__(self, nodes: Iterable[ClaudeNode]) -> None:
+        self.by_message: dict[str, list[ClaudeNode]] = {}
+        self.results_by_call: dict[str, ClaudeNode] = {}
         for node in nodes:
             if node.row.type == "assistant":
-                self.by_message.setdefault(text_or_empty(node.row.message.id), []).append(node)
-            elif node.row.type == "user" and (call := find_answered_call_id(node.row.message)):
+                self.by_message.setdefault(as_text(node.row.message.id), []).append(node)
+            elif node.row.type == "user" and (call := answered_call_id(node.row.message)):
                 self.results_by_call.setdefault(call, node)
         self.by_message.pop("", None)
 
-    def restore_to_path(self, way: list[ClaudeCodeNode], left: dict[str, ClaudeCodeNode]) -> list[ClaudeCodeNode]:
+    def restore_to_path(self, way: list[ClaudeNode], left: dict[str, ClaudeNode]) -> list[ClaudeNode]:
         """The way in the order of the file, with its strays."""
         spoken = [node for node in way if node.row.type == "assistant"]
-        ids = dict.fromkeys(text_or_empty(node.row.message.id) for node in spoken)
+        ids = dict.fromkeys(as_text(node.row.message.id) for node in spoken)
         strays = [stray for id_ in ids for stray in self.by_message.get(id_, ()) if stray.id in left]
-        answered = {find_answered_call_id(node.row.message) for node in way if node.row.type == "user"}
-        asked = (call for node in [*spoken, *strays] for call in iter_record_call_ids(node.row.message))
+        answered = {answered_call_id(node.row.message) for node in way if node.row.type == "user"}
+        asked = (call for node in [*spoken, *strays] for call in record_call_ids(node.row.message))
         results = (self.results_by_call.get(call) for call in asked if call not in answered)
         strays += [node for node in results if node is not None and node.id in left]
         for stray in strays:
@@ -125,13 +123,13 @@ class _OffPathNodes:
 
 
 def _place_unrepeated_prompts(
-    steering: Sequence[ClaudeCodeNode], ways: Sequence[Sequence[ClaudeCodeNode]]
-) -> dict[int, list[ClaudeCodeNode]]:
+    steering: Sequence[ClaudeNode], ways: Sequence[Sequence[ClaudeNode]]
+) -> dict[int, list[ClaudeNode]]:
     """Queued prompts that no other record repeats, by the segment they fall into."""
     if not steering or not ways:
         return {}
-    said = {text for way in ways for node in way for text in iter_record_texts(node.row)}
-    placed: dict[int, list[ClaudeCodeNode]] = {}
+    said = {text for way in ways for node in way for text in record_texts(node.row)}
+    placed: dict[int, list[ClaudeNode]] = {}
     for node in steering:
         if node.row.message.content.strip() not in said:
             ends = (n for n, way in enumerate(ways) if way and way[-1].line > node.line)

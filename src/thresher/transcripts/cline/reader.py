@@ -17,13 +17,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.errors import ReadError
-from thresher.model import History, Message, Session, SourceLocation, Summary, Text, Thinking, ToolCall, ToolResult
+from thresher.model import Message, Session, SourceLocation
 from thresher.model.harness_text import extract_human_text
-from thresher.model.parts import Part
-from thresher.transcripts.base import MAX_TITLE_CHARS, TranscriptFormat, parse_timestamp
+from thresher.model.parts import Part, Summary, Text, Thinking, ToolCall, ToolResult
+from thresher.transcripts.base import MAX_TITLE_CHARS, TranscriptFormat, make_session, parse_time
 from thresher.transcripts.cline.blocks import parse_cline_parts, parse_cline_thinking, parse_cline_usage
 from thresher.transcripts.cline.homes import find_cline_homes
 from thresher.transcripts.cline.sidecars import (
@@ -34,7 +34,8 @@ from thresher.transcripts.cline.sidecars import (
     match_requests_to_answers,
     read_cline_sidecars,
 )
-from thresher.transcripts.coerce import dict_or_empty, list_or_empty, text_or_empty, value_at
+from thresher.transcripts.coerce import as_dict, as_list, first_text, list_at, text_at, value_at
+from thresher.transcripts.content import mark_carried, split_results
 from thresher.transcripts.source import SourceFile
 from thresher.transcripts.xml_calls import generate_call_ids, parse_result_header, sort_xml_answers, split_xml_calls
 
@@ -57,23 +58,21 @@ def _read(source: SourceFile) -> list[Session]:
     rows = document.get("messages") if isinstance(document, dict) else document
     if not isinstance(rows, list):
         raise ReadError(f"`{source.path}` holds no list of messages; is it a task or a session of Cline?")
-    head = dict_or_empty(document)
+    head = as_dict(document)
     told = read_cline_sidecars(source)
-    owner = text_or_empty(head.get("sessionId"))
+    owner = text_at(head, "sessionId")
     is_child = told.is_child or (head.get("agent") in SUBAGENT_ROLES and bool(owner))
-    reading = ClineMessageReader(source, str(source.path), told, rows, is_child=is_child)
+    reading = ClineReader(source, source.file, told, rows, is_child=is_child)
     segments, compactions = _build_segments(reading, rows, told)
-    segments = _prepend_system_prompt(segments, text_or_empty(head.get("system_prompt")), str(source.path))
-    times = [message.time for segment in segments for message in segment if message.time]
+    segments = _prepend_system_prompt(segments, text_at(head, "system_prompt"), source.file)
     if reading.renamed_calls:
-        source.report_problem(f"{reading.renamed_calls} calls have no id of their own", "named by their place")
+        source.report(f"{reading.renamed_calls} calls have no id of their own", "named by their place")
     return [
-        Session(
-            agent=NAME,
-            id=_session_id(source, owner, is_child=head.get("agent") in SUBAGENT_ROLES),
-            file=str(source.path),
-            segments=tuple(History(tuple(segment)) for segment in segments),
-            problems=tuple(source.problems),
+        make_session(
+            NAME,
+            source,
+            _session_id(source, owner, is_child=head.get("agent") in SUBAGENT_ROLES),
+            segments,
             files=told.files,
             compactions=compactions,
             records=_count_records(rows),
@@ -81,28 +80,23 @@ def _read(source: SourceFile) -> list[Session]:
             title=(told.title.strip() or _find_first_prompt(segments))[:MAX_TITLE_CHARS],
             version=told.version,
             parent=owner if head.get("agent") in SUBAGENT_ROLES else told.parent,
-            started=min(times, default=None),
-            ended=max(times, default=None),
         )
     ]
 
 
 def _session_id(source: SourceFile, owner: str, *, is_child: bool) -> str:
     """A session's own id; a task is called after its folder, a sub-agent after its owner and its file."""
-    stem = source.path.name.split(".")[0]
     if owner:
-        return f"{owner}__{stem}" if is_child else owner
-    return source.path.parent.name if source.path.name in TASK_FILES else stem
+        return f"{owner}__{source.stem}" if is_child else owner
+    return source.path.parent.name if source.path.name in TASK_FILES else source.stem
 
 
 def _count_records(rows: Iterable[Any]) -> dict[str, int]:
     """Messages by role, blocks by type."""
     counts: Counter[str] = Counter()
-    for row in map(dict_or_empty, rows):
-        counts[text_or_empty(row.get("role")) or text_or_empty(row.get("type")) or "?"] += 1
-        counts.update(
-            text_or_empty(dict_or_empty(block).get("type")) or "?" for block in list_or_empty(row.get("content"))
-        )
+    for row in map(as_dict, rows):
+        counts[first_text(row, "role", "type") or "?"] += 1
+        counts.update(text_at(block, "type") or "?" for block in list_at(row, "content"))
     return dict(counts)
 
 
@@ -117,29 +111,28 @@ def _find_first_prompt(segments: Iterable[Sequence[Message]]) -> str:
 
 
 def _build_segments(
-    reading: "ClineMessageReader", rows: Sequence[Any], told: ClineSidecars
+    reading: "ClineReader", rows: Sequence[Any], told: ClineSidecars
 ) -> tuple[list[list[Message]], int]:
     """The conversation as it went on from each summary and each cut, and how many summaries there are."""
     segments: list[list[Message]] = [[]]
     compactions = 0
     hidden = _find_hidden_numbers(rows)
-    cut = max((n for n, row in enumerate(rows, 1) if dict_or_empty(row).get("isTruncationMarker") is True), default=0)
-    for number, row in enumerate(map(dict_or_empty, rows), 1):
+    cut = max((n for n, row in enumerate(rows, 1) if value_at(row, "isTruncationMarker") is True), default=0)
+    for number, row in enumerate(map(as_dict, rows), 1):
         messages = reading.read_message(number, row)
         if _is_summary(row):
             shown = reading.first_messages if row.get("role") == "assistant" and 1 not in hidden and number > 1 else []
-            segments.append([*messages, *_mark_replayed(shown)])
+            segments.append([*messages, *mark_carried(shown)])
         elif number == cut:
-            segments.append([*_mark_replayed(m for m in segments[-1] if _message_number(m) not in hidden), *messages])
+            segments.append([*mark_carried(m for m in segments[-1] if _message_number(m) not in hidden), *messages])
         else:
             segments[-1] += messages
         compactions += _is_summary(row) or value_at(row, "metadata", "kind") == "compaction"
         if number == told.last_deleted_number and 2 < number < len(rows) - 1:
-            segments.append(_mark_replayed(m for m in segments[0] if _message_number(m) <= 2))
+            segments.append(mark_carried(m for m in segments[0] if _message_number(m) <= 2))
         if told.compaction and number == told.compaction.replaced_count:
-            segments.append(
-                _build_compacted_messages(reading, told.compaction, {m.id for segment in segments for m in segment})
-            )
+            said = {m.id for segment in segments for m in segment}
+            segments.append(_build_compacted_messages(reading, told.compaction, said))
             compactions += 1
     return [segment for segment in segments if segment] or [[]], compactions
 
@@ -150,41 +143,35 @@ def _is_summary(row: dict[str, Any]) -> bool:
 
 def _find_hidden_numbers(rows: Sequence[Any]) -> set[int]:
     """The messages that a summary or a marker stands for, by number."""
-    wires = list(map(dict_or_empty, rows))
-    ids = {text_or_empty(wire.get(key)) for wire in wires for key in ("condenseId", "truncationId")} - {""}
+    wires = list(map(as_dict, rows))
+    ids = {text_at(wire, key) for wire in wires for key in ("condenseId", "truncationId")} - {""}
     keys = ("condenseParent", "truncationParent")
-    return {number for number, wire in enumerate(wires, 1) if any(text_or_empty(wire.get(key)) in ids for key in keys)}
-
-
-def _mark_replayed(messages: Iterable[Message]) -> list[Message]:
-    return [structs.replace(message, carried=True) for message in messages]
+    return {number for number, wire in enumerate(wires, 1) if any(text_at(wire, key) in ids for key in keys)}
 
 
 def _message_number(message: Message) -> int:
     return message.source.line if message.source else 0
 
 
-def _build_compacted_messages(
-    reading: "ClineMessageReader", compaction: ClineCompaction, said: set[str]
-) -> list[Message]:
+def _build_compacted_messages(reading: "ClineReader", compaction: ClineCompaction, said: set[str]) -> list[Message]:
     """What the core sends instead of the messages so far: a summary, and some of them again."""
-    inner = ClineMessageReader(reading.source, str(compaction.file), ClineSidecars(), compaction.rows, is_child=False)
-    found = [m for number, row in enumerate(compaction.rows, 1) for m in inner.read_message(number, dict_or_empty(row))]
-    return [structs.replace(m, carried=not isinstance(m.parts[0], Summary) and m.id in said) for m in found]
+    inner = ClineReader(reading.source, str(compaction.file), ClineSidecars(), compaction.rows, is_child=False)
+    found = [m for number, row in enumerate(compaction.rows, 1) for m in inner.read_message(number, as_dict(row))]
+    return [replace(m, carried=not isinstance(m.parts[0], Summary) and m.id in said) for m in found]
 
 
 def _prepend_system_prompt(segments: list[list[Message]], prompt: str, file: str) -> list[list[Message]]:
     if not prompt:
         return segments
     system = Message("system", (Text(prompt),), author="harness", id="system", source=SourceLocation(file, 0))
-    again = structs.replace(system, carried=True)
+    again = replace(system, carried=True)
     return [[again if number else system, *segment] for number, segment in enumerate(segments)]
 
 
 # Messages
 
 
-class ClineMessageReader:
+class ClineReader:
     """One list of messages, taken one by one: a user's answers the calls of the assistant's before it."""
 
     def __init__(
@@ -193,11 +180,9 @@ class ClineMessageReader:
         """Nothing is read yet; the bills are at hand."""
         self.source, self.file, self.sidecars = source, file, told
         self.has_prompt = not is_child
-        answers = [
-            (n, _message_time(row)) for n, row in enumerate(rows, 1) if dict_or_empty(row).get("role") == "assistant"
-        ]
+        answers = [(n, _message_time(row)) for n, row in enumerate(rows, 1) if value_at(row, "role") == "assistant"]
         self.requests_by_answer = match_requests_to_answers(
-            told.requests, [(n, time) for n, time in answers if not _is_summary(dict_or_empty(rows[n - 1]))]
+            told.requests, [(n, time) for n, time in answers if not _is_summary(as_dict(rows[n - 1]))]
         )
         self.first_messages: list[Message] = []
         self.project, self.model = "", ""
@@ -206,9 +191,8 @@ class ClineMessageReader:
         self._used_message_ids: set[str] = set()
         self._call_ids_by_given_id: dict[str, str] = {}
         self._used_call_ids: set[str] = set()
-        self._unanswered_call_ids: OrderedDict[str, None] = (
-            OrderedDict()
-        )  # of a dict, the oldest is found slower and slower
+        # Of a dict, the oldest is found slower and slower.
+        self._unanswered_call_ids: OrderedDict[str, None] = OrderedDict()
         self._open_xml_calls: list[ToolCall] = []
 
     def read_message(self, number: int, row: dict[str, Any]) -> list[Message]:
@@ -216,20 +200,14 @@ class ClineMessageReader:
         try:
             found = self._build_messages(number, row, parse_cline_parts(row))
         except RecursionError:
-            self.source.report_problem("a message is nested too deep to follow", "skipped", number)
+            self.source.report("a message is nested too deep to follow", "skipped", number)
             return []
-        id_, time = (
-            self._unique_message_id(number, text_or_empty(row.get("id"))),
-            _message_time(row) or self._request_time(number),
-        )
-        place = SourceLocation(self.file, number)
-        messages = [
-            structs.replace(m, id=id_ if m.role != "tool" else f"{id_}-results", time=time, source=place)
-            for m in found
-            if m.parts
-        ]
+        id_ = self._unique_message_id(number, text_at(row, "id"))
+        time, place = _message_time(row) or self._request_time(number), SourceLocation(self.file, number)
+        ids = {"tool": f"{id_}-results"}
+        messages = [replace(m, id=ids.get(m.role, id_), time=time, source=place) for m in found if m.parts]
         if not messages:
-            self.source.report_problem("a message is empty, or none", "skipped", number)
+            self.source.report("a message is empty, or none", "skipped", number)
         self.first_messages = messages if number == 1 else self.first_messages
         return messages
 
@@ -271,7 +249,7 @@ class ClineMessageReader:
         self._open_xml_calls = [] if self._has_call_blocks else calls
         self._used_call_ids.update(call.id for call in calls)
         request = self.requests_by_answer.get(number)
-        model = text_or_empty(value_at(row, "modelInfo", "id")) or text_or_empty(value_at(row, "modelInfo", "modelId"))
+        model = text_at(row, "modelInfo", "id") or text_at(row, "modelInfo", "modelId")
         return Message(
             "assistant",
             tuple(written),
@@ -291,14 +269,13 @@ class ClineMessageReader:
             self._call_ids_by_given_id[call.id] = id_
         self._used_call_ids.add(id_)
         self._unanswered_call_ids[id_] = None
-        return structs.replace(call, id=id_)
+        return replace(call, id=id_)
 
     def _build_user_messages(self, parts: list[Part], *, is_known: bool) -> list[Message]:
         """What a tool gave, and what a person, or the harness in their name, said."""
-        answers = [self._resolve_result(part) for part in parts if isinstance(part, ToolResult)]
-        results, rest, author = sort_xml_answers(
-            (p for p in parts if not isinstance(p, ToolResult)), self._open_xml_calls
-        )
+        given, others = split_results(parts)
+        answers = [self._resolve_result(result) for result in given]
+        results, rest, author = sort_xml_answers(others, self._open_xml_calls)
         self._open_xml_calls = []
         for part in rest:
             self._note_environment(part)
@@ -311,13 +288,10 @@ class ClineMessageReader:
 
     def _resolve_result(self, result: ToolResult) -> ToolResult:
         """A result with the name that its call has here; without one it answers the oldest call."""
-        id_ = (
-            self._call_ids_by_given_id.get(result.call_id)
-            or result.call_id
-            or next(iter(self._unanswered_call_ids), "")
-        )
+        named = self._call_ids_by_given_id.get(result.call_id) or result.call_id
+        id_ = named or next(iter(self._unanswered_call_ids), "")
         self._unanswered_call_ids.pop(id_, None)
-        return structs.replace(result, call_id=id_)
+        return replace(result, call_id=id_)
 
     def _note_environment(self, part: Part) -> None:
         """What the editor's state tells: the folder, and in Roo the model that is asked next."""
@@ -328,7 +302,7 @@ class ClineMessageReader:
 
 
 def _message_time(row: Any) -> datetime | None:
-    return parse_timestamp(dict_or_empty(row).get("ts"))
+    return parse_time(value_at(row, "ts"))
 
 
 def _build_summary_messages(parts: Iterable[Part]) -> list[Message]:
@@ -371,8 +345,8 @@ def _sniff(source: SourceFile) -> int:
 
 
 def _content_texts(content: Any) -> list[str]:
-    blocks = [content] if isinstance(content, str) else list_or_empty(content)
-    return [block if isinstance(block, str) else text_or_empty(dict_or_empty(block).get("text")) for block in blocks]
+    blocks = [content] if isinstance(content, str) else as_list(content)
+    return [block if isinstance(block, str) else text_at(block, "text") for block in blocks]
 
 
 FORMAT = TranscriptFormat(

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 from thresher.errors import ReadError
 from thresher.model import Usage
 from thresher.model.jsontext import load_json_object
-from thresher.transcripts.base import parse_timestamp
-from thresher.transcripts.coerce import count_or_zero, dict_or_empty, list_or_empty, text_or_empty, value_at
+from thresher.transcripts.base import parse_time
+from thresher.transcripts.coerce import as_count, as_dict, as_list, count_at, first_text, list_at, text_at, value_at
 from thresher.transcripts.source import ReadLimits, SourceFile
 
 TASK_FILES = ("api_conversation_history.json", "claude_messages.json")
@@ -83,68 +83,57 @@ def read_cline_sidecars(source: SourceFile) -> ClineSidecars:
 def _read_task_sidecars(source: SourceFile) -> ClineSidecars:
     folder, files = source.path.parent, list[str]()
     seen = [
-        row
-        for row in map(dict_or_empty, list_or_empty(_read_sidecar_document(source, folder / "ui_messages.json", files)))
-        if row
+        row for row in map(as_dict, as_list(_read_sidecar_document(source, folder / "ui_messages.json", files))) if row
     ]
-    metadata = dict_or_empty(_read_sidecar_document(source, folder / "task_metadata.json", files))
-    own = dict_or_empty(_read_sidecar_document(source, folder / "history_item.json", files))
+    metadata = as_dict(_read_sidecar_document(source, folder / "task_metadata.json", files))
+    own = as_dict(_read_sidecar_document(source, folder / "history_item.json", files))
     listed = folder.parent.parent / "state" / "taskHistory.json"
     facts = _read_task_history(source.limits, listed, *_file_stamp(listed)).get(folder.name, {}) | own
-    ranges = [dict_or_empty(row).get("conversationHistoryDeletedRange") for row in (facts, *seen)]
-    usage = map(dict_or_empty, list_or_empty(metadata.get("model_usage")))
-    used = [(since, text_or_empty(row.get("model_id"))) for row in usage if (since := parse_timestamp(row.get("ts")))]
-    hosts = [
-        text_or_empty(dict_or_empty(row).get("cline_version"))
-        for row in list_or_empty(metadata.get("environment_history"))
-    ]
+    ranges = [value_at(row, "conversationHistoryDeletedRange") for row in (facts, *seen)]
+    usage = map(as_dict, list_at(metadata, "model_usage"))
+    used = [(since, text_at(row, "model_id")) for row in usage if (since := parse_time(row.get("ts")))]
+    hosts = [text_at(row, "cline_version") for row in list_at(metadata, "environment_history")]
     folders = ("workspace", "cwdOnTaskInitialization", "shadowGitConfigWorkTree")
     return ClineSidecars(
-        project=next(filter(None, (text_or_empty(facts.get(key)) for key in folders)), ""),
-        title=text_or_empty(facts.get("title")) or text_or_empty(facts.get("task")),
-        parent=text_or_empty(facts.get("parentTaskId")),
-        is_child=bool(text_or_empty(facts.get("parentTaskId"))),
+        project=next(filter(None, (text_at(facts, key) for key in folders)), ""),
+        title=first_text(facts, "title", "task"),
+        parent=text_at(facts, "parentTaskId"),
+        is_child=bool(text_at(facts, "parentTaskId")),
         version=next(filter(None, reversed(hosts)), ""),
-        model=text_or_empty(facts.get("modelId")),
+        model=text_at(facts, "modelId"),
         models=tuple(sorted(used)),
         requests=tuple(_parse_request(row) for row in seen if row.get("say") == "api_req_started"),
-        last_deleted_number=next(
-            (count_or_zero(list_or_empty(one)[-1]) + 1 for one in reversed(ranges) if list_or_empty(one)), 0
-        ),
+        last_deleted_number=next((as_count(as_list(one)[-1]) + 1 for one in reversed(ranges) if as_list(one)), 0),
         files=tuple(files),
     )
 
 
 def _parse_request(row: dict[str, Any]) -> ClineRequest:
-    told = load_json_object(text_or_empty(row.get("text")))
-    given, output = count_or_zero(told.get("tokensIn")), count_or_zero(told.get("tokensOut"))
-    read, written = count_or_zero(told.get("cacheReads")), count_or_zero(told.get("cacheWrites"))
+    told = load_json_object(text_at(row, "text"))
+    given, output = count_at(told, "tokensIn"), count_at(told, "tokensOut")
+    read, written = count_at(told, "cacheReads"), count_at(told, "cacheWrites")
     if told.get("apiProtocol") == "openai":  # there, what a cache served is a share of what was given
         given = max(given - read - written, 0)
     usage = Usage(given, output, read, written) if given or output or read or written else None
     last = row.get("conversationHistoryIndex")
-    model = text_or_empty(value_at(row, "modelInfo", "modelId"))
-    return ClineRequest(parse_timestamp(row.get("ts")), last if type(last) is int else None, usage, model)
+    model = text_at(row, "modelInfo", "modelId")
+    return ClineRequest(parse_time(row.get("ts")), last if type(last) is int else None, usage, model)
 
 
 def _read_session_sidecars(source: SourceFile) -> ClineSidecars:
     folder, files = source.path.parent, list[str]()
     stem = source.path.name.removesuffix(SESSION_FILE_SUFFIX)
     # A sub-agent has no facts of its own: those of the session that started it stand beside its messages.
-    own = dict_or_empty(_read_sidecar_document(source, folder / f"{stem}.json", files))
-    facts = own or dict_or_empty(_read_sidecar_document(source, folder / f"{folder.name}.json", files))
-    state = dict_or_empty(_read_sidecar_document(source, folder / f"{stem}.compaction.json", files))
-    shown = list_or_empty(state.get("messages"))
+    own = as_dict(_read_sidecar_document(source, folder / f"{stem}.json", files))
+    facts = own or as_dict(_read_sidecar_document(source, folder / f"{folder.name}.json", files))
+    state = as_dict(_read_sidecar_document(source, folder / f"{stem}.compaction.json", files))
+    shown = list_at(state, "messages")
     return ClineSidecars(
-        project=text_or_empty(facts.get("cwd")) or text_or_empty(facts.get("workspace_root")),
-        title=(text_or_empty(value_at(facts, "metadata", "title")) or text_or_empty(facts.get("prompt")))
-        if own
-        else "",
-        parent=text_or_empty(value_at(own, "metadata", "fork", "forkedFromSessionId")),
-        version=text_or_empty(value_at(facts, "metadata", "sessionHistoryOrigin", "version")),
-        compaction=ClineCompaction(
-            folder / f"{stem}.compaction.json", count_or_zero(state.get("source_message_count")), shown
-        )
+        project=first_text(facts, "cwd", "workspace_root"),
+        title=(text_at(facts, "metadata", "title") or text_at(facts, "prompt")) if own else "",
+        parent=text_at(own, "metadata", "fork", "forkedFromSessionId"),
+        version=text_at(facts, "metadata", "sessionHistoryOrigin", "version"),
+        compaction=ClineCompaction(folder / f"{stem}.compaction.json", count_at(state, "source_message_count"), shown)
         if shown
         else None,
         files=tuple(files),
@@ -161,7 +150,7 @@ def _read_sidecar_document(source: SourceFile, path: Path, files: list[str]) -> 
     except ReadError:
         document = None
     if document is None:
-        source.report_problem(f"`{path.name}` beside it cannot be read", "read without what it tells")
+        source.report(f"`{path.name}` beside it cannot be read", "read without what it tells")
     return document
 
 
@@ -177,10 +166,10 @@ def _file_stamp(path: Path) -> tuple[int, int]:
 def _read_task_history(limits: ReadLimits, path: Path, _time: int, size: int) -> dict[str, dict[str, Any]]:
     """The facts of all tasks by their ids: one reading serves them all, until the list changes."""
     try:
-        rows = list_or_empty(SourceFile(path, limits).document) if size else []
+        rows = as_list(SourceFile(path, limits).document) if size else []
     except ReadError:
         return {}
-    return {id_: row for row in map(dict_or_empty, rows) if (id_ := text_or_empty(row.get("id")))}
+    return {id_: row for row in map(as_dict, rows) if (id_ := text_at(row, "id"))}
 
 
 def match_requests_to_answers(

@@ -6,12 +6,13 @@ Tools run side by side, so what they give comes in any order, and other events i
 from collections import Counter
 from collections.abc import Iterator
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.model import AbandonedBranch, History, Message
+from thresher.transcripts.content import mark_carried
 
 
-class CopilotAgentTranscript:
+class CopilotAgent:
     """What one agent was told, said and did."""
 
     def __init__(self, id_: str = "", call_id: str = "") -> None:
@@ -54,8 +55,8 @@ class CopilotAgentTranscript:
         """Start a segment: what opens it, and what stays in view of the last one."""
         stay = self.messages[kept:] if kept is not None else []
         self.segments.append(self._visible_messages())
-        self.system_prompt = structs.replace(self.system_prompt, carried=True) if self.system_prompt else None
-        self.messages = [*first, *(structs.replace(message, carried=True) for message in stay)]
+        self.system_prompt = replace(self.system_prompt, carried=True) if self.system_prompt else None
+        self.messages = [*first, *mark_carried(stay)]
         self.event_positions, self.compaction_start = {}, None
 
     def _visible_messages(self) -> list[Message]:
@@ -95,7 +96,7 @@ class CopilotAgentTranscript:
             yield message
             for call in message.calls:
                 for result in self.results.get(call.id, [])[seen[call.id] : seen[call.id] + 1]:
-                    yield structs.replace(result, carried=message.carried)
+                    yield replace(result, carried=message.carried)
                 seen[call.id] += 1
 
     def _merge_responses(self, messages: list[Message]) -> Iterator[Message]:
@@ -109,4 +110,4 @@ class CopilotAgentTranscript:
         for pieces in responses:
             parts = tuple(part for piece in pieces for part in piece.parts)
             records = tuple(record for piece in pieces for record in piece.records)
-            yield structs.replace(pieces[0], parts=parts, records=records)
+            yield replace(pieces[0], parts=parts, records=records)

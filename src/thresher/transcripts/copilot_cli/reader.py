@@ -15,28 +15,27 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Struct
+from msgspec.structs import replace
 
 from thresher.dialects.content import infer_message_author
-from thresher.model import (
-    Author,
-    Image,
-    Message,
-    Session,
-    SourceLocation,
-    Summary,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-    Unknown,
-    Usage,
-)
+from thresher.model import Author, Message, Session, Usage
 from thresher.model.jsontext import dump_json
-from thresher.model.parts import Part, ResultPart
-from thresher.transcripts.base import MAX_TITLE_CHARS, SessionFolder, TranscriptFormat, parse_timestamp
-from thresher.transcripts.coerce import count_or_zero, dict_or_empty, list_or_empty, text_or_empty, value_at
-from thresher.transcripts.copilot_cli.agent_transcript import CopilotAgentTranscript
+from thresher.model.parts import Image, Part, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
+from thresher.transcripts.base import MAX_TITLE_CHARS, SessionFolder, TranscriptFormat, make_session, parse_time
+from thresher.transcripts.coerce import (
+    as_count,
+    as_dict,
+    as_text,
+    count_at,
+    dict_at,
+    first_text,
+    list_at,
+    text_at,
+    value_at,
+)
+from thresher.transcripts.content import json_text, text_parts
+from thresher.transcripts.copilot_cli.agent_transcript import CopilotAgent
 from thresher.transcripts.source import SourceFile
 
 NAME = "copilot-cli"
@@ -58,16 +57,16 @@ class CopilotEvent(Struct, gc=False):
 _DECODER = msgspec.json.Decoder(CopilotEvent)
 
 
-class CopilotSessionReader:
+class CopilotReader:
     """A session while it is read."""
 
     def __init__(self, source: SourceFile) -> None:
         """Nothing yet."""
         self.source = source
-        self.file = str(source.path)
+        self.file = source.file
         self.records: Counter[str] = Counter()
-        self.main_agent = CopilotAgentTranscript()
-        self.subagents: dict[str, CopilotAgentTranscript] = {}
+        self.main_agent = CopilotAgent()
+        self.subagents: dict[str, CopilotAgent] = {}
         self.assets: dict[str, Image] = {}
         self.session_fields: dict[str, Any] = {}
         self.context: dict[str, Any] = {}
@@ -77,74 +76,67 @@ class CopilotSessionReader:
 
     def read_event(self, line: int, record: bytes, row: CopilotEvent) -> None:
         """One event."""
-        kind, data, id_ = text_or_empty(row.type) or "?", dict_or_empty(row.data), text_or_empty(row.id)
+        kind, data, id_ = as_text(row.type) or "?", as_dict(row.data), as_text(row.id)
         if id_ and self.seen_records.setdefault(id_, record) is not record:
             if self.seen_records[id_] == record:
                 self.records["repeated"] += 1
                 return
             id_ = f"{id_}-{line}"
         self.records[kind] += 1
-        time = parse_timestamp(row.timestamp)
+        time = parse_time(row.timestamp)
         self.times += [time] if time else []
-        talk = self._find_agent_transcript(kind, text_or_empty(row.agentId), data)
+        talk = self._find_agent_transcript(kind, as_text(row.agentId), data)
         talk.event_positions[id_] = len(talk.messages)
-        blank = Message(
-            "user", id=id_ or f"{line}", time=time, source=SourceLocation(self.file, line), records=(record,)
-        )
+        blank = Message("user", id=id_ or f"{line}", time=time, source=self.source.at(line), records=(record,))
         if kind.startswith("session."):
             self._read_session_event(talk, kind, data, blank)
         else:
             self._read_conversation_event(talk, kind, data, blank)
 
-    def _find_agent_transcript(self, kind: str, agent: str, data: dict[str, Any]) -> CopilotAgentTranscript:
+    def _find_agent_transcript(self, kind: str, agent: str, data: dict[str, Any]) -> CopilotAgent:
         """Whose event it is. An agent is known by its id, in older files by the call that started it."""
-        call = text_or_empty(data.get("toolCallId" if kind.startswith("subagent.") else "parentToolCallId"))
+        call = text_at(data, "toolCallId" if kind.startswith("subagent.") else "parentToolCallId")
         names = [name for name in (agent, call) if name and not kind.startswith("session.start")]
         if not names or kind in ("subagent.selected", "subagent.deselected"):
             return self.main_agent
-        talk = next((self.subagents[name] for name in names if name in self.subagents), None) or CopilotAgentTranscript(
-            names[0], call
-        )
+        known = (self.subagents[name] for name in names if name in self.subagents)
+        talk = next(known, None) or CopilotAgent(names[0], call)
         self.subagents |= dict.fromkeys(names, talk)
         if kind == "subagent.started":
             talk.call_id = call or talk.call_id
-            talk.title = text_or_empty(data.get("agentDisplayName")) or text_or_empty(data.get("agentName"))
-            talk.parent = text_or_empty(data.get("parentId"))
+            talk.title = first_text(data, "agentDisplayName", "agentName")
+            talk.parent = text_at(data, "parentId")
         return talk
 
-    def _read_session_event(
-        self, talk: CopilotAgentTranscript, kind: str, data: dict[str, Any], blank: Message
-    ) -> None:
+    def _read_session_event(self, talk: CopilotAgent, kind: str, data: dict[str, Any], blank: Message) -> None:
         match kind.removeprefix("session."):
             case "start" | "resume":
                 self.session_fields = {**data, **self.session_fields}
-                self.context = {**dict_or_empty(data.get("context")), **self.context}
-                talk.model = text_or_empty(data.get("selectedModel")) or talk.model
+                self.context = {**dict_at(data, "context"), **self.context}
+                talk.model = text_at(data, "selectedModel") or talk.model
             case "context_changed":
                 self.context = {**data, **self.context}
             case "model_change":
-                talk.model = text_or_empty(data.get("newModel")) or talk.model
+                talk.model = text_at(data, "newModel") or talk.model
             case "title_changed":
-                talk.title = text_or_empty(data.get("title")) or talk.title
+                talk.title = text_at(data, "title") or talk.title
             case "binary_asset":
-                self.assets[text_or_empty(data.get("assetId"))] = Image(
-                    text_or_empty(data.get("mimeType")), text_or_empty(data.get("data"))
-                )
+                self.assets[text_at(data, "assetId")] = Image(text_at(data, "mimeType"), text_at(data, "data"))
             case "handoff":
                 self.session_fields["handed"] = data.get("remoteSessionId")
                 talk.messages += _summary_messages(blank, data.get("summary"))
-            case "mode_notice_delivered" if text_or_empty(data.get("content")):
-                talk.messages.append(structs.replace(blank, parts=(Text(data["content"]),), author="harness"))
+            case "mode_notice_delivered" if text_at(data, "content"):
+                talk.messages.append(replace(blank, parts=(Text(data["content"]),), author="harness"))
             case "compaction_start":
                 talk.compaction_start = len(talk.messages)
             case "compaction_complete" if data.get("success") is not False:
                 self._apply_compaction(talk, data, blank)
             case "context_cleared":
                 talk.begin_segment(*_harness_messages(blank, data.get("initialMessage")))
-            case "snapshot_rewind" if not talk.rewind_to(text_or_empty(data.get("upToEventId"))):
+            case "snapshot_rewind" if not talk.rewind_to(text_at(data, "upToEventId")):
                 self._report_problem("the event that was gone back to is not here", "nothing was taken back", blank)
 
-    def _apply_compaction(self, talk: CopilotAgentTranscript, data: dict[str, Any], blank: Message) -> None:
+    def _apply_compaction(self, talk: CopilotAgent, data: dict[str, Any], blank: Message) -> None:
         summary = _summary_messages(blank, data.get("summaryContent"))
         if summary:
             talk.compactions += 1
@@ -153,44 +145,34 @@ class CopilotSessionReader:
             self._report_problem("a compaction does not tell its summary", "what was before it stays in view", blank)
 
     def _report_problem(self, what: str, done: str, blank: Message) -> None:
-        self.source.report_problem(what, done, blank.source.line if blank.source else 0)
+        self.source.report(what, done, blank.source.line if blank.source else 0)
 
-    def _read_conversation_event(
-        self, talk: CopilotAgentTranscript, kind: str, data: dict[str, Any], blank: Message
-    ) -> None:
+    def _read_conversation_event(self, talk: CopilotAgent, kind: str, data: dict[str, Any], blank: Message) -> None:
         match kind:
-            case "system.message" if text_or_empty(data.get("content")):
-                prompt = structs.replace(blank, role="system", parts=(Text(data["content"]),), author="harness")
+            case "system.message" if text_at(data, "content"):
+                prompt = replace(blank, role="system", parts=(Text(data["content"]),), author="harness")
                 self.system_prompt_changes += talk.replace_system_prompt(prompt)
             case "user.message":
                 self._read_user_message(talk, data, blank)
             case "system.notification":
                 talk.messages += _harness_messages(blank, data.get("content"))
-                talk.last_notice = text_or_empty(data.get("content")).strip()
+                talk.last_notice = text_at(data, "content").strip()
             case "assistant.reasoning":
-                talk.pending_reasoning = text_or_empty(data.get("content"))
+                talk.pending_reasoning = text_at(data, "content")
             case "assistant.message":
                 self._read_assistant_message(talk, data, blank)
             case "tool.user_requested" | "tool.execution_start":
                 self._read_tool_start(talk, kind, data, blank)
             case "tool.execution_complete":
                 result = _parse_result(data, self.assets)
-                message = structs.replace(blank, role="tool", parts=(result,), author="tool")
+                message = replace(blank, role="tool", parts=(result,), author="tool")
                 talk.add_result(result.call_id, message)
 
-    def _read_user_message(self, talk: CopilotAgentTranscript, data: dict[str, Any], blank: Message) -> None:
-        typed, seen, origin = (
-            text_or_empty(data.get("content")),
-            text_or_empty(data.get("transformedContent")),
-            text_or_empty(data.get("source")),
-        )
+    def _read_user_message(self, talk: CopilotAgent, data: dict[str, Any], blank: Message) -> None:
+        typed, seen, origin = (text_at(data, key) for key in ("content", "transformedContent", "source"))
         shown = seen if typed in seen else typed
-        pictures = [
-            part
-            for one in list_or_empty(data.get("attachments"))
-            if (part := _parse_image(dict_or_empty(one), self.assets))
-        ]
-        parts: tuple[Part, ...] = (*((Text(shown),) if shown else ()), *pictures)
+        pictures = [part for one in list_at(data, "attachments") if (part := _parse_image(as_dict(one), self.assets))]
+        parts: tuple[Part, ...] = (*text_parts(shown), *pictures)
         author: Author = infer_message_author("user", (Text(typed),)) if typed else infer_message_author("user", parts)
         if data.get("isAutopilotContinuation") is True or (
             origin not in HUMAN_SOURCES and not origin.startswith("agent-")
@@ -198,37 +180,29 @@ class CopilotSessionReader:
             author = "harness"
         elif author == "human" and (talk is not self.main_agent or origin.startswith("agent-")):
             author = "model"
-        if (
-            talk.last_notice
-            and talk.messages
-            and talk.last_notice in shown
-            and talk.messages[-1].text.strip() == talk.last_notice
-        ):
+        notice = talk.last_notice if talk.last_notice in shown else ""
+        if notice and talk.messages and talk.messages[-1].text.strip() == notice:
             talk.messages.pop()  # what the screen was told is told to the model now
         talk.title = talk.title or (typed.strip()[:MAX_TITLE_CHARS] if author in ("human", "model") else "")
-        talk.messages += [structs.replace(blank, parts=parts, author=author)] if parts else []
+        talk.messages += [replace(blank, parts=parts, author=author)] if parts else []
 
-    def _read_assistant_message(self, talk: CopilotAgentTranscript, data: dict[str, Any], blank: Message) -> None:
-        thought = text_or_empty(data.get("reasoningText")) or talk.pending_reasoning
-        proof = text_or_empty(data.get("reasoningOpaque")) or text_or_empty(data.get("encryptedContent"))
-        calls = [
-            _parse_call(dict_or_empty(one), f"{blank.id}-{n}")
-            for n, one in enumerate(list_or_empty(data.get("toolRequests")), 1)
-        ]
-        said = text_or_empty(data.get("content"))
+    def _read_assistant_message(self, talk: CopilotAgent, data: dict[str, Any], blank: Message) -> None:
+        thought = text_at(data, "reasoningText") or talk.pending_reasoning
+        proof = first_text(data, "reasoningOpaque", "encryptedContent")
+        calls = [_parse_call(as_dict(one), f"{blank.id}-{n}") for n, one in enumerate(list_at(data, "toolRequests"), 1)]
         thoughts = (Thinking(thought, proof),) if thought or proof else ()
-        parts: tuple[Part, ...] = (*thoughts, *((Text(said),) if said else ()), *calls)
+        parts: tuple[Part, ...] = (*thoughts, *text_parts(text_at(data, "content")), *calls)
         for call in calls:
             talk.note_requested_call(call.id)
-        request, model = text_or_empty(data.get("apiCallId")), text_or_empty(data.get("model")) or talk.model
-        usage = Usage(output=count_or_zero(data["outputTokens"])) if count_or_zero(data.get("outputTokens")) else None
+        request, model = text_at(data, "apiCallId"), text_at(data, "model") or talk.model
+        usage = Usage(output=as_count(data["outputTokens"])) if count_at(data, "outputTokens") else None
         if request and request == talk.last_request_id and talk.messages and talk.messages[-1].author == "model":
             talk.continuation_ids.add(blank.id)
-        made = structs.replace(blank, role="assistant", parts=parts, author="model", model=model, usage=usage)
+        made = replace(blank, role="assistant", parts=parts, author="model", model=model, usage=usage)
         talk.messages += [made] if parts else []
         talk.pending_reasoning, talk.last_request_id = "", request if parts else ""
 
-    def _read_tool_start(self, talk: CopilotAgentTranscript, kind: str, data: dict[str, Any], blank: Message) -> None:
+    def _read_tool_start(self, talk: CopilotAgent, kind: str, data: dict[str, Any], blank: Message) -> None:
         """A call that nobody has asked for yet: a person's own, or one whose request is still to come."""
         call = _parse_call({**data, "name": data.get("toolName")}, blank.id)
         if talk.call_counts[call.id]:
@@ -236,102 +210,88 @@ class CopilotSessionReader:
         talk.call_counts[call.id] += 1
         talk.early_call_messages[call.id] = blank.id
         author: Author = "harness" if kind == "tool.user_requested" else "model"
-        talk.messages.append(structs.replace(blank, role="assistant", parts=(call,), author=author))
+        talk.messages.append(replace(blank, role="assistant", parts=(call,), author=author))
 
     def build_session(self) -> Session:
         """What came of it."""
         if self.system_prompt_changes:
-            self.source.report_problem(
-                f"the system prompt was changed {self.system_prompt_changes} times", "the last one is kept"
-            )
-        stem = self.source.path.name.split(".")[0]
+            what = f"the system prompt was changed {self.system_prompt_changes} times"
+            self.source.report(what, "the last one is kept")
+        stem = self.source.stem
         folder = self.source.path.parent.name if stem == "events" else ""
-        id_ = text_or_empty(self.session_fields.get("sessionId")) or folder or stem
-        parent = text_or_empty(self.session_fields.get("handed")) or text_or_empty(
-            self.session_fields.get("detachedFromSpawningParentSessionId")
-        )
+        id_ = text_at(self.session_fields, "sessionId") or folder or stem
+        parent = first_text(self.session_fields, "handed", "detachedFromSpawningParentSessionId")
         main = self._build_agent_session(self.main_agent, id_, parent)
         talks = {id(talk): talk for talk in self.subagents.values()}.values()
-        children = [
-            self._build_agent_session(talk, talk.id, talk.parent or id_)
-            for talk in talks
-            if talk.messages or talk.segments
-        ]
-        return structs.replace(
+        spoken = [talk for talk in talks if talk.messages or talk.segments]
+        children = [self._build_agent_session(talk, talk.id, talk.parent or id_) for talk in spoken]
+        return replace(
             main,
             children=tuple(children),
             problems=tuple(self.source.problems),
             records=dict(self.records),
-            started=parse_timestamp(self.session_fields.get("startTime")) or min(self.times, default=None),
+            started=parse_time(self.session_fields.get("startTime")) or min(self.times, default=None),
             ended=max(self.times, default=None),
         )
 
-    def _build_agent_session(self, talk: CopilotAgentTranscript, id_: str, parent: str) -> Session:
+    def _build_agent_session(self, talk: CopilotAgent, id_: str, parent: str) -> Session:
         segments = talk.build_histories()
-        times = [message.time for segment in segments for message in segment if message.time]
-        return Session(
-            agent=NAME,
-            id=id_,
-            file=self.file,
-            segments=segments,
-            branches=tuple(talk.branches),
+        return make_session(
+            NAME,
+            self.source,
+            id_,
+            segments,
+            branches=talk.branches,
             compactions=talk.compactions,
-            project=text_or_empty(self.context.get("cwd")),
-            git_branch=text_or_empty(self.context.get("branch")),
+            project=text_at(self.context, "cwd"),
+            git_branch=text_at(self.context, "branch"),
             title=talk.title,
-            version=text_or_empty(self.session_fields.get("copilotVersion")),
+            version=text_at(self.session_fields, "copilotVersion"),
             parent=parent,
             call_id=talk.call_id,
-            started=min(times, default=None),
-            ended=max(times, default=None),
+            problems=(),
         )
 
 
 def _harness_messages(blank: Message, said: Any) -> list[Message]:
-    return [structs.replace(blank, parts=(Text(said),), author="harness")] if text_or_empty(said) else []
+    return [replace(blank, parts=(Text(said),), author="harness")] if as_text(said) else []
 
 
 def _summary_messages(blank: Message, said: Any) -> list[Message]:
-    return [structs.replace(blank, parts=(Summary(said),), author="harness")] if text_or_empty(said) else []
+    return [replace(blank, parts=(Summary(said),), author="harness")] if as_text(said) else []
 
 
 def _parse_call(wire: dict[str, Any], place: str) -> ToolCall:
-    given = wire.get("arguments", {})
-    id_, name = text_or_empty(wire.get("toolCallId")) or place, text_or_empty(wire.get("name"))
-    return ToolCall(id_, name, given if isinstance(given, str) else dump_json(given))
+    return ToolCall(text_at(wire, "toolCallId") or place, text_at(wire, "name"), json_text(wire.get("arguments", {})))
 
 
 def _parse_result(data: dict[str, Any], assets: Mapping[str, Image]) -> ToolResult:
     """What a tool gave the model: its short text, the error where there is none, and pictures."""
-    result, failed = dict_or_empty(data.get("result")), data.get("success") is False
-    said = (
-        text_or_empty(result.get("content"))
-        or text_or_empty(value_at(data, "error", "message"))
-        or text_or_empty(data.get("result"))
-    )
-    exits = [dict_or_empty(one).get("exitCode") for one in list_or_empty(result.get("contents"))]
-    pictures = [_parse_image(dict_or_empty(one), assets) for one in list_or_empty(result.get("binaryResultsForLlm"))]
+    result, failed = dict_at(data, "result"), data.get("success") is False
+    said = text_at(result, "content") or text_at(data, "error", "message") or text_at(data, "result")
+    exits = [value_at(one, "exitCode") for one in list_at(result, "contents")]
+    pictures = [_parse_image(as_dict(one), assets) for one in list_at(result, "binaryResultsForLlm")]
     content: list[ResultPart] = [Text(said), *(part for part in pictures if part)]
-    return ToolResult(text_or_empty(data.get("toolCallId")), tuple(content), is_error=failed or any(exits))
+    return ToolResult(text_at(data, "toolCallId"), tuple(content), is_error=failed or any(exits))
 
 
 def _parse_image(wire: dict[str, Any], assets: Mapping[str, Image]) -> Image | Unknown | None:
     """A picture, by itself or by its name; what is in the prompt's own text already is none."""
-    if text_or_empty(wire.get("data")):
-        return Image(text_or_empty(wire.get("mimeType")), wire["data"])
-    if text_or_empty(wire.get("assetId")):
-        return assets.get(wire["assetId"]) or Unknown(text_or_empty(wire.get("type")), dump_json(wire))
+    if text_at(wire, "data"):
+        return Image(text_at(wire, "mimeType"), wire["data"])
+    if text_at(wire, "assetId"):
+        return assets.get(wire["assetId"]) or Unknown(text_at(wire, "type"), dump_json(wire))
     return None
 
 
 def _read(source: SourceFile) -> list[Session]:
     """One session."""
-    reading = CopilotSessionReader(source)
+    reading = CopilotReader(source)
     for line, record, row in source.records(_DECODER):
         try:
             reading.read_event(line, record, row)
         except RecursionError:
-            source.report_problem("an event is nested too deep to follow", "skipped", line)
+            source.report("an event is nested too deep to follow", "skipped", line)
     return [reading.build_session()]
 
 

@@ -8,16 +8,18 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from msgspec import Struct, structs
+from msgspec import Struct
+from msgspec.structs import replace
 
 from thresher.dialects.content import infer_message_author
 from thresher.dialects.gemini.codec import parse_gemini_content
 from thresher.dialects.pairing import CallIdAssigner
-from thresher.model import Image, Message, SourceLocation, Summary, Text, Thinking, ToolCall, ToolResult, Unknown, Usage
+from thresher.model import Message, Usage
 from thresher.model.jsontext import dump_json
-from thresher.model.parts import Part, ResultPart
-from thresher.transcripts.base import parse_timestamp
-from thresher.transcripts.coerce import count_or_zero, dict_or_empty, list_or_empty, text_or_empty
+from thresher.model.parts import Part, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult
+from thresher.transcripts.base import parse_time
+from thresher.transcripts.coerce import as_dict, count_at, dict_at, list_at, text_at, value_at
+from thresher.transcripts.content import json_text, result_content, split_results
 from thresher.transcripts.source import SourceFile
 
 FAILED_STATUSES = ("error", "cancelled")
@@ -25,7 +27,7 @@ HARNESS_PROMPT_PREFIXES = ("System: Potential loop detected", "System: Please co
 """How messages begin that the harness sends in the user's name."""
 
 
-class GeminiCliContent(NamedTuple):
+class GeminiRecordContent(NamedTuple):
     """What a record says, however it is written."""
 
     text: str
@@ -33,7 +35,7 @@ class GeminiCliContent(NamedTuple):
     answers: tuple[str, ...]
 
 
-class GeminiCliRecord(Struct, frozen=True, dict=True):
+class GeminiRecord(Struct, frozen=True, dict=True):
     """A record of a message, with its place in the file."""
 
     id: str
@@ -46,53 +48,40 @@ class GeminiCliRecord(Struct, frozen=True, dict=True):
     carried: bool = False
 
     @cached_property
-    def content(self) -> GeminiCliContent:
+    def content(self) -> GeminiRecordContent:
         """What it says; few are ever asked."""
-        return extract_gemini_cli_content(self.wire)
+        return extract_gemini_content(self.wire)
 
     @property
     def content_key(self) -> tuple[str, ...]:
         """What it is known by once its id is lost."""
-        return (text_or_empty(self.wire.get("type")), self.content.text, *self.content.calls)
+        return (text_at(self.wire, "type"), self.content.text, *self.content.calls)
 
-    def has_same_content(self, other: "GeminiCliRecord") -> bool:
+    def has_same_content(self, other: "GeminiRecord") -> bool:
         """Whether it says what another does, tools and all."""
         return self.content == other.content
 
 
-def extract_gemini_cli_content(wire: dict[str, Any]) -> GeminiCliContent:
+def extract_gemini_content(wire: dict[str, Any]) -> GeminiRecordContent:
     """What a record says."""
     parts = _as_part_list(wire.get("content"))
-    texts = (text_or_empty(part.get("text")) for part in map(dict_or_empty, parts) if part.get("thought") is not True)
+    texts = (text_at(part, "text") for part in map(as_dict, parts) if part.get("thought") is not True)
     words = "\n".join([*(part for part in parts if isinstance(part, str)), *texts]).strip()
-    named = [
-        dict_or_empty(part)["functionCall"]
-        for part in parts
-        if isinstance(dict_or_empty(part).get("functionCall"), dict)
-    ]
-    tools = [dict_or_empty(tool) for tool in list_or_empty(wire.get("toolCalls"))]
+    named = [as_dict(part)["functionCall"] for part in parts if isinstance(value_at(part, "functionCall"), dict)]
+    tools = [as_dict(tool) for tool in list_at(wire, "toolCalls")]
     calls = tuple(f"{call.get('name')} {dump_json(call.get('args'))}" for call in named or tools)
-    told = [part for part in parts if "functionResponse" in dict_or_empty(part)]
+    told = [part for part in parts if "functionResponse" in as_dict(part)]
     answers = [dump_json(part) for part in told] or [dump_json(_result_parts(tool)) for tool in tools]
-    return GeminiCliContent(words, calls, tuple(answers))
+    return GeminiRecordContent(words, calls, tuple(answers))
 
 
-def map_subagent_calls(segments: Iterable[Iterable[GeminiCliRecord]]) -> dict[str, str]:
+def map_subagent_calls(segments: Iterable[Iterable[GeminiRecord]]) -> dict[str, str]:
     """Sub-agents, each with the call that started it."""
-    tools = (
-        dict_or_empty(tool)
-        for entries in segments
-        for entry in entries
-        for tool in list_or_empty(entry.wire.get("toolCalls"))
-    )
-    return {
-        text_or_empty(tool.get("agentId")): text_or_empty(tool.get("id"))
-        for tool in tools
-        if text_or_empty(tool.get("agentId"))
-    }
+    tools = (as_dict(tool) for entries in segments for entry in entries for tool in list_at(entry.wire, "toolCalls"))
+    return {text_at(tool, "agentId"): text_at(tool, "id") for tool in tools if text_at(tool, "agentId")}
 
 
-def build_gemini_cli_messages(source: SourceFile, entries: Iterable[GeminiCliRecord]) -> list[Message]:
+def build_gemini_messages(source: SourceFile, entries: Iterable[GeminiRecord]) -> list[Message]:
     """What a model is shown of these records; what only the screen shows is left out."""
     writer = _MessageBuilder()
     found: list[Message] = []
@@ -100,10 +89,10 @@ def build_gemini_cli_messages(source: SourceFile, entries: Iterable[GeminiCliRec
         try:
             made = [message for message in writer.build_messages(entry) if message.parts]
         except RecursionError:
-            source.report_problem("a message is nested too deep to follow", "skipped", entry.line)
+            source.report("a message is nested too deep to follow", "skipped", entry.line)
             continue
-        place, records = SourceLocation(str(source.path), entry.line), (entry.record,) if entry.record else ()
-        found += [structs.replace(one, source=place, carried=entry.carried, records=records) for one in made]
+        place, records = source.at(entry.line), (entry.record,) if entry.record else ()
+        found += [replace(one, source=place, carried=entry.carried, records=records) for one in made]
     return found
 
 
@@ -117,9 +106,9 @@ class _MessageBuilder:
         self._known_result_parts: set[str] = set()
         self._is_after_harness = False
 
-    def build_messages(self, entry: GeminiCliRecord) -> Iterator[Message]:
+    def build_messages(self, entry: GeminiRecord) -> Iterator[Message]:
         """What one record says; a message may be left without parts."""
-        parts, time = _as_part_list(entry.wire.get("content")), parse_timestamp(entry.wire.get("timestamp"))
+        parts, time = _as_part_list(entry.wire.get("content")), parse_time(entry.wire.get("timestamp"))
         match entry.wire.get("type"):
             case "gemini":
                 found = [*self._build_model_messages(entry, parts)]
@@ -127,24 +116,24 @@ class _MessageBuilder:
                 found = [Message("user", (Summary(entry.content.text),), author="harness", id=entry.id)]
             case "user":
                 found = [*self._build_user_messages(entry, parts)]
-            case "info" if any("text" not in dict_or_empty(part) for part in parts if not isinstance(part, str)):
+            case "info" if any("text" not in as_dict(part) for part in parts if not isinstance(part, str)):
                 # The pictures that a tool gave, which the model is shown as if the user had sent them.
                 found = [Message("user", self._parse_parts("user", parts), author="tool", id=entry.id)]
             case _:
                 return
         self._is_after_harness = found[-1].author == "harness"
-        yield from (one if one.time else structs.replace(one, time=time) for one in found)
+        yield from (one if one.time else replace(one, time=time) for one in found)
 
     def _parse_parts(self, role: str, parts: list[Any]) -> tuple[Part, ...]:
         found = parse_gemini_content({"role": role, "parts": parts}, self._pairing).parts
         return tuple(part for part in found if not (isinstance(part, Text) and not part.text))
 
-    def _build_model_messages(self, entry: GeminiCliRecord, parts: list[Any]) -> Iterator[Message]:
+    def _build_model_messages(self, entry: GeminiRecord, parts: list[Any]) -> Iterator[Message]:
         wire = entry.wire
-        tools = [dict_or_empty(tool) for tool in list_or_empty(wire.get("toolCalls"))]
+        tools = [as_dict(tool) for tool in list_at(wire, "toolCalls")]
         told = {(key, tool[key]) for tool in tools for key in ("id", "name") if isinstance(tool.get(key), str)}
         own = [part for part in parts if not _is_repeated_call(part, told)]
-        thoughts = [Thinking(told) for told in map(_format_thought, list_or_empty(wire.get("thoughts"))) if told]
+        thoughts = [Thinking(told) for told in map(_format_thought, list_at(wire, "thoughts")) if told]
         calls = [self._build_call(entry, tool, number) for number, tool in enumerate(tools, 1)]
         # The harness answers itself where it has put a text into a list.
         is_made = entry.is_listed and self._is_after_harness and not wire.get("model") and not tools
@@ -153,44 +142,36 @@ class _MessageBuilder:
             (*thoughts, *self._parse_parts("model", own), *calls),
             author="harness" if is_made else "model",
             id=entry.id,
-            model=text_or_empty(wire.get("model")),
+            model=text_at(wire, "model"),
             usage=_parse_usage(wire.get("tokens")),
         )
         results = tuple(one for call, tool in zip(calls, tools, strict=True) if (one := _build_result(call, tool)))
         self._answered_call_ids |= {self._pairing.match_result(result.name, result.call_id) for result in results}
         self._known_result_parts = {dump_json(part) for tool in tools for part in _result_parts(tool)}
-        ends = [time for tool in tools if (time := parse_timestamp(tool.get("timestamp")))]
+        ends = [time for tool in tools if (time := parse_time(tool.get("timestamp")))]
         yield Message("tool", results, author="tool", id=f"{entry.id}-results", time=max(ends, default=None))
 
-    def _build_call(self, entry: GeminiCliRecord, tool: dict[str, Any], number: int) -> ToolCall:
-        id_, name, given = text_or_empty(tool.get("id")), text_or_empty(tool.get("name")), tool.get("args", {})
+    def _build_call(self, entry: GeminiRecord, tool: dict[str, Any], number: int) -> ToolCall:
+        id_, name, given = text_at(tool, "id"), text_at(tool, "name"), tool.get("args", {})
         if not id_ or id_ in self._call_ids:
             id_ = f"{entry.id}-call-{number}"
         self._call_ids.add(id_)
-        return ToolCall(
-            self._pairing.assign_call_id(name, id_), name, given if isinstance(given, str) else dump_json(given)
-        )
+        return ToolCall(self._pairing.assign_call_id(name, id_), name, json_text(given))
 
-    def _build_user_messages(self, entry: GeminiCliRecord, parts: list[Any]) -> Iterator[Message]:
+    def _build_user_messages(self, entry: GeminiRecord, parts: list[Any]) -> Iterator[Message]:
         rest = [part for part in parts if not self._is_repeated_result(part)]
         found = self._parse_parts("user", rest)
-        results = tuple(part for part in found if isinstance(part, ToolResult))
+        results, others = split_results(found)
         self._answered_call_ids |= {result.call_id for result in results}
-        yield Message(
-            "tool", results, author="tool", id=f"{entry.id}-results" if len(results) < len(found) else entry.id
-        )
-        others = tuple(part for part in found if not isinstance(part, ToolResult))
-        author = (
-            "harness"
-            if entry.content.text.startswith(HARNESS_PROMPT_PREFIXES)
-            else infer_message_author("user", others)
-        )
+        yield Message("tool", results, author="tool", id=f"{entry.id}-results" if others else entry.id)
+        is_nudge = entry.content.text.startswith(HARNESS_PROMPT_PREFIXES)
+        author = "harness" if is_nudge else infer_message_author("user", others)
         yield Message("user", others, author=author, id=entry.id)
 
     def _is_repeated_result(self, part: Any) -> bool:
         """Whether a part of the user's is a result that stands with its call, or came along with one."""
-        answer = dict_or_empty(dict_or_empty(part).get("functionResponse"))
-        return text_or_empty(answer.get("id")) in self._answered_call_ids or (
+        answer = dict_at(part, "functionResponse")
+        return text_at(answer, "id") in self._answered_call_ids or (
             bool(self._known_result_parts) and dump_json(part) in self._known_result_parts
         )
 
@@ -202,15 +183,15 @@ def _as_part_list(content: Any) -> list[Any]:
 
 def _is_repeated_call(part: Any, told: set[tuple[str, str]]) -> bool:
     """Whether a part is a call that stands among the record's calls: by its id, else by its name."""
-    call = dict_or_empty(dict_or_empty(part).get("functionCall"))
+    call = dict_at(part, "functionCall")
     key = "id" if call.get("id") else "name"
-    return (key, text_or_empty(call.get(key))) in told
+    return (key, text_at(call, key)) in told
 
 
 def _format_thought(thought: Any) -> str:
-    told = dict_or_empty(thought)
-    subject = text_or_empty(told.get("subject"))
-    return "\n".join(filter(None, (f"**{subject}**" if subject else "", text_or_empty(told.get("description")))))
+    told = as_dict(thought)
+    subject = text_at(told, "subject")
+    return "\n".join(filter(None, (f"**{subject}**" if subject else "", text_at(told, "description"))))
 
 
 def _result_parts(tool: dict[str, Any]) -> list[Any]:
@@ -221,7 +202,7 @@ def _result_parts(tool: dict[str, Any]) -> list[Any]:
     parts, id_ = _as_part_list(tool.get("result")), tool.get("id")
     owners: list[Any] = []
     for part in parts:
-        answer = dict_or_empty(part).get("functionResponse")
+        answer = value_at(part, "functionResponse")
         owners.append(answer.get("id") if isinstance(answer, dict) else owners[-1] if owners else None)
     return [part for part, owner in zip(parts, owners, strict=True) if owner == id_] if id_ and id_ in owners else parts
 
@@ -234,8 +215,8 @@ def _build_result(call: ToolCall, tool: dict[str, Any]) -> ToolResult | None:
         return None
     answers = [part for part in found if isinstance(part, ToolResult)]
     content: list[ResultPart] = [inner for answer in answers for inner in answer.content]
-    content += [part for part in found if isinstance(part, Text | Image | Unknown)]
-    if not content and text_or_empty(tool.get("resultDisplay")):
+    content += result_content(found)
+    if not content and text_at(tool, "resultDisplay"):
         content.append(Text(tool["resultDisplay"]))
     return ToolResult(
         call.id,
@@ -248,13 +229,13 @@ def _build_result(call: ToolCall, tool: dict[str, Any]) -> ToolResult | None:
 
 def _parse_usage(tokens: Any) -> Usage | None:
     """A bill; one of nothing is none. The prompt is counted with what a cache served, thinking beside the output."""
-    told = dict_or_empty(tokens)
-    given, cached, thoughts = (count_or_zero(told.get(key)) for key in ("input", "cached", "thoughts"))
-    if not given and not count_or_zero(told.get("total")):
+    told = as_dict(tokens)
+    given, cached, thoughts = (count_at(told, key) for key in ("input", "cached", "thoughts"))
+    if not given and not count_at(told, "total"):
         return None
     return Usage(
-        input=max(given - cached, 0) + count_or_zero(told.get("tool")),
-        output=count_or_zero(told.get("output")) + thoughts,
+        input=max(given - cached, 0) + count_at(told, "tool"),
+        output=count_at(told, "output") + thoughts,
         cache_read=cached,
         reasoning=thoughts,
     )

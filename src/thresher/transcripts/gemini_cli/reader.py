@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.errors import ReadError
 from thresher.model import AbandonedBranch, Author, History, Message, Session, ToolResult
-from thresher.transcripts.base import SessionFolder, TranscriptFormat, parse_timestamp, title_from_prompt
-from thresher.transcripts.coerce import dict_or_empty, list_or_empty, text_or_empty
-from thresher.transcripts.gemini_cli.messages import GeminiCliRecord, build_gemini_cli_messages, map_subagent_calls
+from thresher.transcripts.base import SessionFolder, TranscriptFormat, make_session, parse_time, title_from_prompt
+from thresher.transcripts.coerce import as_dict, as_text, list_at, text_at
+from thresher.transcripts.content import report_missing_outputs
+from thresher.transcripts.gemini_cli.messages import GeminiRecord, build_gemini_messages, map_subagent_calls
 from thresher.transcripts.source import SourceFile
 
 NAME = "gemini-cli"
@@ -42,7 +43,7 @@ _DECODER = msgspec.json.Decoder(dict[str, Any])
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 
 
-class GeminiCliLogReader:
+class GeminiLogReader:
     """A session while its log is replayed."""
 
     def __init__(self, source: SourceFile, *, is_child: bool) -> None:
@@ -51,9 +52,9 @@ class GeminiCliLogReader:
         self.is_child = is_child
         self.session_fields: dict[str, Any] = {}
         self.records: Counter[str] = Counter()
-        self.current: dict[str, GeminiCliRecord] = {}
-        self.segments: list[list[GeminiCliRecord]] = []
-        self.rewound: list[tuple[list[GeminiCliRecord], str]] = []
+        self.current: dict[str, GeminiRecord] = {}
+        self.segments: list[list[GeminiRecord]] = []
+        self.rewound: list[tuple[list[GeminiRecord], str]] = []
         self.compactions = 0
 
     def read_record(self, line: int, record: bytes, row: dict[str, Any]) -> None:
@@ -67,15 +68,14 @@ class GeminiCliLogReader:
             listed = row["$set"].get("messages")
             self.session_fields |= {key: value for key, value in row["$set"].items() if key != "messages"}
             if isinstance(listed, list):
-                self._replace_list(
-                    [_build_listed_record(wire, f"line-{line}-{n}", line) for n, wire in enumerate(listed, 1)]
-                )
+                named = ((f"line-{line}-{n}", wire) for n, wire in enumerate(listed, 1))
+                self._replace_list([_build_listed_record(wire, name, line) for name, wire in named])
         elif isinstance(row.get("id"), str) or isinstance(kind, str):
             self.records[kind if isinstance(kind, str) else "?"] += 1
             entry = _build_record(row, f"line-{line}", line, record)
             known = self.current.get(entry.id)
             kept = {"id": known.id, "carried": known.carried} if known else {}
-            self.current[entry.id] = structs.replace(entry, **kept)
+            self.current[entry.id] = replace(entry, **kept)
         else:
             self.records["metadata" if isinstance(row.get("sessionId"), str) else "?"] += 1
             self.session_fields |= {key: value for key, value in row.items() if key != "messages"}
@@ -83,20 +83,20 @@ class GeminiCliLogReader:
     def read_message_list(self, rows: Iterable[Any]) -> None:
         """The messages of a document; each has its place, whatever it is called."""
         for number, wire in enumerate(rows, 1):
-            self.records[text_or_empty(dict_or_empty(wire).get("type")) or "?"] += 1
+            self.records[text_at(wire, "type") or "?"] += 1
             if not isinstance(wire, dict):
-                self.source.report_problem("a message is no object", "skipped", number)
+                self.source.report("a message is no object", "skipped", number)
                 continue
             entry = _build_record(wire, f"message-{number}", number)
             if entry.id in self.current:
-                self.source.report_problem("a message has the id of another", "named by its place", number)
-                entry = structs.replace(entry, id=f"message-{number}")
+                self.source.report("a message has the id of another", "named by its place", number)
+                entry = replace(entry, id=f"message-{number}")
             self.current[entry.id] = entry
 
     def _apply_rewind(self, line: int, id_: str) -> None:
         if id_ not in self.current and self.current:
-            self.source.report_problem("the message that was gone back to is not here", "all were taken back", line)
-        removed: list[GeminiCliRecord] = []
+            self.source.report("the message that was gone back to is not here", "all were taken back", line)
+        removed: list[GeminiRecord] = []
         while self.current:
             last, entry = self.current.popitem()
             removed.append(entry)
@@ -106,7 +106,7 @@ class GeminiCliLogReader:
         after = next((entry.id for entry in last_ones if _has_speech(entry)), "")
         self.rewound.append(([entry for entry in reversed(removed) if not entry.carried], after))
 
-    def _replace_list(self, listed: list[GeminiCliRecord]) -> None:
+    def _replace_list(self, listed: list[GeminiRecord]) -> None:
         """Another list in place of the one there is; a new segment if it does not merely go on from it."""
         before = [entry for entry in self.current.values() if _has_speech(entry)]
         found = _match_previous_records(listed, self.current)
@@ -117,41 +117,40 @@ class GeminiCliLogReader:
         if not goes_on or len(spoken) < len(before):
             self.segments.append([*self.current.values()])
             self.compactions += any(entry.is_summary and id_ not in found for id_, entry in merged.items())
-            merged = {id_: structs.replace(entry, carried=id_ in found) for id_, entry in merged.items()}
+            merged = {id_: replace(entry, carried=id_ in found) for id_, entry in merged.items()}
         is_carried = False
         for id_, entry in merged.items():
             # What a tool answered is as old as the call, whatever it is called now.
             is_carried = entry.carried if _has_speech(entry) else is_carried
-            merged[id_] = structs.replace(entry, carried=is_carried)
+            merged[id_] = replace(entry, carried=is_carried)
         self.current = merged
 
     def build_session(self) -> Session:
         """What came of it."""
         is_subagent = self.is_child or self.session_fields.get("kind") == "subagent"
         entries = [*self.segments, [*self.current.values()]]
-        told = [History(tuple(build_gemini_cli_messages(self.source, part))) for part in entries]
-        left = [(History(tuple(build_gemini_cli_messages(self.source, part))), after) for part, after in self.rewound]
-        title = text_or_empty(self.session_fields.get("summary")) or title_from_prompt(told)
+        told = [History(tuple(build_gemini_messages(self.source, part))) for part in entries]
+        left = [(History(tuple(build_gemini_messages(self.source, part))), after) for part, after in self.rewound]
+        title = text_at(self.session_fields, "summary") or title_from_prompt(told)
         if is_subagent:
             prompt = next((m.id for history in told for m in history if m.author == "human"), "")
             told = [_with_subagent_authors(history, prompt) for history in told]
             left = [(_with_subagent_authors(history, prompt), after) for history, after in left]
-        id_ = text_or_empty(self.session_fields.get("sessionId")) or self.source.path.name.split(".")[0]
+        id_ = text_at(self.session_fields, "sessionId") or self.source.stem
         project, files = _find_project(self.source.path, self.session_fields)
         times = [message.time for history in told for message in history if message.time]
-        begun, ended = (parse_timestamp(self.session_fields.get(key)) for key in ("startTime", "lastUpdated"))
-        return Session(
-            agent=NAME,
-            id=id_,
-            file=str(self.source.path),
-            segments=tuple(told),
-            branches=tuple(AbandonedBranch(history, after) for history, after in left if history),
+        begun, ended = (parse_time(self.session_fields.get(key)) for key in ("startTime", "lastUpdated"))
+        return make_session(
+            NAME,
+            self.source,
+            id_,
+            told,
+            branches=(AbandonedBranch(history, after) for history, after in left if history),
             children=() if is_subagent else tuple(_read_subagents(self.source, id_, map_subagent_calls(entries))),
             spilled=_find_spilled_outputs(self.source, id_, told),
-            problems=tuple(self.source.problems),
             files=files,
             compactions=self.compactions,
-            records=dict(self.records),
+            records=self.records,
             project=project,
             title=title,
             parent=self.source.path.parent.name if is_subagent and _chats_folder(self.source.path, 1) else "",
@@ -160,19 +159,19 @@ class GeminiCliLogReader:
         )
 
 
-def _build_record(wire: Any, place: str, line: int, record: bytes = b"") -> GeminiCliRecord:
-    wire = dict_or_empty(wire)
-    return GeminiCliRecord(text_or_empty(wire.get("id")) or place, wire, line, record)
+def _build_record(wire: Any, place: str, line: int, record: bytes = b"") -> GeminiRecord:
+    wire = as_dict(wire)
+    return GeminiRecord(text_at(wire, "id") or place, wire, line, record)
 
 
-def _build_listed_record(wire: Any, place: str, line: int) -> GeminiCliRecord:
+def _build_listed_record(wire: Any, place: str, line: int) -> GeminiRecord:
     """A message of a list that takes the place of another: it may be the summary of what was there."""
     entry = _build_record(wire, place, line)
     is_summary = entry.wire.get("type") == "user" and SUMMARY_TAG in entry.content.text
-    return structs.replace(entry, is_listed=True, is_summary=is_summary)
+    return replace(entry, is_listed=True, is_summary=is_summary)
 
 
-def _has_speech(entry: GeminiCliRecord) -> bool:
+def _has_speech(entry: GeminiRecord) -> bool:
     """Whether a person or a model says something in it, and it does not only hold what tools answered."""
     if entry.wire.get("type") != "user":
         return entry.wire.get("type") == "gemini"
@@ -183,15 +182,15 @@ def _has_speech(entry: GeminiCliRecord) -> bool:
 
 
 def _match_previous_records(
-    listed: Sequence[GeminiCliRecord], current: dict[str, GeminiCliRecord]
-) -> dict[str, GeminiCliRecord]:
+    listed: Sequence[GeminiRecord], current: dict[str, GeminiRecord]
+) -> dict[str, GeminiRecord]:
     """For each message of a list the one that it was: by its id, else the next that says the same."""
     ids = {entry.id for entry in listed}
-    others: dict[tuple[str, ...], list[GeminiCliRecord]] = {}
+    others: dict[tuple[str, ...], list[GeminiRecord]] = {}
     for id_, entry in reversed(current.items()):
         if id_ not in ids and _has_speech(entry):
             others.setdefault(entry.content_key, []).append(entry)
-    found: dict[str, GeminiCliRecord] = {}
+    found: dict[str, GeminiRecord] = {}
     for entry in listed:
         same = others.get(entry.content_key) if _has_speech(entry) else None
         old = current.get(entry.id) or (same.pop() if same else None)
@@ -200,12 +199,12 @@ def _match_previous_records(
     return found
 
 
-def _merge_record(new: GeminiCliRecord, old: GeminiCliRecord | None, is_known: bool) -> GeminiCliRecord:
+def _merge_record(new: GeminiRecord, old: GeminiRecord | None, is_known: bool) -> GeminiRecord:
     """A message of a new list with what is known of it: one that was made anew has lost its bill and its calls."""
     if old is None or not is_known:
         return old or new
     line = old.line if new.has_same_content(old) else new.line
-    return structs.replace(old, wire={**old.wire, **new.wire}, line=line)
+    return replace(old, wire={**old.wire, **new.wire}, line=line)
 
 
 def _with_subagent_authors(history: History, prompt: str) -> History:
@@ -217,7 +216,7 @@ def _with_subagent_authors(history: History, prompt: str) -> History:
     def by(message: Message) -> Author:
         return "model" if message.id == prompt else "human" if message.text.startswith(HINTS_PREFIX) else "harness"
 
-    return History(tuple(structs.replace(m, author=by(m)) if m.author == "human" else m for m in history))
+    return History(tuple(replace(m, author=by(m)) if m.author == "human" else m for m in history))
 
 
 def _read_subagents(source: SourceFile, id_: str, calls: Mapping[str, str]) -> list[Session]:
@@ -230,31 +229,25 @@ def _read_subagents(source: SourceFile, id_: str, calls: Mapping[str, str]) -> l
         try:
             child = _read_session(SourceFile(path, source.limits), is_child=True)
         except ReadError as error:
-            source.report_problem(f"a sub-agent's log cannot be read ({error})", "left out")
+            source.report(f"a sub-agent's log cannot be read ({error})", "left out")
             continue
         call_id = calls.get(child.id) or calls.get(path.stem, "")
-        children.append(structs.replace(child, parent=id_, call_id=call_id))
+        children.append(replace(child, parent=id_, call_id=call_id))
     return children
 
 
 def _find_spilled_outputs(source: SourceFile, id_: str, histories: Sequence[History]) -> dict[str, str]:
     """Outputs too long for the model, by call; looked for only in the folder of this session's outputs."""
     results = [result for history in histories for message in history for result in message.results]
-    cut = {
-        result.call_id: _output_file_stem(result)
-        for result in results
-        if FULL_OUTPUT_NOTICE in result.text[:NOTICE_SEARCH_LENGTH]
-    }
-    if not cut:
+    cut = [result for result in results if FULL_OUTPUT_NOTICE in result.text[:NOTICE_SEARCH_LENGTH]]
+    names = {result.call_id: _output_file_stem(result) for result in cut}
+    if not names:
         return {}
     chats = _chats_folder(source.path, 0) or _chats_folder(source.path, 1) or source.path.parent
     outputs = chats.parent / "tool-outputs"
     here = {path.stem: str(path) for path in _list_files_below(outputs / f"session-{_safe_file_name(id_)}", outputs)}
-    missing = sum(name not in here for name in cut.values())
-    if missing:
-        what = f"{missing} long outputs are in files that are not here"
-        source.report_problem(what, "what the transcript shows of them is kept")
-    return {call: here[name] for call, name in cut.items() if name in here}
+    report_missing_outputs(source, sum(name not in here for name in names.values()))
+    return {call: here[name] for call, name in names.items() if name in here}
 
 
 def _output_file_stem(result: ToolResult) -> str:
@@ -294,7 +287,7 @@ def _find_project(path: Path, facts: Mapping[str, Any]) -> tuple[str, tuple[str,
                 return root, (str(told),)
     except OSError:
         pass
-    return next(filter(None, map(text_or_empty, list_or_empty(facts.get("directories")))), ""), ()
+    return next(filter(None, map(as_text, list_at(facts, "directories"))), ""), ()
 
 
 def _read(source: SourceFile) -> list[Session]:
@@ -303,7 +296,7 @@ def _read(source: SourceFile) -> list[Session]:
 
 
 def _read_session(source: SourceFile, *, is_child: bool) -> Session:
-    reading = GeminiCliLogReader(source, is_child=is_child)
+    reading = GeminiLogReader(source, is_child=is_child)
     document = source.document
     if isinstance(document, dict) and isinstance(document.get("messages"), list):
         source.read_document()
@@ -316,7 +309,7 @@ def _read_session(source: SourceFile, *, is_child: bool) -> Session:
             try:
                 reading.read_record(line, record, row)
             except RecursionError:
-                source.report_problem("a record is nested too deep to follow", "skipped", line)
+                source.report("a record is nested too deep to follow", "skipped", line)
     return reading.build_session()
 
 
@@ -330,21 +323,15 @@ def _sniff(source: SourceFile) -> int:
     document = source.document
     if not isinstance(document, dict) or not isinstance(document.get("sessionId"), str):
         return 0
-    kinds = {
-        text_or_empty(dict_or_empty(wire).get("type"))
-        for wire in list_or_empty(document.get("messages"))
-        if "content" in dict_or_empty(wire)
-    }
+    kinds = {text_at(wire, "type") for wire in list_at(document, "messages") if "content" in as_dict(wire)}
     return 3 if "projectHash" in document and "messages" in document else 2 if "gemini" in kinds else 0
 
 
 def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:
     """`.gemini` in `GEMINI_CLI_HOME`, else in the home directory; a folder for each project."""
     root = Path(environment.get("GEMINI_CLI_HOME") or home) / ".gemini" / "tmp"
-    return [
-        SessionFolder(root, "*/chats/session-*.jsonl"),
-        SessionFolder(root, "*/chats/session-*.json", newer=".jsonl"),
-    ]
+    older = SessionFolder(root, "*/chats/session-*.json", newer=".jsonl")
+    return [SessionFolder(root, "*/chats/session-*.jsonl"), older]
 
 
 FORMAT = TranscriptFormat(

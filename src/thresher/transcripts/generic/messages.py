@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.dialects.intake import detect_dialect
-from thresher.model import Message, SourceLocation, Text, ToolCall
+from thresher.model import Message
 from thresher.model.jsontext import dump_json
-from thresher.model.parts import Part
-from thresher.transcripts.coerce import dict_or_empty, text_or_empty
+from thresher.model.parts import Part, Text, ToolCall
+from thresher.transcripts.coerce import dict_at, first_text, text_at
 from thresher.transcripts.lenient_parser import (
     TERMINAL_WORDS,
     Speaker,
@@ -31,7 +31,7 @@ DIALECT_ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "
 """What APIs call those who speak."""
 
 
-class GenericConversation(NamedTuple):
+class GenericChat(NamedTuple):
     """A conversation that was found."""
 
     rows: list[Any]
@@ -51,7 +51,7 @@ class GenericConversation(NamedTuple):
         return self.lines[number - 1] if 0 < number <= len(self.lines) else self.line or number
 
 
-def build_generic_messages(talk: GenericConversation, source: SourceFile) -> list[Message]:
+def build_generic_messages(talk: GenericChat, source: SourceFile) -> list[Message]:
     """The messages of a conversation."""
     rows = talk.rows
     wire = detect_dialect(rows) if rows and not talk.calls and _has_dialect_roles(rows) else None
@@ -62,12 +62,12 @@ def build_generic_messages(talk: GenericConversation, source: SourceFile) -> lis
     else:
         said = pair_chat_messages(_read_lenient_rows(talk, source))
     system = _build_system_message(talk.metadata) if not any(message.role == "system" for message in said) else None
-    model = text_or_empty(talk.metadata.get("model")) or text_or_empty(talk.metadata.get("model_id"))
+    model = first_text(talk.metadata, "model", "model_id")
     return [
-        structs.replace(
+        replace(
             message,
             id=message.id or f"{number}",
-            source=message.source or SourceLocation(str(source.path), talk.row_line_number(number)),
+            source=message.source or source.at(talk.row_line_number(number)),
             model=message.model or (model if message.author == "model" else ""),
         )
         for number, message in enumerate([system, *said] if system else said, 0 if system else 1)
@@ -79,7 +79,7 @@ def _has_dialect_roles(rows: Iterable[Any]) -> bool:
     """Whether all roles are an API's own, and no agent has a name."""
     return all(
         isinstance(row, dict)
-        and text_or_empty(row.get("role")) in DIALECT_ROLES
+        and text_at(row, "role") in DIALECT_ROLES
         and not (row["role"] == "assistant" and row.get("name"))
         for row in rows
     )
@@ -95,7 +95,7 @@ def _build_system_message(facts: Mapping[str, Any]) -> Message | None:
     return Message("system", parts, author="harness") if parts else None
 
 
-def _build_turns(talk: GenericConversation) -> Iterator[Message]:
+def _build_turns(talk: GenericChat) -> Iterator[Message]:
     """Each turn: what a person asks, and the calls that answer it."""
     for turn, calls in zip(talk.rows, talk.calls, strict=True):
         yield from (parse_lenient_row(row, parse_speaker(row)) for row in turn)
@@ -103,27 +103,26 @@ def _build_turns(talk: GenericConversation) -> Iterator[Message]:
         yield Message("assistant", tuple(filter(None, called)), author="model")
 
 
-def _read_lenient_rows(talk: GenericConversation, source: SourceFile) -> list[Message]:
-    rows = [
-        (number, row) for number, row in enumerate(talk.rows, 1) if isinstance(row, dict) and has_message_content(row)
-    ]
+def _read_lenient_rows(talk: GenericChat, source: SourceFile) -> list[Message]:
+    numbered = enumerate(talk.rows, 1)
+    rows = [(number, row) for number, row in numbered if isinstance(row, dict) and has_message_content(row)]
     if len(rows) < len(talk.rows):
         what = f"{len(talk.rows) - len(rows)} of {len(talk.rows)} rows are no messages, or say nothing"
-        source.report_problem(what, "skipped", talk.line)
+        source.report(what, "skipped", talk.line)
     cast = _assign_speakers([row for _, row in rows], talk.metadata)
     messages: list[Message] = []
     for (number, row), (who, shown) in zip(rows, cast, strict=True):
         try:
             message = parse_lenient_row(row, who)
         except RecursionError:
-            source.report_problem("a message is nested too deep to follow", "skipped", talk.row_line_number(number))
+            source.report("a message is nested too deep to follow", "skipped", talk.row_line_number(number))
             continue
         if who.word in TERMINAL_WORDS and messages:
             messages[-1] = _with_code_call(messages[-1])
         if shown and message.role == "assistant" and who.note != "thought" and message.parts:
-            message = structs.replace(message, parts=(Text(f"[{shown}]"), *message.parts))
-        place = SourceLocation(str(source.path), talk.row_line_number(number))
-        messages.append(structs.replace(message, id=f"{number} {shown}".strip(), source=place))
+            message = replace(message, parts=(Text(f"[{shown}]"), *message.parts))
+        place = source.at(talk.row_line_number(number))
+        messages.append(replace(message, id=f"{number} {shown}".strip(), source=place))
     return messages
 
 
@@ -133,7 +132,7 @@ def _assign_speakers(rows: list[dict[str, Any]], facts: Mapping[str, Any]) -> li
     if not any(who.role in ("user", "assistant") for who in seen):
         return _assign_unnamed_roles(rows, seen)
     # Agents see each other as users; one that was given a prompt of its own is no person.
-    known = dict_or_empty(facts.get("system_prompt"))
+    known = dict_at(facts, "system_prompt")
     seen = [who._replace(role="assistant") if who.role == "user" and who.name in known else who for who in seen]
     several = len({who.name for who in seen if who.name and who.role in ("assistant", None)}) > 1
     return [(who, _display_name(who) if several else "") for who in seen]
@@ -146,19 +145,15 @@ def _display_name(who: Speaker) -> str:
 
 def _assign_unnamed_roles(rows: list[dict[str, Any]], seen: list[Speaker]) -> list[tuple[Speaker, str]]:
     """Nobody has a role: the one who speaks first asks, the others answer. Without names they take turns."""
-    names = [who.name or text_or_empty(row.get("id")) for who, row in zip(seen, rows, strict=True)]
+    names = [who.name or text_at(row, "id") for who, row in zip(seen, rows, strict=True)]
     if not all(names):
         names = [str(number % 2) for number in range(len(rows))]
     return [(Speaker("user" if name == names[0] else "assistant", "", ""), "") for name in names]
 
 
 _CODE_BLOCK = re.compile(r"```[ \t]*(?P<language>\w+)[ \t]*\r?\n(?P<code>.*?)```", re.DOTALL)
-_RUNNABLE_LANGUAGES = {
-    "python": ("python", "code"),
-    "py": ("python", "code"),
-    "sh": ("bash", "command"),
-    "bash": ("bash", "command"),
-}
+_PYTHON, _SHELL = ("python", "code"), ("bash", "command")
+_RUNNABLE_LANGUAGES = {"python": _PYTHON, "py": _PYTHON, "sh": _SHELL, "bash": _SHELL}
 
 
 def _with_code_call(message: Message) -> Message:
@@ -175,4 +170,4 @@ def _with_code_call(message: Message) -> Message:
         call = ToolCall("", name, dump_json({key: runs[0]["code"]}))
         parts += [*([Text(before)] if before else []), *([Text(after)] if after else []), call]
     one = sum(isinstance(part, ToolCall) for part in parts) == 1
-    return structs.replace(message, parts=tuple(parts)) if one and message.role == "assistant" else message
+    return replace(message, parts=tuple(parts)) if one and message.role == "assistant" else message

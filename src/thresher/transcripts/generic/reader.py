@@ -14,14 +14,13 @@ of its request, or in a later one.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.dialects.intake import detect_dialect
 from thresher.errors import UnknownFormatError
@@ -29,14 +28,14 @@ from thresher.model import History, Session, Usage
 from thresher.model.jsontext import dump_json
 from thresher.transcripts.base import (
     MAX_TITLE_CHARS,
-    SessionFolder,
     TranscriptFormat,
+    make_session,
     parse_openai_chat_usage,
-    parse_timestamp,
+    parse_time,
     title_from_prompt,
 )
-from thresher.transcripts.coerce import count_or_zero, dict_or_empty, list_or_empty, text_or_empty, value_at
-from thresher.transcripts.generic.messages import DIALECT_ROLES, GenericConversation, build_generic_messages
+from thresher.transcripts.coerce import as_dict, as_list, as_text, count_at, dict_at, list_at, text_at, value_at
+from thresher.transcripts.generic.messages import DIALECT_ROLES, GenericChat, build_generic_messages
 from thresher.transcripts.lenient_parser import (
     ROLES_BY_WORD,
     SPEAKER_KEYS,
@@ -45,7 +44,7 @@ from thresher.transcripts.lenient_parser import (
     parse_python_call,
     parse_speaker,
 )
-from thresher.transcripts.model_calls import TranscriptModelCall
+from thresher.transcripts.model_calls import LoggedCall
 from thresher.transcripts.reading import load_dialect_sample
 from thresher.transcripts.source import SourceFile
 from thresher.transcripts.stitching import ThreadStitcher
@@ -60,14 +59,8 @@ MESSAGE_LIST_KEYS = (
 TURN_LIST_KEYS = ("question", "turns")
 """Names under which a list of lists is one conversation."""
 CONVERSATION_LIST_KEYS = (
-    "haystack_sessions",
-    "sessions",
-    "previous_dialogs",
-    "dialogs",
-    "conversations",
-    "chats",
-    "samples",
-    "data",
+    *("haystack_sessions", "sessions", "previous_dialogs", "dialogs"),
+    *("conversations", "chats", "samples", "data"),
 )
 """Names under which several conversations stand."""
 DIALOGS = ("dialog", "dialogue")
@@ -90,28 +83,28 @@ _ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 def _find_conversations(
     value: Any, facts: dict[str, Any] | None = None, under: str = "", depth: int = 0
-) -> Iterator[GenericConversation]:
+) -> Iterator[GenericChat]:
     """The conversations in a value."""
     if depth > MAX_SEARCH_DEPTH:
         return
     if isinstance(value, dict):
         yield from _find_conversations_in_object(value, depth)
     elif _is_message_list(value, under):
-        yield GenericConversation(value, facts or {})
+        yield GenericChat(value, facts or {})
     elif under in TURN_LIST_KEYS and _is_list_of_turns(value):
-        yield GenericConversation([row for turn in value for row in turn], facts or {})
+        yield GenericChat([row for turn in value for row in turn], facts or {})
     elif under in CONVERSATION_LIST_KEYS and _is_list_of_turns(value):
-        yield from (GenericConversation(rows, facts or {}) for rows in value)
+        yield from (GenericChat(rows, facts or {}) for rows in value)
     else:
-        for item in list_or_empty(value):
+        for item in as_list(value):
             yield from _find_conversations(item, facts if isinstance(item, list) else None, depth=depth + 1)
 
 
-def _find_conversations_in_object(value: dict[str, Any], depth: int) -> Iterator[GenericConversation]:
-    told, asked = list_or_empty(value.get("ground_truth")), list_or_empty(value.get("question"))
+def _find_conversations_in_object(value: dict[str, Any], depth: int) -> Iterator[GenericChat]:
+    told, asked = list_at(value, "ground_truth"), list_at(value, "question")
     if _is_list_of_calls(told):
         turns = asked if _is_list_of_turns(asked) and len(asked) == len(told) else [[] for _ in told]
-        yield GenericConversation(turns, value, calls=tuple(told))
+        yield GenericChat(turns, value, calls=tuple(told))
         return
     for key in dict.fromkeys((*MESSAGE_LIST_KEYS, *CONVERSATION_LIST_KEYS)):
         if not isinstance(value.get(key), list):
@@ -120,24 +113,24 @@ def _find_conversations_in_object(value: dict[str, Any], depth: int) -> Iterator
         yield from _with_ids_and_dates(found, value) if key == "haystack_sessions" else found
 
 
-def _with_ids_and_dates(found: Iterator[GenericConversation], facts: dict[str, Any]) -> Iterator[GenericConversation]:
+def _with_ids_and_dates(found: Iterator[GenericChat], facts: dict[str, Any]) -> Iterator[GenericChat]:
     """LongMemEval has the ids and the dates of the conversations in lists beside them."""
-    ids, dates = list_or_empty(facts.get("haystack_session_ids")), list_or_empty(facts.get("haystack_dates"))
+    ids, dates = list_at(facts, "haystack_session_ids"), list_at(facts, "haystack_dates")
     for talk, id_, date in zip_longest(found, ids, dates):
         if talk:
-            yield talk._replace(id=text_or_empty(id_), started=_parse_date(date))
+            yield talk._replace(id=as_text(id_), started=_parse_date(date))
 
 
 def _is_message_list(value: Any, under: str = "") -> bool:
     """Whether a value is a list of messages: two at least, and not only names that nobody knows."""
-    rows = [row for row in list_or_empty(value)[:SNIFFED_ROWS] if isinstance(row, dict)]
+    rows = [row for row in as_list(value)[:SNIFFED_ROWS] if isinstance(row, dict)]
     if under in DIALOGS and len(rows) > 1 and all(isinstance(row.get("text"), str) for row in rows):
         return True
     said = [row for row in rows if _is_message_row(row)]
-    if len(said) < 2 or len(said) * 2 < len(list_or_empty(value)[:SNIFFED_ROWS]):
+    if len(said) < 2 or len(said) * 2 < len(as_list(value)[:SNIFFED_ROWS]):
         return False
     return any(parse_speaker(row).role in ("user", "assistant") for row in said) or (
-        under in MESSAGE_LIST_KEYS and all(text_or_empty(row.get("speaker")) for row in said)
+        under in MESSAGE_LIST_KEYS and all(text_at(row, "speaker") for row in said)
     )
 
 
@@ -151,15 +144,15 @@ def _is_message_row(value: Any) -> bool:
 
 
 def _is_list_of_turns(value: Any) -> bool:
-    turns = list_or_empty(value)
+    turns = as_list(value)
     return (
         bool(turns) and all(isinstance(turn, list) and all(map(_is_message_row, turn)) for turn in turns) and any(turns)
     )
 
 
 def _is_list_of_calls(value: Any) -> bool:
-    turns = list_or_empty(value)
-    each = [call for turn in turns for call in list_or_empty(turn)][:SNIFFED_ROWS]
+    turns = as_list(value)
+    each = [call for turn in turns for call in as_list(turn)][:SNIFFED_ROWS]
     whole = all(isinstance(turn, list) for turn in turns) and all(isinstance(call, str) for call in each)
     return bool(each) and whole and parse_python_call(each[0]) is not None
 
@@ -168,8 +161,8 @@ _LONGMEMEVAL_DATE = re.compile(r"(\d{4})/(\d\d)/(\d\d) \(\w+\) (\d\d:\d\d)")
 
 
 def _parse_date(value: Any) -> datetime | None:
-    found = _LONGMEMEVAL_DATE.fullmatch(text_or_empty(value))
-    return parse_timestamp(f"{found[1]}-{found[2]}-{found[3]} {found[4]}" if found else value)
+    found = _LONGMEMEVAL_DATE.fullmatch(as_text(value))
+    return parse_time(f"{found[1]}-{found[2]}-{found[3]} {found[4]}" if found else value)
 
 
 # Sessions
@@ -181,12 +174,12 @@ def _read(source: SourceFile) -> list[Session]:
     if not sessions:
         raise UnknownFormatError(f"`{source.path}` holds no list of messages that say who speaks and what is said")
     counts = Counter(session.id for session in sessions)
-    stem = source.path.name.split(".")[0]
+    stem = source.stem
     for number, session in enumerate(sessions):
         if not session.id or counts[session.id] > 1:
             place = f"-{number + 1}" if len(sessions) > 1 else ""
-            sessions[number] = structs.replace(session, id=f"{session.id or stem}{place}")
-    sessions[0] = structs.replace(sessions[0], problems=tuple(source.problems))
+            sessions[number] = replace(session, id=f"{session.id or stem}{place}")
+    sessions[0] = replace(sessions[0], problems=tuple(source.problems))
     return sessions
 
 
@@ -212,33 +205,32 @@ def _read_lines(source: SourceFile) -> Iterator[Session]:
             rows.append(value)
             lines.append(line)
         else:
-            source.report_problem("a line holds no conversation", "skipped", line)
+            source.report("a line holds no conversation", "skipped", line)
     if rows:
-        yield _build_session(source, GenericConversation(rows, {}, lines=lines))
+        yield _build_session(source, GenericChat(rows, {}, lines=lines))
 
 
-def _build_session(source: SourceFile, talk: GenericConversation) -> Session:
+def _build_session(source: SourceFile, talk: GenericChat) -> Session:
     messages = build_generic_messages(talk, source)
-    tools = list_or_empty(talk.metadata.get("tools"))
+    tools = list_at(talk.metadata, "tools")
     offered = bool(tools) and all(isinstance(tool, dict) for tool in tools)
     history = History(tuple(messages), dump_json(tools) if offered else "")
     times = [message.time for message in messages if message.time]
-    started = talk.started or next(filter(None, (parse_timestamp(talk.metadata.get(key)) for key in _STARTS)), None)
-    ended = parse_timestamp(talk.metadata.get("end_time"))
-    title, task = (
-        next(filter(None, (text_or_empty(talk.metadata.get(key)) for key in keys)), "") for keys in (_TITLES, _TASKS)
-    )
+    started = talk.started or next(filter(None, (parse_time(talk.metadata.get(key)) for key in _STARTS)), None)
+    ended = parse_time(talk.metadata.get("end_time"))
+    title, task = (next(filter(None, (text_at(talk.metadata, key) for key in keys)), "") for keys in (_TITLES, _TASKS))
     ids = (talk.metadata.get(key) for key in _IDS)
-    return Session(
-        agent=NAME,
-        id=talk.id or next((str(id_) for id_ in ids if type(id_) in (str, int) and str(id_)), ""),
-        file=str(source.path),
-        segments=(history,),
-        records=dict(Counter(_speaker_label(row) for row in talk.rows)),
+    return make_session(
+        NAME,
+        source,
+        talk.id or next((str(id_) for id_ in ids if type(id_) in (str, int) and str(id_)), ""),
+        [history],
+        records=Counter(_speaker_label(row) for row in talk.rows),
         title=(title or title_from_prompt([history]) or task)[:MAX_TITLE_CHARS],
-        project=text_or_empty(talk.metadata.get("cwd")),
+        project=text_at(talk.metadata, "cwd"),
         started=min([*times, *filter(None, [started])], default=None),
         ended=max([*times, *filter(None, [ended])], default=None),
+        problems=(),
     )
 
 
@@ -262,52 +254,44 @@ def _is_request_log(rows: Iterable[Any]) -> bool:
 
 def _request_body(row: Any) -> dict[str, Any]:
     """The body of a request."""
-    bodies = [dict_or_empty(dict_or_empty(row).get(key)) for key in _REQUEST_KEYS]
-    if text_or_empty(dict_or_empty(row).get("type")) == "request":
-        bodies.append(dict_or_empty(row))
-    return next((body for body in bodies if list_or_empty(body.get("messages"))), {})
+    bodies = [dict_at(row, key) for key in _REQUEST_KEYS]
+    if text_at(row, "type") == "request":
+        bodies.append(as_dict(row))
+    return next((body for body in bodies if list_at(body, "messages")), {})
 
 
 def _response_body(row: Any) -> dict[str, Any]:
     """What came back: `choices` as the API has them, or `outputs`."""
-    inner = dict_or_empty(dict_or_empty(row).get("response"))
-    if list_or_empty(inner.get("choices")):
+    inner = dict_at(row, "response")
+    if list_at(inner, "choices"):
         return inner
-    return (
-        dict_or_empty(row)
-        if text_or_empty(dict_or_empty(row).get("type")) == "response"
-        and list_or_empty(dict_or_empty(row).get("outputs"))
-        else {}
-    )
+    return as_dict(row) if text_at(row, "type") == "response" and list_at(row, "outputs") else {}
 
 
 def _read_request_log(source: SourceFile) -> Iterator[Session]:
-    threads = ThreadStitcher(str(source.path))
+    threads = ThreadStitcher(source.file)
     for ask in _pair_requests(source):
         threads.add(ask)
     for thread in threads.merge_threads():
         histories = thread.histories()
-        times = [time for ask in thread.model_calls for time in (ask.start, ask.end) if time]
-        yield Session(
-            agent=NAME,
-            id="",
-            file=str(source.path),
-            segments=tuple(histories),
-            branches=tuple(thread.iter_rewound_branches()),
-            compactions=len(histories) - 1,
+        yield make_session(
+            NAME,
+            source,
+            "",
+            histories,
+            branches=thread.iter_rewound_branches(),
             records={"request": len(thread.model_calls)},
-            title=title_from_prompt(histories),
-            started=min(times, default=None),
-            ended=max(times, default=None),
+            problems=(),
+            times=(time for ask in thread.model_calls for time in (ask.start, ask.end)),
         )
 
 
-def _pair_requests(source: SourceFile) -> Iterator[TranscriptModelCall]:
+def _pair_requests(source: SourceFile) -> Iterator[LoggedCall]:
     """Each request with its response, if one came before the next request."""
     asked: tuple[int, dict[str, Any], Any] | None = None
     others = 0
     for line, _, row in source.records(_ANY):
-        body, answer, time = _request_body(row), _response_body(row), dict_or_empty(row).get("timestamp")
+        body, answer, time = _request_body(row), _response_body(row), value_at(row, "timestamp")
         if body:
             if asked:
                 yield _build_request(*asked, {}, None)
@@ -320,28 +304,23 @@ def _pair_requests(source: SourceFile) -> Iterator[TranscriptModelCall]:
     if asked:
         yield _build_request(*asked, {}, None)
     if others:
-        source.report_problem(f"{others} lines are no requests, nor responses to one", "skipped")
+        source.report(f"{others} lines are no requests, nor responses to one", "skipped")
 
 
-def _build_request(
-    line: int, body: dict[str, Any], start: Any, answer: dict[str, Any], end: Any
-) -> TranscriptModelCall:
-    choice = next(iter(list_or_empty(answer.get("choices")) or list_or_empty(answer.get("outputs"))), None)
-    said = dict_or_empty(value_at(choice, "message")) or {
-        **dict_or_empty(choice),
-        "content": value_at(choice, "message"),
-    }
-    tools = list_or_empty(body.get("tools"))
-    return TranscriptModelCall(
+def _build_request(line: int, body: dict[str, Any], start: Any, answer: dict[str, Any], end: Any) -> LoggedCall:
+    choice = next(iter(list_at(answer, "choices") or list_at(answer, "outputs")), None)
+    said = dict_at(choice, "message") or as_dict(choice) | {"content": value_at(choice, "message")}
+    tools = list_at(body, "tools")
+    return LoggedCall(
         line,
         line,
         input_messages=[
-            message for row in body["messages"] if (message := parse_lenient_message(dict_or_empty(row), "user")).parts
+            message for row in body["messages"] if (message := parse_lenient_message(as_dict(row), "user")).parts
         ],
         output_messages=[message for message in [parse_lenient_message(said, "assistant")] if message.parts],
-        start=parse_timestamp(start),
-        end=parse_timestamp(end),
-        model=text_or_empty(answer.get("model")) or text_or_empty(body.get("model")),
+        start=parse_time(start),
+        end=parse_time(end),
+        model=text_at(answer, "model") or text_at(body, "model"),
         usage=_parse_usage(answer),
         tools=dump_json(tools) if tools else "",
     )
@@ -349,7 +328,7 @@ def _build_request(
 
 def _parse_usage(answer: dict[str, Any]) -> Usage | None:
     if "input_tokens" in answer:
-        return Usage(count_or_zero(answer.get("input_tokens")), count_or_zero(answer.get("output_tokens")))
+        return Usage(count_at(answer, "input_tokens"), count_at(answer, "output_tokens"))
     return parse_openai_chat_usage(answer.get("usage"))
 
 
@@ -367,25 +346,20 @@ def _sniff(source: SourceFile) -> int:
     return 1 if found else 0
 
 
-def _first_conversations(source: SourceFile) -> list[GenericConversation]:
+def _first_conversations(source: SourceFile) -> list[GenericChat]:
     """The first conversation, if there is one."""
     if source.document is not None:
         return [talk for _, talk in zip(range(1), _find_conversations(source.document), strict=False)]
     head = list(source.head)
     if _is_message_list(head):
-        return [GenericConversation(head, {})]
+        return [GenericChat(head, {})]
     return [talk for value in head for _, talk in zip(range(1), _find_conversations(value), strict=False)]
 
 
 def _has_foreign_role(row: Any) -> bool:
     """Whether a row's role is one that people use and no API knows."""
-    word = text_or_empty(dict_or_empty(row).get("role")).lower()
+    word = text_at(row, "role").lower()
     return word in ROLES_BY_WORD and word not in DIALECT_ROLES
-
-
-def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:  # noqa: ARG001 - a format's homes depend on both
-    """None: no agent keeps its sessions in this way."""
-    return []
 
 
 FORMAT = TranscriptFormat(
@@ -393,7 +367,6 @@ FORMAT = TranscriptFormat(
     "lists of messages",
     _sniff,
     _read,
-    _homes,
     layouts="documents and JSONL with lists of messages that are in no API's form",
     holds=("thinking", "usage", "times", "edits"),
     seen="Who&When, smolagents, BFCL 4, tau-bench, LongMemEval, MSC",

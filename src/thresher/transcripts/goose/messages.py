@@ -12,28 +12,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.dialects.content import infer_message_author
-from thresher.model import (
-    Author,
-    History,
-    Image,
-    Message,
-    Session,
-    SourceLocation,
-    Summary,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-    Unknown,
-    Usage,
-)
+from thresher.model import Author, History, Message, Session, Usage
 from thresher.model.jsontext import dump_json
-from thresher.model.parts import Part, ResultPart
-from thresher.transcripts.base import parse_timestamp, title_from_prompt
-from thresher.transcripts.coerce import count_or_zero, dict_or_empty, list_or_empty, text_or_empty, value_at
+from thresher.model.parts import Image, Part, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
+from thresher.transcripts.base import make_session, parse_time, title_from_prompt, usage_with_cached_input
+from thresher.transcripts.coerce import as_count, as_list, dict_at, list_at, text_at, value_at
+from thresher.transcripts.content import json_text, mark_carried, split_results, unknown_part
 from thresher.transcripts.source import SourceFile
 
 NAME = "goose"
@@ -74,12 +61,12 @@ class GooseMessage(NamedTuple):
 
     def is_hidden_text(self, role: str) -> bool:
         """Whether it is nothing but words that are kept from the user."""
-        content = list_or_empty(self.record.get("content"))
+        content = list_at(self.record, "content")
         is_text = bool(content) and all(value_at(part, "type") == "text" for part in content)
         return self.is_hidden_from_user and is_text and self.record.get("role") == role
 
 
-class GooseSessionInfo(NamedTuple):
+class GooseFacts(NamedTuple):
     """What is known of a session beside its messages; times as they are written."""
 
     id: str
@@ -93,30 +80,28 @@ class GooseSessionInfo(NamedTuple):
     ended: Any = None
 
 
-def build_goose_session(source: SourceFile, facts: GooseSessionInfo, entries: Sequence[GooseMessage]) -> Session:
+def build_goose_session(source: SourceFile, facts: GooseFacts, entries: Sequence[GooseMessage]) -> Session:
     """The session that these messages are."""
     records = _count_records(entries)
     segments = _build_segments(source, facts, entries, records)
     times = [message.time for segment in segments for message in segment if message.time]
-    return Session(
-        agent=NAME,
-        id=facts.id,
-        file=str(source.path),
-        segments=segments,
-        problems=tuple(source.problems),
-        compactions=len(segments) - 1,
-        records=dict(+records),
+    return make_session(
+        NAME,
+        source,
+        facts.id,
+        segments,
+        records=+records,
         project=facts.project,
         title=facts.title if facts.title and not DEFAULT_TITLE.fullmatch(facts.title) else title_from_prompt(segments),
         parent=facts.parent,
         call_id=facts.call_id,
-        started=parse_timestamp(facts.started) or min(times, default=None),
-        ended=max(times, default=None) or parse_timestamp(facts.ended),
+        started=parse_time(facts.started) or min(times, default=None),
+        ended=max(times, default=None) or parse_time(facts.ended),
     )
 
 
 def _build_segments(
-    source: SourceFile, facts: GooseSessionInfo, entries: Sequence[GooseMessage], records: Counter[str]
+    source: SourceFile, facts: GooseFacts, entries: Sequence[GooseMessage], records: Counter[str]
 ) -> tuple[History, ...]:
     teller = _MessageBuilder(source, facts, records)
     summaries = {
@@ -129,12 +114,10 @@ def _build_segments(
     for place, entry in enumerate(entries):
         if place in summaries:
             kept = [message for message, shown in teller.segment_messages if shown] if place == last else []
-            segments.append(
-                [*teller.build_summary(entry), *(structs.replace(message, carried=True) for message in kept)]
-            )
+            segments.append([*teller.build_summary(entry), *mark_carried(kept)])
         elif place - 1 in summaries:
             records["continuation"] += 1
-        elif entry.is_hidden_text("user") and text_or_empty(value_at(entry.record["content"][0], "text")).startswith(
+        elif entry.is_hidden_text("user") and text_at(entry.record["content"][0], "text").startswith(
             CALL_SUMMARY_PREFIX
         ):
             records["summary of a call"] += 1
@@ -151,16 +134,16 @@ def _count_records(entries: Iterable[GooseMessage]) -> Counter[str]:
     """Messages by role, parts by type."""
     records: Counter[str] = Counter()
     for entry in entries:
-        records[text_or_empty(entry.record.get("role")) or "?"] += 1
-        for part in list_or_empty(entry.record.get("content")):
-            records[text_or_empty(value_at(part, "type")) or "?"] += 1
+        records[text_at(entry.record, "role") or "?"] += 1
+        for part in list_at(entry.record, "content"):
+            records[text_at(part, "type") or "?"] += 1
     return records
 
 
 class _MessageBuilder:
     """One session at work: ids of calls, and what was said since the last summary."""
 
-    def __init__(self, source: SourceFile, facts: GooseSessionInfo, records: Counter[str]) -> None:
+    def __init__(self, source: SourceFile, facts: GooseFacts, records: Counter[str]) -> None:
         self.segment_messages: list[tuple[Message, bool]] = []
         """Messages of this segment, and whether the model would still see them."""
         self._source = source
@@ -175,13 +158,12 @@ class _MessageBuilder:
     def report_duplicate_ids(self) -> None:
         """Name the ids that were not of one call or message alone."""
         if self._duplicate_id_count:
-            self._source.report_problem(
-                f"{self._duplicate_id_count} messages and calls have no id of their own", "named by their place"
-            )
+            what = f"{self._duplicate_id_count} messages and calls have no id of their own"
+            self._source.report(what, "named by their place")
 
     def build_summary(self, entry: GooseMessage) -> list[Message]:
         """The summary that a new segment begins with."""
-        words = "\n".join(text_or_empty(value_at(part, "text")) for part in list_or_empty(entry.record.get("content")))
+        words = "\n".join(text_at(part, "text") for part in list_at(entry.record, "content"))
         message = Message("user", (Summary(words),), "harness")
         self.segment_messages = []
         return self._with_source(entry, [message])
@@ -192,27 +174,24 @@ class _MessageBuilder:
         `is_first`: it follows a summary, so that it may repeat the last prompt; `is_old`: a compaction came later,
         which hid all before it; `is_copied`: the summary stands next, so that it was hidden when it was repeated.
         """
-        content = enumerate(list_or_empty(entry.record.get("content")), 1)
+        content = enumerate(list_at(entry.record, "content"), 1)
         try:
             parts = [part for place, wire in content if (part := self._parse_part(wire, entry.line, place))]
         except RecursionError:
-            self._source.report_problem("a message is nested too deep to follow", "skipped", entry.line)
+            self._source.report("a message is nested too deep to follow", "skipped", entry.line)
             return []
         found = self._with_source(entry, [*self._split_by_role(entry, parts, is_old=is_old, is_copied=is_copied)])
         if is_first and found and found[-1].author == "human" and found[-1].text == self._last_prompt:
-            found = [structs.replace(message, carried=True) for message in found]
+            found = mark_carried(found)
         self.segment_messages += [(message, entry.is_shown_to_model) for message in found]
-        for message in found:
-            self._last_prompt = (
-                message.text if message.author == "human" and message.role == "user" else self._last_prompt
-            )
+        prompts = (message.text for message in reversed(found) if message.author == "human" and message.role == "user")
+        self._last_prompt = next(prompts, self._last_prompt)
         return found
 
     def _split_by_role(
         self, entry: GooseMessage, parts: Sequence[Part], *, is_old: bool, is_copied: bool
     ) -> Iterator[Message]:
-        results = tuple(part for part in parts if isinstance(part, ToolResult))
-        rest = tuple(part for part in parts if not isinstance(part, ToolResult))
+        results, rest = split_results(parts)
         role = entry.record.get("role")
         if role == "assistant":
             for_user = not entry.is_shown_to_model and not is_old and all(isinstance(part, Text) for part in rest)
@@ -229,14 +208,14 @@ class _MessageBuilder:
 
     def _with_source(self, entry: GooseMessage, messages: Iterable[Message]) -> list[Message]:
         found = [message for message in messages if _has_content(message)]
-        given = text_or_empty(entry.record.get("id"))
+        given = text_at(entry.record, "id")
         id_ = given if given and given not in self._used_ids else f"line-{entry.line}"
         self._duplicate_id_count += bool(given) and given != id_
         self._used_ids.add(id_)
-        time, place = parse_timestamp(entry.record.get("created")), SourceLocation(str(self._source.path), entry.line)
+        time, place = parse_time(entry.record.get("created")), self._source.at(entry.line)
         usage = parse_goose_usage(value_at(entry.record, "metadata", "usage"))
         return [
-            structs.replace(
+            replace(
                 message,
                 id=id_ if number == 0 else f"{id_}-{message.role}",
                 time=time,
@@ -250,7 +229,7 @@ class _MessageBuilder:
 
     def _parse_part(self, wire: Any, line: int, place: int) -> Part | None:
         """A part; None for what no model is shown."""
-        kind = text_or_empty(value_at(wire, "type"))
+        kind = text_at(wire, "type")
         if kind in USER_ONLY_PARTS or not _is_for_model(wire):
             self._records["for the user alone"] += kind not in USER_ONLY_PARTS
             return None
@@ -258,29 +237,27 @@ class _MessageBuilder:
             case {"type": "toolRequest" | "frontendToolRequest"}:
                 return self._parse_call(wire, f"call-{line}-{place}")
             case {"type": "toolResponse"}:
-                given = text_or_empty(wire.get("id"))
-                return _parse_result(
-                    self._call_ids.get(given, given), dict_or_empty(wire.get("toolResult")), self._records
-                )
+                given = text_at(wire, "id")
+                return _parse_result(self._call_ids.get(given, given), dict_at(wire, "toolResult"), self._records)
             case {"type": "thinking", "thinking": str(words)} | {"type": "reasoning", "text": str(words)}:
-                return Thinking(words, text_or_empty(wire.get("signature")))
+                return Thinking(words, text_at(wire, "signature"))
             case {"type": "redactedThinking", "data": str(data)}:
                 return Thinking("", data)
             case _:
                 return _parse_content_item(wire)
 
     def _parse_call(self, wire: dict[str, Any], place: str) -> ToolCall:
-        given = text_or_empty(wire.get("id"))
+        given = text_at(wire, "id")
         id_ = given if given and given not in self._used_ids else place
         self._duplicate_id_count += given != id_
         self._used_ids.add(id_)
         self._call_ids[given] = id_
-        told = dict_or_empty(wire.get("toolCall"))
-        value = dict_or_empty(told.get("value"))
-        if told.get("status") == "error" or not text_or_empty(value.get("name")):
+        told = dict_at(wire, "toolCall")
+        value = dict_at(told, "value")
+        if told.get("status") == "error" or not text_at(value, "name"):
             return ToolCall(id_, INVALID_CALL_NAME, dump_json({"error": told.get("error", told.get("value"))}))
         arguments = value.get("arguments")
-        return ToolCall(id_, value["name"], arguments if isinstance(arguments, str) else dump_json(arguments or {}))
+        return ToolCall(id_, value["name"], json_text("" if arguments == "" else arguments or {}))
 
 
 def _has_content(message: Message) -> bool:
@@ -289,7 +266,7 @@ def _has_content(message: Message) -> bool:
 
 def _is_for_model(wire: Any) -> bool:
     """A piece may be for one reader: a result often comes once for the model, and once for the user."""
-    audience = value_at(wire, "annotations", "audience") or dict_or_empty(wire).get("audience")
+    audience = value_at(wire, "annotations", "audience") or value_at(wire, "audience")
     return not isinstance(audience, list) or not audience or "assistant" in audience
 
 
@@ -299,20 +276,19 @@ def _parse_content_item(wire: Any) -> Text | Image | Unknown:
         case {"type": "text", "text": str(words)} | {"type": "resource", "resource": {"text": str(words)}}:
             return Text(words)
         case {"type": "image" | "audio", "data": str(data)}:
-            return Image(text_or_empty(wire.get("mimeType")), data)
+            return Image(text_at(wire, "mimeType"), data)
         case {"type": "resource", "resource": {"blob": str(data)}}:
-            return Image(text_or_empty(value_at(wire, "resource", "mimeType")), data)
+            return Image(text_at(wire, "resource", "mimeType"), data)
         case _:
-            return Unknown(text_or_empty(value_at(wire, "type")), dump_json(wire))
+            return unknown_part(wire)
 
 
 def _parse_result(call_id: str, told: dict[str, Any], records: Counter[str]) -> ToolResult:
     """What a tool answered; older versions have its content where newer ones have an object around it."""
     if told.get("status") == "error":
-        error = told.get("error")
-        return ToolResult(call_id, (Text(error if isinstance(error, str) else dump_json(error)),), is_error=True)
+        return ToolResult(call_id, (Text(json_text(told.get("error"))),), is_error=True)
     value = told.get("value")
-    content = list_or_empty(value) or list_or_empty(value_at(value, "content"))
+    content = as_list(value) or list_at(value, "content")
     shown: tuple[ResultPart, ...] = tuple(_parse_content_item(piece) for piece in content if _is_for_model(piece))
     records["for the user alone"] += len(content) - len(shown)
     if not content and value_at(value, "structuredContent") is not None:
@@ -325,9 +301,6 @@ def parse_goose_usage(told: Any) -> Usage | None:
     if not isinstance(told, dict):
         return None
     given, output, read, write = (
-        count_or_zero(next((told[name] for name in names if told.get(name) is not None), None))
-        for names in USAGE_FIELDS
+        as_count(next((told[name] for name in names if told.get(name) is not None), None)) for names in USAGE_FIELDS
     )
-    if not (given or output):
-        return None
-    return Usage(max(given - read - write, 0), output, read, write)
+    return usage_with_cached_input(given, output, read, write) if given or output else None

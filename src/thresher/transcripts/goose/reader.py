@@ -14,8 +14,8 @@ import msgspec
 
 from thresher.model import Session
 from thresher.transcripts.base import SessionFolder, TranscriptFormat
-from thresher.transcripts.coerce import dict_or_empty, list_or_empty, text_or_empty, value_at
-from thresher.transcripts.goose.messages import NAME, GooseMessage, GooseSessionInfo, build_goose_session
+from thresher.transcripts.coerce import first_text, list_at, text_at, value_at
+from thresher.transcripts.goose.messages import NAME, GooseFacts, GooseMessage, build_goose_session
 from thresher.transcripts.goose.recordings import is_goose_recording, read_goose_recording
 from thresher.transcripts.source import SourceFile
 
@@ -53,18 +53,18 @@ def _read_export(source: SourceFile, document: dict[str, Any]) -> Session:
         if isinstance(wire, dict):
             entries.append(GooseMessage(number, wire))
         else:
-            source.report_problem("a message is no object", "skipped", number)
+            source.report("a message is no object", "skipped", number)
     return build_goose_session(source, _parse_session_info(source, document), entries)
 
 
-def _parse_session_info(source: SourceFile, told: dict[str, Any]) -> GooseSessionInfo:
-    return GooseSessionInfo(
-        text_or_empty(told.get("id")) or source.path.name.split(".")[0],
-        title=text_or_empty(told.get("name")) or text_or_empty(told.get("description")),
-        project=text_or_empty(told.get("working_dir")),
-        model=text_or_empty(value_at(told, "model_config", "model_name")),
+def _parse_session_info(source: SourceFile, told: dict[str, Any]) -> GooseFacts:
+    return GooseFacts(
+        text_at(told, "id") or source.stem,
+        title=first_text(told, "name", "description"),
+        project=text_at(told, "working_dir"),
+        model=text_at(told, "model_config", "model_name"),
         is_subagent=told.get("session_type") == "sub_agent",
-        parent=text_or_empty(told.get("parent_session_id")),
+        parent=text_at(told, "parent_session_id"),
         started=told.get("created_at"),
         ended=told.get("updated_at"),
     )
@@ -79,7 +79,7 @@ def _read_lines(source: SourceFile) -> Session:
         elif isinstance(row, dict):
             entries.append(GooseMessage(line, row))
         else:
-            source.report_problem("a line is no message", "skipped", line)
+            source.report("a line is no message", "skipped", line)
     return build_goose_session(source, _parse_session_info(source, facts), entries)
 
 
@@ -99,10 +99,8 @@ def _sniff(source: SourceFile) -> int:
         return 3 if {"description", "message_count", "name"} & first.keys() else 2
     if second is None and isinstance(first, dict) and first.keys() >= {"working_dir", "description", "message_count"}:
         return 3 if _exported_messages(first) is not None else 2
-    if _is_goose_message(first) and {value_at(part, "type") for part in list_or_empty(first["content"])} & {
-        "toolRequest",
-        "toolResponse",
-    }:
+    types = {text_at(part, "type") for part in list_at(first, "content")}
+    if _is_goose_message(first) and types & {"toolRequest", "toolResponse"}:
         return 2
     document = source.document
     if is_goose_recording(document):
@@ -114,7 +112,7 @@ def _sniff(source: SourceFile) -> int:
 
 def _is_goose_message(value: Any) -> bool:
     """Whether a value is a message as goose writes it: its time is a number, its content a list of typed parts."""
-    content = dict_or_empty(value).get("content")
+    content = value_at(value, "content")
     typed = isinstance(content, list) and all(isinstance(value_at(part, "type"), str) for part in content)
     return typed and value_at(value, "role") in ("user", "assistant") and type(value_at(value, "created")) is int
 

@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.errors import ReadError
 from thresher.model import History, Message, Session, ToolCall
 from thresher.model.tool_calls import describe_tool_call
-from thresher.transcripts.base import parse_timestamp
-from thresher.transcripts.coerce import dict_or_empty, list_or_empty, text_or_empty, value_at
-from thresher.transcripts.goose.messages import GooseMessage, GooseSessionInfo, build_goose_session, parse_goose_usage
+from thresher.transcripts.base import parse_time
+from thresher.transcripts.coerce import as_list, first_text, text_at
+from thresher.transcripts.goose.messages import GooseFacts, GooseMessage, build_goose_session, parse_goose_usage
 from thresher.transcripts.source import SourceFile
 from thresher.transcripts.sqlite_source import decode_json_column, open_read_only, read_table_columns
 
@@ -104,38 +104,33 @@ def _build_session(
     entries: list[GooseMessage] = []
     bills: list[GooseRow] = []
     try:
-        for found in _select_rows(
-            own, connection, "messages", MESSAGE_COLUMNS, of=id_, order=("created_timestamp", "id")
-        ):
+        order = ("created_timestamp", "id")
+        for found in _select_rows(own, connection, "messages", MESSAGE_COLUMNS, of=id_, order=order):
             entries.append(_build_message(own, found))
-        bills = [
-            bill
-            for bill in _select_rows(own, connection, "usage_ledger", USAGE_COLUMNS, of=id_)
-            if _is_answer_usage(bill)
-        ]
+        bills = [*filter(_is_answer_usage, _select_rows(own, connection, "usage_ledger", USAGE_COLUMNS, of=id_))]
         call_id = _find_delegating_call(own, connection, row, started.get(_delegating_message_id(row), []))
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-        own.report_problem(f"the rows of session {id_} cannot be read ({error})", f"{len(entries)} messages were")
-    facts = GooseSessionInfo(
+        own.report(f"the rows of session {id_} cannot be read ({error})", f"{len(entries)} messages were")
+    facts = GooseFacts(
         id_,
-        title=text_or_empty(row.get("name")) or text_or_empty(row.get("description")),
-        project=text_or_empty(row.get("working_dir")),
-        model=text_or_empty(dict_or_empty(decode_json_column(row.get("model_config_json"))).get("model_name")),
+        title=first_text(row, "name", "description"),
+        project=text_at(row, "working_dir"),
+        model=text_at(decode_json_column(row.get("model_config_json")), "model_name"),
         is_subagent=row.get("session_type") == "sub_agent",
-        parent=text_or_empty(row.get("parent_session_id")),
+        parent=text_at(row, "parent_session_id"),
         call_id=call_id,
         started=row.get("created_at"),
         ended=row.get("updated_at"),
     )
     session = build_goose_session(own, facts, entries)
     records = session.records | ({"usage_ledger": len(bills)} if bills else {})
-    return structs.replace(session, segments=_assign_usage(session.segments, bills), records=records)
+    return replace(session, segments=_assign_usage(session.segments, bills), records=records)
 
 
 def _build_message(own: SourceFile, row: GooseRow) -> GooseMessage:
     content = decode_json_column(row["content_json"])
     if not isinstance(content, list):
-        own.report_problem("the content of a message is no list, or torn", "left out", row["place"])
+        own.report("the content of a message is no list, or torn", "left out", row["place"])
     metadata, created = decode_json_column(row.get("metadata_json")), row.get("created_timestamp")
     wire = {"id": row.get("message_id"), "role": row.get("role"), "created": created, "metadata": metadata}
     return GooseMessage(row["place"], {**wire, "content": content})
@@ -153,20 +148,18 @@ def _find_delegating_call(
     if not message or not own.has_tables(messages="message_id"):
         return ""
     asked = "SELECT content_json FROM messages WHERE session_id = ? AND message_id = ?"
-    found = connection.execute(asked, (text_or_empty(row.get("parent_session_id")), message)).fetchone()
-    wires = list_or_empty(decode_json_column(found["content_json"])) if found else []
-    calls = [text_or_empty(value_at(wire, "id")) for wire in wires if _starts_agent(wire)]
+    found = connection.execute(asked, (text_at(row, "parent_session_id"), message)).fetchone()
+    wires = as_list(decode_json_column(found["content_json"])) if found else []
+    calls = [text_at(wire, "id") for wire in wires if _starts_agent(wire)]
     return calls[siblings.index(row["id"])] if len(calls) == len(siblings) else ""
 
 
 def _delegating_message_id(row: Mapping[str, Any]) -> str:
-    return text_or_empty(
-        dict_or_empty(decode_json_column(row.get("parent_delegation"))).get("parent_delegate_message_id")
-    )
+    return text_at(decode_json_column(row.get("parent_delegation")), "parent_delegate_message_id")
 
 
 def _starts_agent(wire: Any) -> bool:
-    name = text_or_empty(value_at(wire, "toolCall", "value", "name"))
+    name = text_at(wire, "toolCall", "value", "name")
     return bool(name) and describe_tool_call(ToolCall("", name, "{}")).category == "subagent"
 
 
@@ -183,12 +176,12 @@ def _assign_usage(segments: Sequence[History], bills: Sequence[GooseRow]) -> tup
     ]
     changed: dict[tuple[int, int], Message] = {}
     for bill in reversed(bills):
-        usage, moment = parse_goose_usage(bill), parse_timestamp(bill.get("created_timestamp"))
+        usage, moment = parse_goose_usage(bill), parse_time(bill.get("created_timestamp"))
         while usage and moment and answers:
             number, place, message = answers.pop()
             if message.time and message.time <= moment:
-                model = text_or_empty(bill.get("model")) or message.model
-                changed[number, place] = structs.replace(message, usage=message.usage or usage, model=model)
+                model = text_at(bill, "model") or message.model
+                changed[number, place] = replace(message, usage=message.usage or usage, model=model)
                 break
     return tuple(
         History(tuple(changed.get((number, place), message) for place, message in enumerate(segment)))

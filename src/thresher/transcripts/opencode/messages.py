@@ -12,29 +12,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.dialects.content import infer_message_author
-from thresher.model import (
-    AbandonedBranch,
-    Author,
-    History,
-    Image,
-    Message,
-    Session,
-    SourceLocation,
-    Summary,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-    Unknown,
-    Usage,
-)
+from thresher.model import AbandonedBranch, Author, History, Message, Session, SourceLocation, Usage
 from thresher.model.jsontext import dump_json
-from thresher.model.parts import Part, ResultPart
-from thresher.transcripts.base import parse_timestamp, title_from_prompt
-from thresher.transcripts.coerce import dict_or_empty, list_or_empty, text_or_empty
+from thresher.model.parts import Image, Part, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult
+from thresher.transcripts.base import make_session, parse_time, title_from_prompt
+from thresher.transcripts.coerce import as_dict, dict_at, list_at, text_at, value_at
+from thresher.transcripts.content import json_text, mark_carried, result_content, unknown_part
 from thresher.transcripts.source import SourceFile
 
 NAME = "opencode"
@@ -58,7 +44,7 @@ class OpencodePart(NamedTuple):
     @property
     def kind(self) -> str:
         """Its type."""
-        return text_or_empty(dict_or_empty(self.record).get("type"))
+        return text_at(self.record, "type")
 
 
 class OpencodeMessage(NamedTuple):
@@ -80,45 +66,39 @@ def build_opencode_session(
     is_subagent: bool = False,
 ) -> Session:
     """The session in a document; `files` hold its messages where each is a file of its own."""
-    info = dict_or_empty(document.get("info"))
-    rows = list_or_empty(document.get("messages"))
+    info = dict_at(document, "info")
+    rows = list_at(document, "messages")
     entries = _index_messages(source, rows, files)
-    kept, left = _split_reverted(source, dict_or_empty(info.get("revert")), entries)
-    human: Author = (
-        "model" if is_subagent or text_or_empty(info.get("title")).endswith(SUBAGENT_TITLE_SUFFIX) else "human"
-    )
+    kept, left = _split_reverted(source, dict_at(info, "revert"), entries)
+    human: Author = "model" if is_subagent or text_at(info, "title").endswith(SUBAGENT_TITLE_SUFFIX) else "human"
     segments = [History(tuple(segment)) for segment in _split_segments(source, kept, human)]
     back = [message for entry in left for message in _convert_message(source, entry, human)]
     after = segments[-1][-1].id if segments[-1] else ""
     _report_spilled_outputs(source, entries)
-    id_ = text_or_empty(info.get("id"))
-    times = [time for entry in entries for time in _message_times(entry)]
-    return Session(
-        agent=NAME,
-        id=id_ if id_.startswith("ses_") or source.is_database else source.path.name.split(".")[0],
-        file=str(source.path),
-        segments=tuple(segments),
+    id_ = text_at(info, "id")
+    return make_session(
+        NAME,
+        source,
+        id_ if id_.startswith("ses_") or source.is_database else source.stem,
+        segments,
         branches=(AbandonedBranch(History(tuple(back)), after),) if back else (),
-        problems=tuple(source.problems),
-        compactions=len(segments) - 1,
         records=_count_records(rows),
-        project=text_or_empty(info.get("directory")),
-        title=text_or_empty(info.get("title")) or title_from_prompt(segments),
-        version=text_or_empty(info.get("version")),
-        parent=text_or_empty(info.get("parentID")),
+        project=text_at(info, "directory"),
+        title=text_at(info, "title") or title_from_prompt(segments),
+        version=text_at(info, "version"),
+        parent=text_at(info, "parentID"),
         call_id=call_id,
-        started=min(times, default=None),
-        ended=max(times, default=None),
+        times=(time for entry in entries for time in _message_times(entry)),
     )
 
 
 def _count_records(rows: Iterable[Any]) -> dict[str, int]:
     """Messages by role, parts by type."""
     counts: Counter[str] = Counter()
-    for row in map(dict_or_empty, rows):
-        counts[text_or_empty(dict_or_empty(row.get("info")).get("role")) or "?"] += 1
-        for part in list_or_empty(row.get("parts")):
-            counts[text_or_empty(dict_or_empty(part).get("type")) or "?"] += 1
+    for row in map(as_dict, rows):
+        counts[text_at(row, "info", "role") or "?"] += 1
+        for part in list_at(row, "parts"):
+            counts[text_at(part, "type") or "?"] += 1
     return dict(counts)
 
 
@@ -129,27 +109,25 @@ def _index_messages(source: SourceFile, rows: Sequence[Any], files: Sequence[str
     """The messages, each and each call with an id that no other has."""
     found: list[tuple[int, dict[str, Any], list[Any]]] = []
     for number, row in enumerate(rows, 1):
-        info, parts = dict_or_empty(row).get("info"), dict_or_empty(row).get("parts")
+        info, parts = value_at(row, "info"), value_at(row, "parts")
         if isinstance(info, dict) and isinstance(parts, list):
             found.append((number, info, parts))
         else:
-            source.report_problem("a message has no `info` or no list of `parts`", "skipped", number)
+            source.report("a message has no `info` or no list of `parts`", "skipped", number)
     calls: dict[tuple[int, ...], str] = {
-        (number, place): text_or_empty(part.get("callID"))
+        (number, place): text_at(part, "callID")
         for number, _, parts in found
-        for place, part in enumerate(map(dict_or_empty, parts), 1)
+        for place, part in enumerate(map(as_dict, parts), 1)
         if part.get("type") == "tool"
     }
-    ids, same_ids = _assign_unique_ids(
-        {(number,): text_or_empty(info.get("id")) for number, info, _ in found}, "message"
-    )
+    ids, same_ids = _assign_unique_ids({(number,): text_at(info, "id") for number, info, _ in found}, "message")
     call_ids, same_calls = _assign_unique_ids(calls, "call")
     if same_ids or same_calls:
         what = f"{same_ids} messages and {same_calls} calls have no id of their own"
-        source.report_problem(what, "named by their place")
+        source.report(what, "named by their place")
     return [
         OpencodeMessage(
-            SourceLocation(files[number - 1], number) if files else SourceLocation(str(source.path), number),
+            SourceLocation(files[number - 1], number) if files else source.at(number),
             ids[(number,)],
             info,
             tuple(OpencodePart(part, call_ids.get((number, place), "")) for place, part in enumerate(parts, 1)),
@@ -178,11 +156,11 @@ def _split_reverted(
         return entries, []
     found = [n for n, entry in enumerate(entries) if entry.id == revert.get("messageID")]
     if len(found) != 1:
-        source.report_problem("the message that the session went back to is not here", "nothing was taken back")
+        source.report("the message that the session went back to is not here", "nothing was taken back")
         return entries, []
     kept, left = entries[: found[0]], entries[found[0] :]
     first = left[0]
-    places = [n for n, piece in enumerate(first.parts) if dict_or_empty(piece.record).get("id") == revert.get("partID")]
+    places = [n for n, piece in enumerate(first.parts) if value_at(piece.record, "id") == revert.get("partID")]
     if revert.get("partID") and len(places) == 1:
         before, behind = first.parts[: places[0]], first.parts[places[0] :]
         kept = [*kept, first._replace(parts=before)]
@@ -192,10 +170,10 @@ def _split_reverted(
 
 def _report_spilled_outputs(source: SourceFile, entries: Iterable[OpencodeMessage]) -> None:
     states = (_tool_state(piece) for entry in entries for piece in entry.parts)
-    spilled = sum(bool(dict_or_empty(state.get("metadata")).get("outputPath")) for state in states)
+    spilled = sum(bool(value_at(state, "metadata", "outputPath")) for state in states)
     if spilled:
         what = f"{spilled} long outputs are in files that are no part of an export"
-        source.report_problem(what, "what the transcript shows of them is kept")
+        source.report(what, "what the transcript shows of them is kept")
 
 
 def _split_segments(source: SourceFile, entries: Sequence[OpencodeMessage], human: Author) -> list[list[Message]]:
@@ -207,23 +185,23 @@ def _split_segments(source: SourceFile, entries: Sequence[OpencodeMessage], huma
     for entry in entries:
         for piece in entry.parts:
             if piece.kind == "compaction":
-                tail = numbers.get(text_or_empty(piece.record.get("tail_start_id")), float("inf"))
+                tail = numbers.get(text_at(piece.record, "tail_start_id"), float("inf"))
         messages = _convert_message(source, entry, human)
         if messages and isinstance(messages[0].parts[0], Summary):
             again = [m for m in segments[-1] if m.source and m.source.line >= tail]
             left -= len(again)
             again = again if left >= 0 else []
-            segments.append([*messages, *(structs.replace(m, carried=True) for m in again)])
+            segments.append([*messages, *mark_carried(again)])
         else:
             segments[-1] += messages
     if left < 0:
-        source.report_problem("compactions keep more than there is", "what the last of them keep is left out")
+        source.report("compactions keep more than there is", "what the last of them keep is left out")
     return segments
 
 
 def _message_times(entry: OpencodeMessage) -> list[datetime]:
-    spans = dict_or_empty(entry.info.get("time"))
-    return [time for key in ("created", "completed") if (time := parse_timestamp(spans.get(key)))]
+    spans = dict_at(entry.info, "time")
+    return [time for key in ("created", "completed") if (time := parse_time(spans.get(key)))]
 
 
 # Messages
@@ -238,10 +216,10 @@ def _convert_message(source: SourceFile, entry: OpencodeMessage, human: Author) 
         else:
             found = _convert_assistant_message(entry)
     except RecursionError:
-        source.report_problem("a message is nested too deep to follow", "skipped", entry.source.line)
+        source.report("a message is nested too deep to follow", "skipped", entry.source.line)
         return []
     time = next(iter(_message_times(entry)), None)
-    return [structs.replace(m, source=entry.source, time=m.time or time) for m in found if m.parts]
+    return [replace(m, source=entry.source, time=m.time or time) for m in found if m.parts]
 
 
 def _convert_user_message(entry: OpencodeMessage, human: Author) -> Message:
@@ -253,7 +231,7 @@ def _convert_user_message(entry: OpencodeMessage, human: Author) -> Message:
 
 
 def _is_synthetic(wire: Any) -> bool:
-    return dict_or_empty(wire).get("synthetic") is True
+    return value_at(wire, "synthetic") is True
 
 
 def _summary_text(entry: OpencodeMessage) -> str:
@@ -270,17 +248,17 @@ def _convert_assistant_message(entry: OpencodeMessage) -> list[Message]:
     messages: list[Message] = []
     for number, step in enumerate(steps, 1):
         id_ = entry.id if number == 1 else f"{entry.id}-{number}"
-        bill = next((dict_or_empty(piece.record).get("tokens") for piece in step if piece.kind == "step-finish"), None)
+        bill = next((value_at(piece.record, "tokens") for piece in step if piece.kind == "step-finish"), None)
         said = Message(
             "assistant",
             tuple(part for piece in step if (part := _make_call(piece) or _convert_part(piece.record))),
             author="model" if asked else "harness",
             id=id_,
-            model=text_or_empty(entry.info.get("modelID")) if asked else "",
+            model=text_at(entry.info, "modelID") if asked else "",
             usage=_parse_usage(bill or (entry.info.get("tokens") if len(steps) == 1 else None)) if asked else None,
         )
         results = tuple(result for piece in step if (result := _make_result(piece)))
-        ends = (parse_timestamp(dict_or_empty(_tool_state(piece).get("time")).get("end")) for piece in step)
+        ends = (parse_time(value_at(_tool_state(piece).get("time"), "end")) for piece in step)
         done = Message("tool", results, author="tool", id=f"{id_}-results", time=max(filter(None, ends), default=None))
         messages += [said, done]
     return messages
@@ -310,17 +288,15 @@ def _convert_part(wire: Any) -> Part | None:
             return Thinking(words, _find_signature(wire.get("metadata")))
         case {"type": "file", "mime": str(mime), "url": str(url)}:
             return None if mime in INLINED_MIME_TYPES else _parse_image(mime, url)
-        case {"type": str(kind)}:
-            return None if kind in HIDDEN_PART_TYPES else Unknown(kind, dump_json(wire))
         case _:
-            return Unknown("", dump_json(wire))
+            return None if text_at(wire, "type") in HIDDEN_PART_TYPES else unknown_part(wire)
 
 
 def _find_signature(metadata: Any) -> str:
     """Each provider keeps the proof of its thinking under a name of its own; newer rows name no provider."""
-    for told in map(dict_or_empty, (metadata, *dict_or_empty(metadata).values())):
+    for told in map(as_dict, (metadata, *as_dict(metadata).values())):
         for key in ("signature", "redactedData", "reasoningEncryptedContent", "thoughtSignature"):
-            if signature := text_or_empty(told.get(key)):
+            if signature := text_at(told, key):
                 return signature
     return ""
 
@@ -331,21 +307,20 @@ def _parse_image(mime: str, url: str) -> Image:
 
 
 def _tool_state(piece: OpencodePart) -> dict[str, Any]:
-    return dict_or_empty(dict_or_empty(piece.record).get("state"))
+    return dict_at(piece.record, "state")
 
 
 def _make_call(piece: OpencodePart) -> ToolCall | None:
     if not piece.call_id:
         return None
     given = _tool_state(piece).get("input", {})
-    name = text_or_empty(piece.record.get("tool"))
-    return ToolCall(piece.call_id, name, given if isinstance(given, str) else dump_json(given))
+    return ToolCall(piece.call_id, text_at(piece.record, "tool"), json_text(given))
 
 
 def _make_result(piece: OpencodePart) -> ToolResult | None:
     """What a call gave, if it came to an end."""
     state = _tool_state(piece)
-    metadata = dict_or_empty(state.get("metadata"))
+    metadata = dict_at(state, "metadata")
     match state.get("status") if piece.call_id else None:
         case "completed":
             given = state.get("output")
@@ -355,21 +330,20 @@ def _make_result(piece: OpencodePart) -> ToolResult | None:
             given = shown if isinstance(shown, str) else state.get("error")
         case _:
             return None
-    name = text_or_empty(piece.record.get("tool"))
+    name = text_at(piece.record, "tool")
     failed = state["status"] == "error" or metadata.get("exit") not in (0, None) or name == "invalid"
     words = given if isinstance(given, str) else "" if given is None else dump_json(given)
     return ToolResult(piece.call_id, (Text(words), *_parse_attachments(state)), is_error=failed, name=name)
 
 
 def _parse_attachments(state: dict[str, Any]) -> list[ResultPart]:
-    found = map(_convert_part, list_or_empty(state.get("attachments")))
-    return [part for part in found if isinstance(part, Text | Image | Unknown)]
+    return [*result_content(filter(None, map(_convert_part, list_at(state, "attachments"))))]
 
 
 def _parse_usage(tokens: Any) -> Usage | None:
     if not isinstance(tokens, dict):
         return None
-    cache = dict_or_empty(tokens.get("cache"))
+    cache = dict_at(tokens, "cache")
     of = [tokens.get("input"), tokens.get("output"), cache.get("read"), cache.get("write"), tokens.get("reasoning")]
     given, output, cache_read, cache_write, reasoning = (value if type(value) is int else 0 for value in of)
     # Some versions count thinking beside the output, others as a share of it; the total tells.

@@ -12,7 +12,7 @@ from typing import Any
 from thresher.errors import ReadError
 from thresher.model import Session
 from thresher.transcripts.base import SessionFolder, TranscriptFormat
-from thresher.transcripts.coerce import dict_or_empty, text_or_empty
+from thresher.transcripts.coerce import dict_at, text_at
 from thresher.transcripts.opencode.messages import NAME, build_opencode_session
 from thresher.transcripts.source import SourceFile
 
@@ -52,9 +52,9 @@ def _sniff(source: SourceFile) -> int:
         return 0
     if not isinstance(document.get("info"), dict):
         return 0
-    named = text_or_empty(document["info"].get("id")).startswith("ses_")
+    named = text_at(document["info"], "id").startswith("ses_")
     rows = [row for row in document["messages"] if isinstance(row, dict)]
-    shaped = any(isinstance(row.get("parts"), list) and "role" in dict_or_empty(row.get("info")) for row in rows)
+    shaped = any(isinstance(row.get("parts"), list) and "role" in dict_at(row, "info") for row in rows)
     return 3 if named and (shaped or not rows) else 2 if shaped else 0
 
 
@@ -62,7 +62,7 @@ def _is_session_info(document: Any) -> bool:
     """Whether these are the facts of a session whose messages lie in files of their own."""
     return (
         isinstance(document, dict)
-        and text_or_empty(document.get("id")).startswith("ses_")
+        and text_at(document, "id").startswith("ses_")
         and isinstance(document.get("time"), dict)
         and "messages" not in document
     )

@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.errors import ReadError
 from thresher.model import Session
 from thresher.model.jsontext import dump_json, load_json
-from thresher.transcripts.coerce import dict_or_empty, list_or_empty, text_or_empty, value_at
+from thresher.transcripts.coerce import as_dict, as_text, dict_at, list_at, text_at, value_at
 from thresher.transcripts.opencode.messages import INLINED_MIME_TYPES, build_opencode_session
 from thresher.transcripts.source import SourceFile
 from thresher.transcripts.sqlite_source import decode_json_column, open_read_only, read_table_columns
@@ -42,18 +42,17 @@ def read_opencode_folders(source: SourceFile, facts: OpencodeRow) -> Session:
     files: list[Path] = []
     read: list[Path] = []
     if SAFE_ID.fullmatch(facts["id"]):
-        messages, parts = _message_folders(source.path, facts["id"])
+        messages, part_folders = _message_folders(source.path, facts["id"])
         files = _list_json_files(messages)
     else:
-        source.report_problem(f"{facts['id']!r} is no id of a session", "its messages are not looked for")
+        source.report(f"{facts['id']!r} is no id of a session", "its messages are not looked for")
     for file in files:
-        pieces = _list_json_files(parts / file.stem)
-        rows.append(
-            {"info": _load_json_file(source, file), "parts": [_load_json_file(source, piece) for piece in pieces]}
-        )
+        pieces = _list_json_files(part_folders / file.stem)
+        parts = [_load_json_file(source, piece) for piece in pieces]
+        rows.append({"info": _load_json_file(source, file), "parts": parts})
         read += pieces
     session = build_opencode_session(source, {"info": facts, "messages": rows}, [str(file) for file in files])
-    return structs.replace(session, files=tuple(map(str, [*files, *read])))
+    return replace(session, files=tuple(map(str, [*files, *read])))
 
 
 def _message_folders(path: Path, id_: str) -> tuple[Path, Path]:
@@ -75,7 +74,7 @@ def _load_json_file(source: SourceFile, path: Path) -> Any:
             raise ValueError(f"over the limit of {source.limits.line:,} bytes")
         return load_json(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
-        source.report_problem(f"`{path.name}` cannot be read ({error})", "left out")
+        source.report(f"`{path.name}` cannot be read ({error})", "left out")
         return None
 
 
@@ -123,12 +122,12 @@ def read_opencode_database(source: SourceFile) -> list[Session]:
                 continue
             own = source.copy_for_session()
             row = dict(connection.execute("SELECT * FROM session WHERE rowid = ?", (place,)).fetchone())
-            parent = text_or_empty(row.get("parent_id"))
+            parent = text_at(row, "parent_id")
             try:
                 messages = [*_iter_messages(own, connection, id_)]
                 call_id = calls.find_call_id(parent, id_)
             except sqlite3.DatabaseError as error:
-                own.report_problem(f"the rows of session {id_} cannot be read ({error})", "left out")
+                own.report(f"the rows of session {id_} cannot be read ({error})", "left out")
                 messages, call_id = [], ""
             document = {"info": _session_info(row), "messages": messages}
             sessions.append(build_opencode_session(own, document, call_id=call_id, is_subagent=bool(parent)))
@@ -154,22 +153,16 @@ class _SubagentCalls:
         if parent and parent not in self._known:
             known = self._known.setdefault(parent, {})
             for part in self._iter_parts(parent):
-                told = dict_or_empty(value_at(part, "state", "metadata"))
-                known.setdefault(
-                    text_or_empty(told.get("sessionId", told.get("sessionID"))), text_or_empty(part.get("callID"))
-                )
+                told = dict_at(part, "state", "metadata")
+                known.setdefault(as_text(told.get("sessionId", told.get("sessionID"))), text_at(part, "callID"))
         return self._known.get(parent, {}).get(child, "")
 
     def _iter_parts(self, session: str) -> Iterator[OpencodeRow]:
         for table in self._tables:
             asked = f"SELECT data FROM {table} WHERE session_id = ? AND data LIKE '%\"sessionid\"%' ORDER BY rowid"
             for row in self._connection.execute(asked, (session,)):
-                data = dict_or_empty(decode_json_column(row["data"]))
-                yield from (
-                    [data]
-                    if table == "part"
-                    else map(dict_or_empty, map(_to_export_part, list_or_empty(data.get("content"))))
-                )
+                data = as_dict(decode_json_column(row["data"]))
+                yield from ([data] if table == "part" else map(as_dict, map(_to_export_part, list_at(data, "content"))))
 
 
 def _iter_messages(source: SourceFile, connection: sqlite3.Connection, session: str) -> Iterator[OpencodeRow]:
@@ -187,14 +180,14 @@ def _iter_messages(source: SourceFile, connection: sqlite3.Connection, session: 
             yield {"info": info and {"id": row["id"], **info}, "parts": parts.get(row["id"], [])}
     if not found and source.has_tables(**SESSION_MESSAGE_TABLE):
         for row in connection.execute("SELECT * FROM session_message WHERE session_id = ? ORDER BY seq", (session,)):
-            yield _to_export_message(row["id"], text_or_empty(row["type"]), _decode_row(source, row) or {})
+            yield _to_export_message(row["id"], as_text(row["type"]), _decode_row(source, row) or {})
 
 
 def _decode_row(source: SourceFile, row: sqlite3.Row) -> OpencodeRow | None:
     data = decode_json_column(row["data"])
     if isinstance(data, dict):
         return data
-    source.report_problem(f"row {row['id']} holds no JSON object", "left out")
+    source.report(f"row {row['id']} holds no JSON object", "left out")
     return None
 
 
@@ -205,7 +198,7 @@ def _to_export_message(id_: str, kind: str, data: Mapping[str, Any]) -> Opencode
     info: OpencodeRow = {"id": id_, "role": kind, "time": data.get("time")}
     match kind:
         case "user":
-            files = map(_to_file_part, list_or_empty(data.get("files")))
+            files = map(_to_file_part, list_at(data, "files"))
             parts: list[Any] = [{"type": "text", "text": data.get("text")}, *files]
         case "synthetic" | "system" | "skill":
             info["role"] = "user"
@@ -215,12 +208,10 @@ def _to_export_message(id_: str, kind: str, data: Mapping[str, Any]) -> Opencode
             parts = [_to_shell_part(data)]
         case "assistant":
             info |= {"modelID": value_at(data, "model", "id"), "tokens": data.get("tokens")}
-            parts = [{"type": "step-start"}, *map(_to_export_part, list_or_empty(data.get("content")))]
+            parts = [{"type": "step-start"}, *map(_to_export_part, list_at(data, "content"))]
         case "compaction" if data.get("status") in ("completed", None):
             info |= {"role": "assistant", "summary": True}
-            parts = [
-                {"type": "text", "text": data[key]} for key in ("summary", "recent") if text_or_empty(data.get(key))
-            ]
+            parts = [{"type": "text", "text": data[key]} for key in ("summary", "recent") if text_at(data, key)]
         case "agent-switched" | "model-switched" | "location-switched" | "idle" | "compaction":
             parts = []
         case _:
@@ -231,11 +222,7 @@ def _to_export_message(id_: str, kind: str, data: Mapping[str, Any]) -> Opencode
 def _to_shell_part(data: Mapping[str, Any]) -> OpencodeRow:
     """A command that the user ran."""
     output = data.get("output")
-    shown = (
-        output
-        if isinstance(output, str)
-        else text_or_empty(dict_or_empty(output).get("text") or dict_or_empty(output).get("output"))
-    )
+    shown = output if isinstance(output, str) else as_text(value_at(output, "text") or value_at(output, "output"))
     status = "running" if data.get("status") == "running" else "completed"
     state = {"status": status, "input": {"command": data.get("command")}, "output": shown}
     return {"type": "tool", "tool": "bash", "callID": data.get("shellID"), "state": {**state, "metadata": {**data}}}
@@ -243,31 +230,31 @@ def _to_shell_part(data: Mapping[str, Any]) -> OpencodeRow:
 
 def _to_file_part(file: Any) -> Any:
     """A file of a prompt or a result: newer builds keep what is in it, or only where it is."""
-    told = dict_or_empty(file)
-    mime, data = text_or_empty(told.get("mime")), text_or_empty(told.get("data"))
+    told = as_dict(file)
+    mime, data = text_at(told, "mime"), text_at(told, "data")
     if mime not in INLINED_MIME_TYPES:
         return {**told, "type": "file", "url": f"data:{mime};base64,{data}" if data else told.get("uri")}
     try:
         words = b64decode(data).decode("utf-8", "replace")
     except ValueError:
         words = ""
-    shown = f"Attached file: {text_or_empty(told.get('name'))}\n\n{words}"
+    shown = f"Attached file: {text_at(told, 'name')}\n\n{words}"
     return {"type": "text", "text": shown, "synthetic": True} if words else {**told, "type": "file"}
 
 
 def _to_export_part(content: Any) -> Any:
-    part = dict_or_empty(content)
+    part = as_dict(content)
     if part.get("type") == "reasoning":
         return {**part, "metadata": part.get("native") or part.get("state")}
     if part.get("type") != "tool":
         return content
-    state, time = dict_or_empty(part.get("state")), dict_or_empty(part.get("time"))
-    given = [dict_or_empty(piece) for piece in list_or_empty(state.get("content"))]
+    state, time = dict_at(part, "state"), dict_at(part, "time")
+    given = [as_dict(piece) for piece in list_at(state, "content")]
     texts = [piece["text"] for piece in given if isinstance(piece.get("text"), str)]
     data = state.get("structured")
     told = {
         "output": "\n".join(texts) if given or not data else dump_json(data),
-        "error": "\n".join(filter(None, [text_or_empty(value_at(state, "error", "message")), *texts])),
+        "error": "\n".join(filter(None, [text_at(state, "error", "message"), *texts])),
         "attachments": [_to_file_part(piece) for piece in given if "text" not in piece],
         "metadata": state.get("metadata") or data,
         "time": {"start": time.get("ran"), "end": time.get("completed")},

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from thresher.dialects.content import infer_message_author, parse_image_url
-from thresher.model import Author, Image, Message, Text, Thinking, ToolCall, Unknown, Usage
+from thresher.model import Author, Message, Usage
 from thresher.model.jsontext import dump_json
-from thresher.model.parts import Part, ResultPart
+from thresher.model.parts import Image, Part, ResultPart, Text, Thinking, ToolCall, Unknown
 from thresher.transcripts.base import parse_openai_chat_usage
-from thresher.transcripts.coerce import dict_or_empty, list_or_empty, text_or_empty, value_at
+from thresher.transcripts.coerce import as_dict, dict_at, first_text, list_at, text_at, value_at
+from thresher.transcripts.content import text_parts, unknown_part
 
 HARNESS_NUDGES = (
     "Your last response did not include a function call or a message",
@@ -45,13 +46,13 @@ STILL_RUNNING_EXIT_CODE = -1
 """The exit code of a command that has not come to an end."""
 
 
-class OpenHandsPlainMessage(NamedTuple):
+class MessageFact(NamedTuple):
     """A message of its own."""
 
     message: Message
 
 
-class OpenHandsCall(NamedTuple):
+class CallFact(NamedTuple):
     """A call; all calls of one response are one message."""
 
     response_id: str
@@ -63,7 +64,7 @@ class OpenHandsCall(NamedTuple):
     usage: Usage | None
 
 
-class OpenHandsResult(NamedTuple):
+class ResultFact(NamedTuple):
     """What a call gave."""
 
     call_keys: tuple[str, ...]
@@ -74,7 +75,7 @@ class OpenHandsResult(NamedTuple):
     """Who says it where there is no such call; None: nobody."""
 
 
-class OpenHandsCondensation(NamedTuple):
+class CondensationFact(NamedTuple):
     """Events are forgotten, and a summary may stand for them."""
 
     summary: str
@@ -95,10 +96,10 @@ class OpenHandsCondensation(NamedTuple):
         )
 
 
-OpenHandsFact = OpenHandsPlainMessage | OpenHandsCall | OpenHandsResult | OpenHandsCondensation
+EventFact = MessageFact | CallFact | ResultFact | CondensationFact
 
 
-class OpenHandsModelInfo(NamedTuple):
+class ModelFacts(NamedTuple):
     """What is known beside the events."""
 
     model: str
@@ -120,14 +121,12 @@ def is_openhands_event(value: Any) -> bool:
 def name_openhands_event(event: dict[str, Any]) -> str:
     """What an event is counted as."""
     for key in ("kind", "action", "observation"):
-        if word := text_or_empty(event.get(key)):
+        if word := text_at(event, key):
             return word if key == "kind" else f"{key} {word}"
     return "?"
 
 
-def parse_openhands_event(
-    event: dict[str, Any], told: OpenHandsModelInfo, *, has_spoken: bool
-) -> Iterator[OpenHandsFact]:
+def parse_openhands_event(event: dict[str, Any], told: ModelFacts, *, has_spoken: bool) -> Iterator[EventFact]:
     """What an event means; `has_spoken` helps where it does not say who speaks."""
     if isinstance(event.get("kind"), str):
         yield from _parse_sdk_event(event, told)
@@ -140,71 +139,61 @@ def parse_openhands_event(
 # Until 0.62
 
 
-def _parse_action(event: dict[str, Any], told: OpenHandsModelInfo, *, has_spoken: bool) -> Iterator[OpenHandsFact]:
+def _parse_action(event: dict[str, Any], told: ModelFacts, *, has_spoken: bool) -> Iterator[EventFact]:
     name, source = event["action"], event.get("source")
     args = event["args"] if isinstance(event.get("args"), dict) else event
     if name == "system":
-        yield OpenHandsPlainMessage(Message("system", _parse_content(args.get("content")), author="harness"))
+        yield MessageFact(Message("system", _parse_content(args.get("content")), author="harness"))
     elif name == "condensation":
         yield _parse_condensation(args)
     elif name == "message":
         is_users = source == "user" if source else not (has_spoken and args.get("wait_for_response") is True)
-        pictures = list_or_empty(args.get("image_urls")) or list_or_empty(args.get("images_urls"))
+        pictures = list_at(args, "image_urls") or list_at(args, "images_urls")
         parts = (*_parse_content(args.get("content")), *map(parse_image_url, filter(_is_text, pictures)))
         spoken = (
             Message("user", parts, author="harness") if source == "environment" else _make_model_message(parts, told)
         )
-        yield OpenHandsPlainMessage(_make_user_message(parts) if is_users else spoken)
+        yield MessageFact(_make_user_message(parts) if is_users else spoken)
     elif name in _HIDDEN_NAMES:
         return
     elif source == "user":
-        yield OpenHandsPlainMessage(
-            Message(
-                "user", (Text(f"$ {args.get('command') or dump_json(_select_call_arguments(args))}"),), author="human"
-            )
-        )
+        command = args.get("command") or dump_json(_select_call_arguments(args))
+        yield MessageFact(Message("user", (Text(f"$ {command}"),), author="human"))
     else:
         yield _parse_action_call(event, name, args, told)
 
 
-def _parse_condensation(args: dict[str, Any]) -> OpenHandsCondensation:
+def _parse_condensation(args: dict[str, Any]) -> CondensationFact:
     first, last = args.get("forgotten_events_start_id"), args.get("forgotten_events_end_id")
-    ids = frozenset(str(id_) for id_ in list_or_empty(args.get("forgotten_event_ids")) if isinstance(id_, int | str))
+    ids = frozenset(str(id_) for id_ in list_at(args, "forgotten_event_ids") if isinstance(id_, int | str))
     span = (first, last) if type(first) is int and type(last) is int else (0, -1)
-    return OpenHandsCondensation(text_or_empty(args.get("summary")), ids, *span)
+    return CondensationFact(text_at(args, "summary"), ids, *span)
 
 
-def _parse_action_call(
-    event: dict[str, Any], name: str, args: dict[str, Any], told: OpenHandsModelInfo
-) -> OpenHandsCall:
-    metadata = dict_or_empty(event.get("tool_call_metadata"))
-    response = dict_or_empty(metadata.get("model_response"))
-    said = dict_or_empty(dict_or_empty(next(iter(list_or_empty(response.get("choices"))), None)).get("message"))
-    id_ = text_or_empty(metadata.get("tool_call_id"))
-    calls = (
-        dict_or_empty(dict_or_empty(one).get("function"))
-        for one in list_or_empty(said.get("tool_calls"))
-        if dict_or_empty(one).get("id") == id_
-    )
+def _parse_action_call(event: dict[str, Any], name: str, args: dict[str, Any], told: ModelFacts) -> CallFact:
+    metadata = dict_at(event, "tool_call_metadata")
+    response = dict_at(metadata, "model_response")
+    said = dict_at(next(iter(list_at(response, "choices")), None), "message")
+    id_ = text_at(metadata, "tool_call_id")
+    calls = (dict_at(one, "function") for one in list_at(said, "tool_calls") if value_at(one, "id") == id_)
     asked = next(calls, {}) if id_ else {}
-    arguments = text_or_empty(asked.get("arguments")) or dump_json(_select_call_arguments(args))
+    arguments = text_at(asked, "arguments") or dump_json(_select_call_arguments(args))
     thought = args.get("thought")
-    words = _parse_content(said.get("content")) or _parse_content(
-        thought if isinstance(thought, str) else value_at(thought, "text")
-    )
-    thinking = _parse_thinking(said) or _parse_thinking(dict_or_empty(thought))
-    called = text_or_empty(asked.get("name")) or text_or_empty(metadata.get("function_name")) or name
-    answered = text_or_empty(response.get("id"))
+    plain = thought if isinstance(thought, str) else value_at(thought, "text")
+    words = _parse_content(said.get("content")) or _parse_content(plain)
+    thinking = _parse_thinking(said) or _parse_thinking(as_dict(thought))
+    called = text_at(asked, "name") or text_at(metadata, "function_name") or name
+    answered = text_at(response, "id")
     usage = parse_openai_chat_usage(response.get("usage")) or told.usages.get(answered)
-    model = text_or_empty(response.get("model")) or told.model
-    return OpenHandsCall(answered, (*thinking, *words), ToolCall(id_, called, arguments), model, usage)
+    model = text_at(response, "model") or told.model
+    return CallFact(answered, (*thinking, *words), ToolCall(id_, called, arguments), model, usage)
 
 
 def _select_call_arguments(args: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in args.items() if key not in _NON_ARGUMENTS}
 
 
-def _parse_observation(event: dict[str, Any]) -> Iterator[OpenHandsFact]:
+def _parse_observation(event: dict[str, Any]) -> Iterator[EventFact]:
     name = event["observation"]
     extras = event["extras"] if isinstance(event.get("extras"), dict) else event
     if name == "recall":
@@ -212,99 +201,93 @@ def _parse_observation(event: dict[str, Any]) -> Iterator[OpenHandsFact]:
         return
     if name in _HIDDEN_NAMES:
         return
-    metadata = dict_or_empty(extras.get("metadata"))
+    metadata = dict_at(extras, "metadata")
     code = metadata.get("exit_code", extras.get("exit_code"))
-    shown = text_or_empty(extras.get("formatted_output_and_error")) or event.get("content")
-    shown = shown or text_or_empty(value_at(extras, "outputs", "content"))  # of a delegate
+    shown = text_at(extras, "formatted_output_and_error") or event.get("content")
+    shown = shown or text_at(extras, "outputs", "content")  # of a delegate
     if isinstance(shown, str):
-        shown = f"{text_or_empty(metadata.get('prefix'))}{shown}{text_or_empty(metadata.get('suffix'))}"
-    pictures = (parse_image_url(url) for url in list_or_empty(extras.get("image_urls")) if _is_text(url) and url)
+        shown = f"{text_at(metadata, 'prefix')}{shown}{text_at(metadata, 'suffix')}"
+    pictures = (parse_image_url(url) for url in list_at(extras, "image_urls") if _is_text(url) and url)
     cause = event.get("cause")
-    keys = (
-        str(cause) if type(cause) is int else "",
-        text_or_empty(value_at(event, "tool_call_metadata", "tool_call_id")),
-    )
+    keys = (str(cause) if type(cause) is int else "", text_at(event, "tool_call_metadata", "tool_call_id"))
     failed = name in ("error", "user_rejected") or code not in (None, 0, STILL_RUNNING_EXIT_CODE)
-    yield OpenHandsResult(keys, (*_parse_content(shown), *pictures), failed, "harness" if name == "error" else "tool")
+    yield ResultFact(keys, (*_parse_content(shown), *pictures), failed, "harness" if name == "error" else "tool")
 
 
-def _parse_recall(extras: dict[str, Any]) -> Iterator[OpenHandsFact]:
+def _parse_recall(extras: dict[str, Any]) -> Iterator[EventFact]:
     """Instructions of the project, and knowledge that a word called up."""
     named = ("repo_instructions", "conversation_instructions", "additional_agent_instructions")
-    texts = [text_or_empty(extras.get(key)) for key in named]
-    texts += [
-        text_or_empty(dict_or_empty(one).get("content")) for one in list_or_empty(extras.get("microagent_knowledge"))
-    ]
-    yield OpenHandsPlainMessage(Message("user", tuple(Text(word) for word in texts if word.strip()), author="harness"))
+    texts = [text_at(extras, key) for key in named]
+    texts += [text_at(one, "content") for one in list_at(extras, "microagent_knowledge")]
+    yield MessageFact(Message("user", tuple(Text(word) for word in texts if word.strip()), author="harness"))
 
 
 # Since 1.0
 
 
-def _parse_sdk_event(event: dict[str, Any], told: OpenHandsModelInfo) -> Iterator[OpenHandsFact]:
+def _parse_sdk_event(event: dict[str, Any], told: ModelFacts) -> Iterator[EventFact]:
     match event.get("kind"):
         case "SystemPromptEvent":
             shown = (event.get("system_prompt"), event.get("dynamic_context"))
-            yield OpenHandsPlainMessage(
-                Message("system", tuple(part for one in shown for part in _parse_content(one)), author="harness")
-            )
+            parts = tuple(part for one in shown for part in _parse_content(one))
+            yield MessageFact(Message("system", parts, author="harness"))
         case "MessageEvent":
             yield from _parse_sdk_message(event, told)
         case "ActionEvent":
             yield _parse_sdk_call(event, told)
         case "ObservationEvent":
-            observation = dict_or_empty(event.get("observation"))
+            observation = dict_at(event, "observation")
             content = (*_parse_sdk_observation(observation), *_parse_content(event.get("extended_content")))
-            yield OpenHandsResult(_call_keys(event), content, _has_failed(observation), "tool")
+            yield ResultFact(_call_keys(event), content, _has_failed(observation), "tool")
         case "AgentErrorEvent":
-            yield OpenHandsResult(_call_keys(event), _parse_content(event.get("error")), True, "harness")
+            yield ResultFact(_call_keys(event), _parse_content(event.get("error")), True, "harness")
         case "UserRejectObservation":
-            reason = text_or_empty(event.get("rejection_reason")) or "the user rejected it"
-            yield OpenHandsResult(_call_keys(event), (Text(f"Action rejected: {reason}"),), True, None)
+            reason = text_at(event, "rejection_reason") or "the user rejected it"
+            yield ResultFact(_call_keys(event), (Text(f"Action rejected: {reason}"),), True, None)
         case "Condensation":
             yield _parse_condensation(event)
         case "CondensationSummaryEvent":
-            yield OpenHandsCondensation(text_or_empty(event.get("summary")), frozenset(), 0, -1)
+            yield CondensationFact(text_at(event, "summary"), frozenset(), 0, -1)
 
 
-def _parse_sdk_message(event: dict[str, Any], told: OpenHandsModelInfo) -> Iterator[OpenHandsFact]:
-    wire = dict_or_empty(event.get("llm_message"))
+def _parse_sdk_message(event: dict[str, Any], told: ModelFacts) -> Iterator[EventFact]:
+    wire = dict_at(event, "llm_message")
     parts = _parse_content(wire.get("content"))
     if event.get("source") == "agent":
         said = _make_model_message((*_parse_thinking(wire), *parts), told)
-        usage = told.usages.get(text_or_empty(event.get("llm_response_id")))
-        yield OpenHandsPlainMessage(Message(said.role, said.parts, author="model", model=said.model, usage=usage))
+        usage = told.usages.get(text_at(event, "llm_response_id"))
+        yield MessageFact(Message(said.role, said.parts, author="model", model=said.model, usage=usage))
         return
     asked = _make_user_message(parts)
-    yield OpenHandsPlainMessage(asked if event.get("source") == "user" else Message("user", parts, author="harness"))
-    yield OpenHandsPlainMessage(Message("user", _parse_content(event.get("extended_content")), author="harness"))
+    yield MessageFact(asked if event.get("source") == "user" else Message("user", parts, author="harness"))
+    yield MessageFact(Message("user", _parse_content(event.get("extended_content")), author="harness"))
 
 
-def _parse_sdk_call(event: dict[str, Any], told: OpenHandsModelInfo) -> OpenHandsCall:
-    wire = dict_or_empty(event.get("tool_call"))
-    inner = dict_or_empty(wire.get("function")) or wire  # the first releases wrote it as OpenAI does
+def _parse_sdk_call(event: dict[str, Any], told: ModelFacts) -> CallFact:
+    wire = dict_at(event, "tool_call")
+    inner = dict_at(wire, "function") or wire  # the first releases wrote it as OpenAI does
     given = inner.get("arguments")
-    action = {key: value for key, value in dict_or_empty(event.get("action")).items() if key != "kind"}
+    action = {key: value for key, value in dict_at(event, "action").items() if key != "kind"}
     arguments = given if isinstance(given, str) else dump_json(given if isinstance(given, dict) else action)
-    id_ = text_or_empty(event.get("tool_call_id")) or text_or_empty(wire.get("id"))
-    call = ToolCall(id_, text_or_empty(event.get("tool_name")) or text_or_empty(inner.get("name")), arguments)
-    response = text_or_empty(event.get("llm_response_id"))
+    id_ = text_at(event, "tool_call_id") or text_at(wire, "id")
+    call = ToolCall(id_, text_at(event, "tool_name") or text_at(inner, "name"), arguments)
+    response = text_at(event, "llm_response_id")
     words = (*_parse_thinking(event), *_parse_content(event.get("thought")))
-    return OpenHandsCall(response, words, call, told.model, told.usages.get(response))
+    return CallFact(response, words, call, told.model, told.usages.get(response))
 
 
 def _call_keys(event: dict[str, Any]) -> tuple[str, ...]:
-    return text_or_empty(event.get("action_id")), text_or_empty(event.get("tool_call_id"))
+    return text_at(event, "action_id"), text_at(event, "tool_call_id")
 
 
 def _parse_sdk_observation(observation: dict[str, Any]) -> tuple[ResultPart, ...]:
     """What a tool shows; the first releases had no `content` yet."""
-    metadata = dict_or_empty(observation.get("metadata"))
+    metadata = dict_at(observation, "metadata")
     content = _parse_content(observation.get("content"))
     if not content and "content" not in observation:
-        told = [text_or_empty(observation.get(key)) for key in ("output", "message", "error")]
+        told = [text_at(observation, key) for key in ("output", "message", "error")]
         content = _parse_content("\n".join(word for word in told if word))
-    lead, trail = text_or_empty(metadata.get("prefix")), text_or_empty(metadata.get("suffix"))
+    lead, trail = text_at(metadata, "prefix"), text_at(metadata, "suffix")
     if len(content) == 1 and isinstance(content[0], Text):
         return (Text(f"{lead}{content[0].text}{trail}"),)
     return (*_parse_content(lead), *content, *_parse_content(trail))
@@ -319,7 +302,7 @@ def _has_failed(observation: dict[str, Any]) -> bool:
 # Parts
 
 
-def _make_model_message(parts: tuple[Part, ...], told: OpenHandsModelInfo) -> Message:
+def _make_model_message(parts: tuple[Part, ...], told: ModelFacts) -> Message:
     return Message("assistant", parts, author="model", model=told.model)
 
 
@@ -336,7 +319,7 @@ def _is_text(value: Any) -> bool:
 def _parse_content(value: Any) -> tuple[ResultPart, ...]:
     """Words, pieces, or one piece alone."""
     if isinstance(value, str):
-        return (Text(value),) if value else ()
+        return text_parts(value)
     pieces = value if isinstance(value, list) else () if value is None else (value,)
     return tuple(part for piece in pieces for part in _parse_piece(piece))
 
@@ -347,27 +330,19 @@ def _parse_piece(piece: Any) -> Iterator[ResultPart]:
             if words:
                 yield Text(words)
         case {"type": "image", "image_urls": list(urls)}:
-            yield from (
-                parse_image_url(url) if isinstance(url, str) else Unknown("image", dump_json(url)) for url in urls
-            )
+            for url in urls:
+                yield parse_image_url(url) if isinstance(url, str) else Unknown("image", dump_json(url))
         case {"type": "image", "data": str(data), **rest}:
-            yield Image(text_or_empty(rest.get("mimeType")), data)
-        case {"type": str(kind)}:
-            yield Unknown(kind, dump_json(piece))
+            yield Image(text_at(rest, "mimeType"), data)
         case _:
-            yield Unknown("", dump_json(piece))
+            yield unknown_part(piece)
 
 
 def _parse_thinking(wire: dict[str, Any]) -> tuple[Thinking, ...]:
-    blocks = map(dict_or_empty, list_or_empty(wire.get("thinking_blocks")))
-    found = (
-        Thinking(text_or_empty(b.get("thinking")), text_or_empty(b.get("signature")) or text_or_empty(b.get("data")))
-        for b in blocks
-    )
+    blocks = map(as_dict, list_at(wire, "thinking_blocks"))
+    found = (Thinking(text_at(b, "thinking"), first_text(b, "signature", "data")) for b in blocks)
     signed = tuple(one for one in found if one.text or one.signature)
-    item = dict_or_empty(wire.get("responses_reasoning_item"))
-    shown = text_or_empty(wire.get("reasoning_content")) or "\n".join(
-        filter(_is_text, list_or_empty(item.get("summary")))
-    )
-    secret = text_or_empty(item.get("encrypted_content"))
+    item = dict_at(wire, "responses_reasoning_item")
+    shown = text_at(wire, "reasoning_content") or "\n".join(filter(_is_text, list_at(item, "summary")))
+    secret = text_at(item, "encrypted_content")
     return signed or ((Thinking(shown, secret),) if shown or secret else ())

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.errors import ReadError
 from thresher.model import Problem, Session, SourceLocation, ToolCall, Usage
 from thresher.model.jsontext import load_json, load_json_object
-from thresher.transcripts.base import SessionFolder, TranscriptFormat, parse_openai_chat_usage, parse_timestamp
-from thresher.transcripts.coerce import dict_or_empty, list_or_empty, text_or_empty, value_at
-from thresher.transcripts.openhands.events import OpenHandsModelInfo, is_openhands_event
+from thresher.transcripts.base import SessionFolder, TranscriptFormat, parse_openai_chat_usage, parse_time
+from thresher.transcripts.coerce import as_dict, dict_at, first_text, list_at, text_at
+from thresher.transcripts.openhands.events import ModelFacts, is_openhands_event
 from thresher.transcripts.openhands.session import (
     MAX_DELEGATE_DEPTH,
     NAME,
@@ -46,7 +46,7 @@ def _read(source: SourceFile) -> list[Session]:
     sessions = [_read_legacy_folder(source)] if _is_first_event_file(source.path) else list(_read_sessions(source))
     if not sessions:
         raise ReadError(f"`{source.path}` holds no events; is it a conversation of OpenHands?")
-    return [structs.replace(sessions[0], problems=tuple(source.problems)), *sessions[1:]]
+    return [replace(sessions[0], problems=tuple(source.problems)), *sessions[1:]]
 
 
 def _is_first_event_file(path: Path) -> bool:
@@ -58,10 +58,10 @@ def _is_first_event_file(path: Path) -> bool:
 
 def _read_sessions(source: SourceFile) -> Iterator[Session]:
     document = source.read_document()
-    stem = source.path.name.split(".")[0]
+    stem = source.stem
     if isinstance(document, list) or is_openhands_event(document):
         values = document if isinstance(document, list) else [document]
-        found = [(SourceLocation(str(source.path), number), value) for number, value in enumerate(values, 1)]
+        found = [(source.at(number), value) for number, value in enumerate(values, 1)]
         yield build_openhands_session(source, OpenHandsRun(stem), _index_events(source, found))
     elif isinstance(document, dict) and _raw_events(document):
         yield _read_evaluation(source, document, _instance_id(document) or stem, line=0)
@@ -70,7 +70,7 @@ def _read_sessions(source: SourceFile) -> Iterator[Session]:
 
 
 def _raw_events(row: dict[str, Any]) -> list[Any]:
-    return list_or_empty(row.get("history")) or list_or_empty(row.get("trajectory"))
+    return list_at(row, "history") or list_at(row, "trajectory")
 
 
 def _read_lines(source: SourceFile, stem: str) -> Iterator[Session]:
@@ -85,27 +85,25 @@ def _read_lines(source: SourceFile, stem: str) -> Iterator[Session]:
             ids.add(id_)
             yield _read_evaluation(source, row, id_, line)
         elif isinstance(row, dict) and (loose or is_openhands_event(row)):
-            loose.append((SourceLocation(str(source.path), line), row))
+            loose.append((source.at(line), row))
         else:
-            source.report_problem("a line holds no events", "skipped", line)
+            source.report("a line holds no events", "skipped", line)
     if loose:
         yield build_openhands_session(source, OpenHandsRun(stem), _index_events(source, loose))
 
 
 def _instance_id(row: dict[str, Any]) -> str:
-    return text_or_empty(row.get("instance_id")) or text_or_empty(row.get("id"))
+    return first_text(row, "instance_id", "id")
 
 
 def _read_evaluation(source: SourceFile, row: dict[str, Any], id_: str, line: int) -> Session:
     """A session as an evaluation writes it; in a document its events have numbers, in a line they have the line's."""
     values = [event for one in _raw_events(row) for event in (one if isinstance(one, list) else [one])]
-    placed = [(SourceLocation(str(source.path), line or number), value) for number, value in enumerate(values, 1)]
-    metadata = dict_or_empty(row.get("metadata"))
-    model = text_or_empty(value_at(metadata, "llm_config", "model")) or text_or_empty(metadata.get("model_name"))
-    bills = _parse_usages([dict_or_empty(row.get("metrics"))])
-    return build_openhands_session(
-        source, OpenHandsRun(id_, OpenHandsModelInfo(model, bills)), _index_events(source, placed)
-    )
+    placed = [(source.at(line or number), value) for number, value in enumerate(values, 1)]
+    metadata = dict_at(row, "metadata")
+    model = text_at(metadata, "llm_config", "model") or text_at(metadata, "model_name")
+    bills = _parse_usages([dict_at(row, "metrics")])
+    return build_openhands_session(source, OpenHandsRun(id_, ModelFacts(model, bills)), _index_events(source, placed))
 
 
 def _index_events(source: SourceFile, values: Iterable[tuple[SourceLocation, Any]]) -> list[OpenHandsEvent]:
@@ -114,7 +112,7 @@ def _index_events(source: SourceFile, values: Iterable[tuple[SourceLocation, Any
     seen: set[str] = set()
     for number, (place, wire) in enumerate(values, 1):
         if not isinstance(wire, dict):
-            source.report_problem("an event is no object", "skipped", place.line)
+            source.report("an event is no object", "skipped", place.line)
             continue
         given = wire.get("id")
         id_ = str(given) if type(given) is int or (isinstance(given, str) and given) else ""
@@ -123,7 +121,7 @@ def _index_events(source: SourceFile, values: Iterable[tuple[SourceLocation, Any
         while id_ in seen:
             id_ += "-"
         seen.add(id_)
-        found.append(OpenHandsEvent(id_, wire, place, parse_timestamp(wire.get("timestamp"))))
+        found.append(OpenHandsEvent(id_, wire, place, parse_time(wire.get("timestamp"))))
     return found
 
 
@@ -137,9 +135,9 @@ def _read_legacy_folder(source: SourceFile) -> Session:
     values, files = _load_event_files(source, folder)
     beside = (folder.parent / "metadata.json",) if metadata else ()
     run = OpenHandsRun(
-        text_or_empty(metadata.get("conversation_id")) or folder.parent.name,
-        title=text_or_empty(metadata.get("title")),
-        git_branch=text_or_empty(metadata.get("selected_branch")),
+        text_at(metadata, "conversation_id") or folder.parent.name,
+        title=text_at(metadata, "title"),
+        git_branch=text_at(metadata, "selected_branch"),
         # A new event is a new file: the folder tells.
         files=tuple(map(str, (*beside, folder, *(path for path in files if path != source.path)))),
     )
@@ -149,19 +147,15 @@ def _read_legacy_folder(source: SourceFile) -> Session:
 def _read_conversation_folder(source: SourceFile, depth: int, parent: str = "") -> Session:
     """A conversation since 1.0, with its sub-agents."""
     folder = source.path.parent
-    state = dict_or_empty(source.read_document())
+    state = as_dict(source.read_document())
     values, files = _load_event_files(source, folder / "events")
-    stats = dict_or_empty(value_at(state, "stats", "usage_to_metrics")) or dict_or_empty(
-        value_at(state, "stats", "service_to_metrics")
-    )
+    stats = dict_at(state, "stats", "usage_to_metrics") or dict_at(state, "stats", "service_to_metrics")
     run = OpenHandsRun(
-        text_or_empty(state.get("id")) or folder.name,
-        OpenHandsModelInfo(
-            text_or_empty(value_at(state, "agent", "llm", "model")), _parse_usages(map(dict_or_empty, stats.values()))
-        ),
-        title=text_or_empty(value_at(state, "tags", "title")),
-        project=text_or_empty(value_at(state, "workspace", "working_dir")),
-        head_event_id=text_or_empty(state.get("leaf_event_id")),
+        text_at(state, "id") or folder.name,
+        ModelFacts(text_at(state, "agent", "llm", "model"), _parse_usages(map(as_dict, stats.values()))),
+        title=text_at(state, "tags", "title"),
+        project=text_at(state, "workspace", "working_dir"),
+        head_event_id=text_at(state, "leaf_event_id"),
         is_head_empty=state.get("head_is_empty") is True,
         parent=parent,
         files=tuple(map(str, files)),
@@ -169,7 +163,7 @@ def _read_conversation_folder(source: SourceFile, depth: int, parent: str = "") 
     )
     session = build_openhands_session(source, run, _index_events(source, values))
     children = list(_read_subagents(source, session.id, depth)) if depth < MAX_DELEGATE_DEPTH else []
-    return structs.replace(
+    return replace(
         session, problems=tuple(source.problems), children=(*session.children, *_link_subagent_calls(session, children))
     )
 
@@ -182,7 +176,7 @@ def _read_subagents(source: SourceFile, parent: str, depth: int) -> Iterator[Ses
             if path.resolve().is_relative_to(folder.resolve()):
                 yield _read_conversation_folder(SourceFile(path, source.limits), depth + 1, parent)
         except (ReadError, OSError) as error:
-            source.report_problem(f"a sub-agent's conversation cannot be read: {error}", "left out")
+            source.report(f"a sub-agent's conversation cannot be read: {error}", "left out")
 
 
 def _load_event_files(source: SourceFile, folder: Path) -> tuple[list[tuple[SourceLocation, Any]], list[Path]]:
@@ -204,7 +198,7 @@ def _load_json_object(source: SourceFile, path: Path, *, is_needed: bool = True)
         value = None
     if is_needed and not isinstance(value, dict):
         source.problems.append(Problem("an event is not a JSON object, or torn, or too large", "skipped", str(path), 1))
-    return dict_or_empty(value)
+    return as_dict(value)
 
 
 def _link_subagent_calls(session: Session, children: Iterable[Session]) -> Iterator[Session]:
@@ -216,26 +210,26 @@ def _link_subagent_calls(session: Session, children: Iterable[Session]) -> Itera
     for child in children:
         prompt = next((message.text.strip() for message in child.messages() if message.role == "user"), "")
         waiting = calls.get(prompt) or [""]
-        yield structs.replace(child, call_id=waiting.pop(0))
+        yield replace(child, call_id=waiting.pop(0))
 
 
 def _subagent_prompts(call: ToolCall) -> list[str]:
     if call.name not in ("task", "delegate"):
         return []
     arguments = load_json_object(call.arguments)
-    told = [arguments.get("prompt"), *dict_or_empty(arguments.get("tasks")).values()]
+    told = [arguments.get("prompt"), *dict_at(arguments, "tasks").values()]
     return [prompt for prompt in told if isinstance(prompt, str)]
 
 
 def _parse_usages(metrics: Iterable[dict[str, Any]]) -> dict[str, Usage]:
     """The bill of each response, by its id."""
     bills: dict[str, Usage] = {}
-    for row in (dict_or_empty(row) for one in metrics for row in list_or_empty(one.get("token_usages"))):
+    for row in (as_dict(row) for one in metrics for row in list_at(one, "token_usages")):
         details = {"reasoning_tokens": row.get("reasoning_tokens")}
         cached = {"cache_read_input_tokens": row.get("cache_read_tokens")}
         written = {"cache_creation_input_tokens": row.get("cache_write_tokens")}
         usage = parse_openai_chat_usage({**row, **cached, **written, "completion_tokens_details": details})
-        if usage and (id_ := text_or_empty(row.get("response_id"))):
+        if usage and (id_ := text_at(row, "response_id")):
             bills[id_] = usage
     return bills
 

@@ -12,29 +12,21 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from msgspec import structs
+from msgspec.structs import replace
 
-from thresher.model import (
-    AbandonedBranch,
-    Author,
-    History,
-    Message,
-    Session,
-    SourceLocation,
-    Summary,
-    Text,
-    ToolCall,
-    ToolResult,
-)
+from thresher.model import AbandonedBranch, Author, History, Message, Session, SourceLocation
 from thresher.model.jsontext import load_json_object
-from thresher.transcripts.base import MAX_TITLE_CHARS, group_branches, title_from_prompt, trace_path_from_root
-from thresher.transcripts.coerce import text_or_empty, value_at
+from thresher.model.parts import Summary, Text, ToolCall, ToolResult
+from thresher.transcripts.base import MAX_TITLE_CHARS, group_branches, make_session, title_from_prompt, trace_path
+from thresher.transcripts.coerce import text_at
+from thresher.transcripts.content import mark_carried
 from thresher.transcripts.openhands.events import (
-    OpenHandsCall,
-    OpenHandsCondensation,
-    OpenHandsModelInfo,
-    OpenHandsPlainMessage,
-    OpenHandsResult,
+    CallFact,
+    CondensationFact,
+    EventFact,
+    MessageFact,
+    ModelFacts,
+    ResultFact,
     name_openhands_event,
     parse_openhands_event,
 )
@@ -66,7 +58,7 @@ class OpenHandsRun(NamedTuple):
     """What is known of a session beside its events."""
 
     id: str
-    model_info: OpenHandsModelInfo = OpenHandsModelInfo("", {})
+    model_info: ModelFacts = ModelFacts("", {})
     title: str = ""
     project: str = ""
     git_branch: str = ""
@@ -92,35 +84,27 @@ def build_openhands_session(source: SourceFile, run: OpenHandsRun, events: Seque
     for after, off in left:
         taken_back = OpenHandsConversation(source, run.model_info, prompter)
         taken_back.add_events(off)
-        branches += [
-            AbandonedBranch(history, latest.get(after, "")) for history in taken_back.histories() if len(history)
-        ]
-    children = [
-        _build_delegate_session(source, run, talk.calls_by_event_id.get(caller.id), inner)
-        for caller, inner in delegated
-    ]
-    times = [event.time for event in events if event.time]
-    return Session(
-        agent=NAME,
-        id=run.id,
-        file=str(source.path),
-        segments=tuple(segments),
-        branches=tuple(branches),
-        children=tuple(children),
+        branches += [AbandonedBranch(one, latest.get(after, "")) for one in taken_back.histories() if len(one)]
+    callers = ((talk.calls_by_event_id.get(caller.id), inner) for caller, inner in delegated)
+    children = [_build_delegate_session(source, run, call, inner) for call, inner in callers]
+    return make_session(
+        NAME,
+        source,
+        run.id,
+        segments,
+        branches=branches,
+        children=children,
         files=run.files,
         compactions=talk.compactions,
-        records=dict(Counter(name_openhands_event(event.record) for event in own)),
+        records=Counter(name_openhands_event(event.record) for event in own),
         project=run.project or next(filter(None, map(_working_directory, own)), ""),
         git_branch=run.git_branch,
         title=run.title or _make_title(segments),
-        version=next(
-            (found for event in own if (found := text_or_empty(value_at(event.record, "args", "openhands_version")))),
-            "",
-        ),
+        version=next(filter(None, (text_at(event.record, "args", "openhands_version") for event in own)), ""),
         parent=run.parent,
         call_id=run.call_id,
-        started=min(times, default=None),
-        ended=max(times, default=None),
+        problems=(),
+        times=(event.time for event in events),
     )
 
 
@@ -133,8 +117,8 @@ def _make_title(segments: Sequence[History]) -> str:
 
 def _working_directory(event: OpenHandsEvent) -> str:
     """Where a command ran."""
-    old = text_or_empty(value_at(event.record, "extras", "metadata", "working_dir"))
-    return old or text_or_empty(value_at(event.record, "observation", "metadata", "working_dir"))
+    old = text_at(event.record, "extras", "metadata", "working_dir")
+    return old or text_at(event.record, "observation", "metadata", "working_dir")
 
 
 def _select_active_events(
@@ -147,19 +131,18 @@ def _select_active_events(
     parents: dict[str, str | None] = {}
     before: str | None = None
     for event in events:
-        named = text_or_empty(event.record.get("parent_id"))
+        named = text_at(event.record, "parent_id")
         if named and named != ROOT_PARENT_ID and named not in by_id:
-            source.report_problem(
-                f"the parent `{named}` of an event is not here", "it follows the one before", event.source.line
-            )
+            what = f"the parent `{named}` of an event is not here"
+            source.report(what, "it follows the one before", event.source.line)
             named = ""
         parents[event.id] = None if named == ROOT_PARENT_ID else named or before
         before = event.id
     nodes = [event.id for event in events if event.record.get("kind") not in NON_TREE_EVENT_KINDS]
     head = run.head_event_id if run.head_event_id in by_id else next(reversed(nodes), "")
-    ids, cycle = trace_path_from_root("" if run.is_head_empty else head, parents)
+    ids, cycle = trace_path("" if run.is_head_empty else head, parents)
     if cycle:
-        source.report_problem("events are each other's parents", "followed until the circle closes")
+        source.report("events are each other's parents", "followed until the circle closes")
     used = set(ids)
     left = group_branches([event.id for event in events if event.id not in used], used, parents)
     return [by_id[id_] for id_ in ids], [(after, [by_id[id_] for id_ in off]) for (after, _), off in left.items()]
@@ -203,17 +186,17 @@ def _build_delegate_session(
     session = build_openhands_session(source, inner, events)
     if call is None or any(message.role == "user" for message in session.segments[0]):
         return session
-    task = text_or_empty(value_at(load_json_object(call.arguments), "inputs", "task")) or call.arguments
+    task = text_at(load_json_object(call.arguments), "inputs", "task") or call.arguments
     first = events[0]
     prompt = Message("user", (Text(task),), author="model", id=f"{first.id}-task", time=first.time, source=first.source)
     history = History((prompt, *session.segments[0]))
-    return structs.replace(session, segments=(history, *session.segments[1:]))
+    return replace(session, segments=(history, *session.segments[1:]))
 
 
 # The conversation
 
 
-class OpenHandsMessageGroup:
+class ReplyGroup:
     """A message; one of the model's with its calls, and their results by call."""
 
     def __init__(self, message: Message) -> None:
@@ -225,29 +208,28 @@ class OpenHandsMessageGroup:
     def messages(self) -> list[Message]:
         """The message, and the results after it."""
         parts = (*self.message.parts, *self.calls)
-        return [structs.replace(self.message, parts=parts), *self.results_by_call_id.values()]
+        return [replace(self.message, parts=parts), *self.results_by_call_id.values()]
 
-    def as_replayed(self) -> "OpenHandsMessageGroup":
+    def as_replayed(self) -> "ReplyGroup":
         """The same, shown once more."""
-        again = OpenHandsMessageGroup(structs.replace(self.message, carried=True))
+        again = ReplyGroup(replace(self.message, carried=True))
         again.calls = [*self.calls]
-        again.results_by_call_id = {
-            call: structs.replace(result, carried=True) for call, result in self.results_by_call_id.items()
-        }
+        shown = mark_carried(self.results_by_call_id.values())
+        again.results_by_call_id = dict(zip(self.results_by_call_id, shown, strict=True))
         return again
 
 
-class OpenHandsPendingCall(NamedTuple):
+class PendingCall(NamedTuple):
     """A call that may still be answered."""
 
-    group: OpenHandsMessageGroup
+    group: ReplyGroup
     call: ToolCall
 
 
 class OpenHandsConversation:
     """A conversation that grows event by event."""
 
-    def __init__(self, source: SourceFile, told: OpenHandsModelInfo, prompter: Author) -> None:
+    def __init__(self, source: SourceFile, told: ModelFacts, prompter: Author) -> None:
         """`prompter` is who wrote the prompt: a model, for a sub-agent."""
         self.compactions = 0
         self.calls_by_event_id: dict[str, ToolCall] = {}
@@ -258,9 +240,9 @@ class OpenHandsConversation:
         self._model_info = told
         self._prompter = prompter
         self._segments: list[list[Message]] = []
-        self._groups: list[OpenHandsMessageGroup] = []
-        self._groups_by_response_id: dict[str, OpenHandsMessageGroup] = {}
-        self._pending_calls: dict[str, OpenHandsPendingCall] = {}
+        self._groups: list[ReplyGroup] = []
+        self._groups_by_response_id: dict[str, ReplyGroup] = {}
+        self._pending_calls: dict[str, PendingCall] = {}
         self._call_ids: set[str] = set()
         self._has_spoken = False
         self._reviewed_count = 0
@@ -279,52 +261,47 @@ class OpenHandsConversation:
             try:
                 facts = list(parse_openhands_event(event.record, self._model_info, has_spoken=self._has_spoken))
             except RecursionError:
-                self._source.report_problem("an event is nested too deep to follow", "skipped", event.source.line)
+                self._source.report("an event is nested too deep to follow", "skipped", event.source.line)
                 facts = []
             for number, fact in enumerate(facts):
                 self._add_fact(fact, event, f"{event.id}-{number}" if number else event.id)
             latest[event.id] = self.last_message_id
         return latest
 
-    def _add_fact(
-        self,
-        fact: OpenHandsPlainMessage | OpenHandsCall | OpenHandsResult | OpenHandsCondensation,
-        event: OpenHandsEvent,
-        id_: str,
-    ) -> None:
+    def _add_fact(self, fact: EventFact, event: OpenHandsEvent, id_: str) -> None:
         match fact:
-            case OpenHandsPlainMessage(message):
+            case MessageFact(message):
                 self._add_message(message, event, id_)
-            case OpenHandsCall():
+            case CallFact():
                 self._add_call(fact, event, id_)
-            case OpenHandsResult():
+            case ResultFact():
                 self._add_result(fact, event, id_)
-            case OpenHandsCondensation():
+            case CondensationFact():
                 self._apply_condensation(fact, event, id_)
 
     def _locate_message(self, message: Message, event: OpenHandsEvent, id_: str) -> Message:
         self.last_message_id = id_
-        return structs.replace(message, id=id_, time=event.time, source=event.source)
+        return replace(message, id=id_, time=event.time, source=event.source)
 
-    def _append_message(self, message: Message, event: OpenHandsEvent, id_: str) -> OpenHandsMessageGroup:
-        self._groups.append(OpenHandsMessageGroup(self._locate_message(message, event, id_)))
+    def _append_message(self, message: Message, event: OpenHandsEvent, id_: str) -> ReplyGroup:
+        self._groups.append(ReplyGroup(self._locate_message(message, event, id_)))
         return self._groups[-1]
 
     def _add_message(self, message: Message, event: OpenHandsEvent, id_: str) -> None:
         if not message.parts:
             return
         if message.role == "user" and message.author == "human":
-            message = structs.replace(message, author=self._prompter)
+            message = replace(message, author=self._prompter)
             if "kind" not in event.record:  # until 0.62 a person could speak to a delegate, too
                 self._prompter = "human"
         self._has_spoken = self._has_spoken or message.role == "assistant"
         self._append_message(message, event, id_)
 
-    def _add_call(self, fact: OpenHandsCall, event: OpenHandsEvent, id_: str) -> None:
+    def _add_call(self, fact: CallFact, event: OpenHandsEvent, id_: str) -> None:
         given = fact.call.id
         own = given if given and given not in self._call_ids else f"call-{event.id}"
         self._call_ids.add(own)
-        call = structs.replace(fact.call, id=own)
+        call = replace(fact.call, id=own)
         row = self._groups_by_response_id.get(fact.response_id) if fact.response_id else None
         if row is None:
             answer = Message("assistant", fact.leading_parts, author="model", model=fact.model, usage=fact.usage)
@@ -332,12 +309,12 @@ class OpenHandsConversation:
         row.calls.append(call)
         self._groups_by_response_id[fact.response_id] = row
         for key in filter(None, (event.id, given)):
-            self._pending_calls[key] = OpenHandsPendingCall(row, call)
+            self._pending_calls[key] = PendingCall(row, call)
         self._pending_calls[""] = self._pending_calls[event.id]
         self.calls_by_event_id[event.id] = call
         self._has_spoken = True
 
-    def _add_result(self, fact: OpenHandsResult, event: OpenHandsEvent, id_: str) -> None:
+    def _add_result(self, fact: ResultFact, event: OpenHandsEvent, id_: str) -> None:
         """A result goes to its call; what names none goes to the last, if that has none yet."""
         named = [key for key in fact.call_keys if key]
         asked = next((self._pending_calls[key] for key in named or [""] if key in self._pending_calls), None)
@@ -348,19 +325,16 @@ class OpenHandsConversation:
         elif fact.content and fact.fallback_author:
             self._append_message(Message("user", fact.content, author=fact.fallback_author), event, id_)
 
-    def _apply_condensation(self, fact: OpenHandsCondensation, event: OpenHandsEvent, id_: str) -> None:
+    def _apply_condensation(self, fact: CondensationFact, event: OpenHandsEvent, id_: str) -> None:
         if self._reviewed_count > MAX_REVIEWED_MESSAGES:
             return
         self._reviewed_count += len(self._groups) + len(self._pending_calls)
         if self._reviewed_count > MAX_REVIEWED_MESSAGES:
             what = "there are too many condensations to follow"
-            self._source.report_problem(what, "what they forget stays in view", event.source.line)
+            self._source.report(what, "what they forget stays in view", event.source.line)
             return
-        summary = (
-            [OpenHandsMessageGroup(self._locate_message(_make_summary_message(fact.summary), event, id_))]
-            if fact.summary
-            else []
-        )
+        message = Message("user", (Summary(fact.summary),), author="harness")
+        summary = [ReplyGroup(self._locate_message(message, event, id_))] if fact.summary else []
         gone = {n for n, row in enumerate(self._groups) if fact.is_forgotten(row.message.id)}
         if gone:
             self.compactions += 1
@@ -368,11 +342,11 @@ class OpenHandsConversation:
         else:
             self._groups += summary
 
-    def _start_segment_without(self, gone: set[int], summary: list[OpenHandsMessageGroup]) -> None:
+    def _start_segment_without(self, gone: set[int], summary: list[ReplyGroup]) -> None:
         """Begin a segment with what is left, and the summary in the place of what is gone, older ones among it."""
         self._segments.append(self._current_messages())
         old, self._groups = self._groups, []
-        first, carried = min(gone), dict[int, OpenHandsMessageGroup]()
+        first, carried = min(gone), dict[int, ReplyGroup]()
         for n, row in enumerate(old):
             self._groups += summary if n == first else []
             if n not in gone and not (summary and _is_summary(row.message)):
@@ -382,14 +356,10 @@ class OpenHandsConversation:
             key: carried[id(row)] for key, row in self._groups_by_response_id.items() if id(row) in carried
         }
         self._pending_calls = {
-            key: OpenHandsPendingCall(carried[id(asked.group)], asked.call)
+            key: PendingCall(carried[id(asked.group)], asked.call)
             for key, asked in self._pending_calls.items()
             if id(asked.group) in carried
         }
-
-
-def _make_summary_message(words: str) -> Message:
-    return Message("user", (Summary(words),), author="harness")
 
 
 def _is_summary(message: Message) -> bool:

@@ -15,29 +15,27 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.model import History, Message, ToolResult, Usage
 from thresher.model.jsontext import dump_json, load_json
-from thresher.transcripts.coerce import dict_or_empty, list_or_empty, text_or_empty
+from thresher.transcripts.coerce import as_dict, as_list, as_text, dict_at, list_at, text_at, value_at
 from thresher.transcripts.lenient_parser import (
     has_message_content,
     parse_lenient_message,
     parse_lenient_result,
     parse_speaker,
 )
-from thresher.transcripts.model_calls import TranscriptModelCall
+from thresher.transcripts.model_calls import LoggedCall
 from thresher.transcripts.otel.spans import OtelSpan, SpanEvent, SpanTree
-from thresher.transcripts.stitching import StitchedThread
+from thresher.transcripts.stitching import CallThread
 
 _INPUT_KEYS = ("gen_ai.input.messages", "ai.prompt.messages", "langfuse.observation.input", "pydantic_ai.all_messages")
 _OUTPUT_KEYS = ("gen_ai.output.messages", "langfuse.observation.output")
 _RAW_INPUT_KEYS = ("input.value", "gen_ai.prompt", "traceloop.entity.input", "ai.prompt", "gen_ai.request.prompt")
 _RAW_OUTPUT_KEYS = ("output.value", "gen_ai.completion", "traceloop.entity.output", "gen_ai.output")
 _CONVERSATION_KEYS = (
-    "gen_ai.conversation.id",
-    "session.id",
-    "langfuse.session.id",
+    *("gen_ai.conversation.id", "session.id", "langfuse.session.id"),
     "traceloop.association.properties.session_id",
 )
 _MODEL_KEYS = ("llm.model_name", "gen_ai.response.model", "gen_ai.request.model", "ai.model.id")
@@ -83,13 +81,13 @@ def parse_span_messages(span: OtelSpan) -> SpanMessages:
     for event in span.events:
         attributes |= event.attributes if event.name == _DETAILS_EVENT else {}
     asked, answered = (
-        collect_numbered_attributes(attributes, "llm.input_messages"),
-        collect_numbered_attributes(attributes, "llm.output_messages"),
+        numbered_attributes(attributes, "llm.input_messages"),
+        numbered_attributes(attributes, "llm.output_messages"),
     )
     given = _from_openinference(asked) or _find_messages(_first_value(attributes, _INPUT_KEYS))
     given = (
         given
-        or _from_openllmetry(collect_numbered_attributes(attributes, "gen_ai.prompt"))
+        or _from_openllmetry(numbered_attributes(attributes, "gen_ai.prompt"))
         or [*_from_events(span, choice=False)]
     )
     said = (
@@ -99,7 +97,7 @@ def parse_span_messages(span: OtelSpan) -> SpanMessages:
     )
     said = (
         said
-        or _from_openllmetry(collect_numbered_attributes(attributes, "gen_ai.completion"))
+        or _from_openllmetry(numbered_attributes(attributes, "gen_ai.completion"))
         or [*_from_events(span, choice=True)]
     )
     given = given or _find_messages(_first_value(attributes, _RAW_INPUT_KEYS), plain="user")
@@ -139,14 +137,14 @@ def _find_messages(value: Any, plain: str = "") -> list[dict[str, Any]]:
                 return found
         if has_message_content(value) and ("role" in value or plain):
             return [value]
-    said = value if isinstance(value, str) else text_or_empty(dict_or_empty(value).get("task"))
+    said = value if isinstance(value, str) else text_at(value, "task")
     return [{"role": plain, "content": said}] if plain and said else []
 
 
 # Numbered attributes
 
 
-def collect_numbered_attributes(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
+def numbered_attributes(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
     """The list that stands under a name: as one, or with its places and fields in the names of attributes."""
     whole = _decode_json(attributes.get(prefix))
     if isinstance(whole, list):
@@ -188,15 +186,12 @@ def _lowest_index(attributes: Mapping[str, Any], prefix: str) -> int:
 def _from_openinference(rows: Iterable[Any]) -> list[dict[str, Any]]:
     """Messages as OpenInference has them."""
     found = []
-    for row in map(dict_or_empty, rows):
-        message = dict(dict_or_empty(row.get("message")) or row)
-        pieces = [
-            dict_or_empty(dict_or_empty(piece).get("message_content")) or piece
-            for piece in list_or_empty(message.get("contents"))
-        ]
+    for row in map(as_dict, rows):
+        message = dict(dict_at(row, "message") or row)
+        pieces = [dict_at(piece, "message_content") or piece for piece in list_at(message, "contents")]
         if pieces:
             message["content"] = pieces
-        if name := text_or_empty(message.get("function_call_name")):
+        if name := text_at(message, "function_call_name"):
             message["function_call"] = {"name": name, "arguments": message.get("function_call_arguments_json") or "{}"}
         found.append(message)
     return found
@@ -209,7 +204,7 @@ def _from_openllmetry(rows: Iterable[Any]) -> list[dict[str, Any]]:
 
 def _from_ai_sdk(attributes: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     said, thought, calls = (attributes.get(f"ai.response.{key}") for key in ("text", "reasoning", "toolCalls"))
-    said, calls = said or attributes.get("ai.response.object"), list_or_empty(_decode_json(calls))
+    said, calls = said or attributes.get("ai.response.object"), as_list(_decode_json(calls))
     if said or thought or calls:
         yield {"role": "assistant", "content": said, "reasoning_content": thought, "tool_calls": calls}
 
@@ -219,12 +214,12 @@ def _from_ai_sdk(attributes: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _from_events(span: OtelSpan, *, choice: bool) -> Iterator[dict[str, Any]]:
     """Messages that were noted as events, each under its role."""
-    attached = list_or_empty(_decode_json(span.attributes.get("events")))
-    events = [SpanEvent(text_or_empty(event.get("event.name")), event) for event in attached if isinstance(event, dict)]
+    attached = as_list(_decode_json(span.attributes.get("events")))
+    events = [SpanEvent(text_at(event, "event.name"), event) for event in attached if isinstance(event, dict)]
     for name, attributes in (*span.events, *events):
         row = {key: _decode_json(value) for key, value in attributes.items()}
         if name == "gen_ai.choice" and choice:
-            inner = dict_or_empty(row.get("message")) or dict_or_empty(_unflatten(_strip_prefix(row, "message.")))
+            inner = dict_at(row, "message") or as_dict(_unflatten(_strip_prefix(row, "message.")))
             said = inner or {"content": row.get("message") or row.get("content"), "tool_calls": row.get("tool_calls")}
             yield {**said, "role": "assistant"}
         elif name.startswith("gen_ai.") and name.endswith(".message") and not choice:
@@ -242,30 +237,26 @@ def _strip_prefix(row: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, An
 
 def get_span_tool_definitions(span: OtelSpan) -> str:
     """The tools that the model was offered, as JSON."""
-    found = [
-        dict_or_empty(dict_or_empty(row).get("tool")).get("json_schema")
-        for row in collect_numbered_attributes(span.attributes, "llm.tools")
-    ]
+    found = [value_at(row, "tool", "json_schema") for row in numbered_attributes(span.attributes, "llm.tools")]
     listed = _first_value(span.attributes, ("gen_ai.tool.definitions", "ai.prompt.tools"))
-    told_here = [_decode_json(one) for one in found or list_or_empty(_decode_json(listed))]
+    told_here = [_decode_json(one) for one in found or as_list(_decode_json(listed))]
     return dump_json(told_here) if told_here and all(isinstance(one, dict) for one in told_here) else ""
 
 
 def get_span_conversation_id(span: OtelSpan) -> str:
     """The id of the conversation that a span belongs to, if it tells one."""
-    return text_or_empty(_first_value(span.attributes, _CONVERSATION_KEYS)) or text_or_empty(
-        _first_value(span.resource, _CONVERSATION_KEYS)
-    )
+    told = (as_text(_first_value(found, _CONVERSATION_KEYS)) for found in (span.attributes, span.resource))
+    return next(filter(None, told), "")
 
 
 def get_span_model(span: OtelSpan) -> str:
     """The model that was asked."""
-    return text_or_empty(_first_value(span.attributes, _MODEL_KEYS))
+    return as_text(_first_value(span.attributes, _MODEL_KEYS))
 
 
 def get_span_agent_name(span: OtelSpan) -> str:
     """The name of the agent."""
-    return text_or_empty(_first_value(span.attributes, _AGENT_NAME_KEYS))
+    return as_text(_first_value(span.attributes, _AGENT_NAME_KEYS))
 
 
 def parse_span_usage(span: OtelSpan) -> Usage | None:
@@ -303,11 +294,10 @@ class OtelToolSpans:
             else:
                 self._unmatched_spans[agents[0].key if agents else span.trace_id, name].append(span)
 
-    def attach_results(self, thread: StitchedThread) -> tuple[list[History], dict[str, str]]:
+    def attach_results(self, thread: CallThread) -> tuple[list[History], dict[str, str]]:
         """A thread with the results that tools gave, and the call that each span of a tool answers."""
-        after = {
-            ask.number: later for ask, later in zip(thread.model_calls, [*thread.model_calls[1:], None], strict=True)
-        }
+        later = [*thread.model_calls[1:], None]
+        after = {ask.number: following for ask, following in zip(thread.model_calls, later, strict=True)}
         calls: dict[str, str] = {}
         histories = []
         for history in thread.histories():
@@ -323,10 +313,10 @@ class OtelToolSpans:
                     if span:
                         ran[call.id] = span
                         calls[span.key] = call.id
-            histories.append(structs.replace(history, messages=tuple(_insert_results(history, ran))))
+            histories.append(replace(history, messages=tuple(_insert_results(history, ran))))
         return histories, calls
 
-    def _next_span(self, ask: TranscriptModelCall, later: TranscriptModelCall | None, name: str) -> OtelSpan | None:
+    def _next_span(self, ask: LoggedCall, later: LoggedCall | None, name: str) -> OtelSpan | None:
         """The next run of a tool between a call and the one after it."""
         waiting = self._unmatched_spans.get((ask.agent_key, name))
         while waiting and waiting[0].start and ask.start and waiting[0].start < ask.start:
@@ -342,24 +332,24 @@ def _insert_results(history: History, ran: Mapping[str, OtelSpan]) -> Iterator[M
     for message in history:
         failed = any(result.call_id in ran and ran[result.call_id].is_failed for result in message.results)
         parts = tuple(_mark_failed(part, ran) for part in message.parts) if failed else message.parts
-        yield structs.replace(message, parts=parts) if failed else message
+        yield replace(message, parts=parts) if failed else message
         missing = [call for call in message.calls if call.id in ran and call.id not in given]
         results = [result for call in missing if (result := _make_result(ran[call.id], call.id, call.name))]
         if results:
             span = ran[missing[-1].id]
-            place = structs.replace(message.source, line=span.line) if message.source else None
+            place = replace(message.source, line=span.line) if message.source else None
             yield Message("tool", tuple(results), author="tool", id=f"{span.number}", time=span.end, source=place)
 
 
 def _mark_failed(part: Any, ran: Mapping[str, OtelSpan]) -> Any:
     is_one = isinstance(part, ToolResult) and part.call_id in ran and ran[part.call_id].is_failed
-    return structs.replace(part, is_error=True) if is_one else part
+    return replace(part, is_error=True) if is_one else part
 
 
 def _tool_identity(span: OtelSpan) -> tuple[str, str]:
     """The name of a tool, and the id of the call, if it is told."""
-    name = text_or_empty(_first_value(span.attributes, _TOOL_NAME_KEYS)) or span.name.removeprefix("execute_tool ")
-    return name, text_or_empty(_first_value(span.attributes, _CALL_ID_KEYS))
+    name = as_text(_first_value(span.attributes, _TOOL_NAME_KEYS)) or span.name.removeprefix("execute_tool ")
+    return name, as_text(_first_value(span.attributes, _CALL_ID_KEYS))
 
 
 def _make_result(span: OtelSpan, call_id: str, name: str) -> ToolResult | None:
@@ -367,7 +357,7 @@ def _make_result(span: OtelSpan, call_id: str, name: str) -> ToolResult | None:
     given = _first_value(span.attributes, _RESULT_KEYS)
     if given is None:
         given = next((row["content"] for row in _from_events(span, choice=True) if row.get("content")), None)
-    errors = (text_or_empty(event.attributes.get("exception.message")) for event in span.events)
+    errors = (text_at(event.attributes, "exception.message") for event in span.events)
     failure = next(filter(None, errors), span.status_message)
     if given is None and not (span.is_failed and failure):
         return None

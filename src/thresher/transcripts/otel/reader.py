@@ -8,16 +8,16 @@ is an agent that works inside another. What a child repeats of its parent's conv
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.errors import UnknownFormatError
 from thresher.model import Author, History, Session, ToolCall
-from thresher.transcripts.base import MAX_TITLE_CHARS, SessionFolder, TranscriptFormat, title_from_prompt
-from thresher.transcripts.coerce import text_or_empty
-from thresher.transcripts.model_calls import TranscriptModelCall
+from thresher.transcripts.base import MAX_TITLE_CHARS, TranscriptFormat, make_session, title_from_prompt
+from thresher.transcripts.coerce import text_at
+from thresher.transcripts.content import mark_carried
+from thresher.transcripts.model_calls import LoggedCall
 from thresher.transcripts.otel.messages import (
     OtelToolSpans,
     get_span_agent_name,
@@ -37,7 +37,7 @@ from thresher.transcripts.otel.spans import (
     read_spans,
 )
 from thresher.transcripts.source import SourceFile
-from thresher.transcripts.stitching import StitchedThread, ThreadStitcher
+from thresher.transcripts.stitching import CallThread, ThreadStitcher
 
 NAME = "otel"
 MAX_SNIFFED_SPANS = 200
@@ -52,16 +52,16 @@ def _read(source: SourceFile) -> list[Session]:
         raise UnknownFormatError(f"`{source.path}` holds {len(tree.spans)} spans, and no messages of a model in them")
     family = _ThreadFamily(source, tree, threads)
     sessions = [family.build_session(thread) for thread in threads if thread not in family.parent_threads]
-    sessions[0] = structs.replace(sessions[0], problems=tuple(source.problems))
+    sessions[0] = replace(sessions[0], problems=tuple(source.problems))
     return sessions
 
 
 # Model calls
 
 
-def _stitch_threads(source: SourceFile, tree: SpanTree) -> list[StitchedThread]:
+def _stitch_threads(source: SourceFile, tree: SpanTree) -> list[CallThread]:
     """The conversations in all calls of models."""
-    threads = ThreadStitcher(str(source.path))
+    threads = ThreadStitcher(source.file)
     cut = silent = 0
     telling: set[str] = set()
     for span in tree.spans:
@@ -70,7 +70,7 @@ def _stitch_threads(source: SourceFile, tree: SpanTree) -> list[StitchedThread]:
         try:
             ask = _make_model_call(span, tree)
         except RecursionError:
-            source.report_problem("a span is nested too deep to follow", "skipped", span.line)
+            source.report("a span is nested too deep to follow", "skipped", span.line)
             continue
         if not ask.input_messages and not ask.output_messages:
             silent += 1
@@ -82,13 +82,13 @@ def _stitch_threads(source: SourceFile, tree: SpanTree) -> list[StitchedThread]:
         threads.add(ask)
     if cut:
         what = f"{cut} calls of models lost the first messages to a limit on attributes"
-        source.report_problem(what, "taken from the calls before")
+        source.report(what, "taken from the calls before")
     if silent:
-        source.report_problem(f"{silent} calls of models tell no messages: content was not recorded", "left out")
+        source.report(f"{silent} calls of models tell no messages: content was not recorded", "left out")
     return threads.merge_threads()
 
 
-def _iter_agent_level_calls(source: SourceFile, tree: SpanTree, telling: set[str]) -> Iterator[TranscriptModelCall]:
+def _iter_agent_level_calls(source: SourceFile, tree: SpanTree, telling: set[str]) -> Iterator[LoggedCall]:
     """Agents that tell what they were given and said themselves, and whose models do not; the latest first."""
     for span in reversed(tree.spans):
         if span.kind != "agent" or span.key in telling:
@@ -96,18 +96,18 @@ def _iter_agent_level_calls(source: SourceFile, tree: SpanTree, telling: set[str
         try:
             ask = _make_model_call(span, tree)
         except RecursionError:
-            source.report_problem("a span is nested too deep to follow", "skipped", span.line)
+            source.report("a span is nested too deep to follow", "skipped", span.line)
             continue
         if ask.input_messages or ask.output_messages:
             telling |= {one.key for one in tree.iter_ancestors(span)}
             yield ask
 
 
-def _make_model_call(span: OtelSpan, tree: SpanTree) -> TranscriptModelCall:
+def _make_model_call(span: OtelSpan, tree: SpanTree) -> LoggedCall:
     agents = [agent.key for agent in tree.enclosing_agents(span)]
     found = parse_span_messages(span)
     talks = (get_span_conversation_id(one) for one in (span, *tree.iter_ancestors(span)))
-    return TranscriptModelCall(
+    return LoggedCall(
         span.number,
         span.line,
         agents[0] if agents else span.trace_id,
@@ -132,18 +132,18 @@ def _make_model_call(span: OtelSpan, tree: SpanTree) -> TranscriptModelCall:
 class _ThreadFamily:
     """The conversations of a file by the agents that led them."""
 
-    def __init__(self, source: SourceFile, tree: SpanTree, threads: Sequence[StitchedThread]) -> None:
-        self._file = str(source.path)
+    def __init__(self, source: SourceFile, tree: SpanTree, threads: Sequence[CallThread]) -> None:
+        self._source = source
         self._tree = tree
         self._spans_by_number = {span.number: span for span in tree.spans}
         self._tools = OtelToolSpans(tree)
         self._main_threads = _select_main_threads(threads)
-        self.parent_threads: dict[StitchedThread, StitchedThread] = {}
+        self.parent_threads: dict[CallThread, CallThread] = {}
         self._used_ids: set[str] = set()
         self._records: dict[str, Counter[str]] = defaultdict(Counter)
         for span in tree.spans:
             self._records[span.trace_id][span.kind or "other"] += 1
-        self._top_threads: dict[str, list[StitchedThread]] = defaultdict(list)
+        self._top_threads: dict[str, list[CallThread]] = defaultdict(list)
         for scope, main in self._main_threads.items():
             if scope in tree.by_key and not main.model_calls[0].enclosing_agents:
                 self._top_threads[main.model_calls[0].trace_id].append(main)
@@ -151,11 +151,11 @@ class _ThreadFamily:
             parent = self._find_parent(thread)
             if parent and not self._is_above(thread, parent):
                 self.parent_threads[thread] = parent
-        self._children: dict[StitchedThread, list[StitchedThread]] = defaultdict(list)
+        self._children: dict[CallThread, list[CallThread]] = defaultdict(list)
         for child, parent in self.parent_threads.items():
             self._children[parent].append(child)
 
-    def _find_parent(self, thread: StitchedThread) -> StitchedThread | None:
+    def _find_parent(self, thread: CallThread) -> CallThread | None:
         agent, main = self._find_agent_span(thread), self._main_threads[thread.agent_key]
         if agent and main is not thread:
             return main
@@ -166,15 +166,15 @@ class _ThreadFamily:
         tops = self._top_threads[thread.model_calls[0].trace_id]
         return tops[0] if len(tops) == 1 else None
 
-    def _is_above(self, thread: StitchedThread, parent: StitchedThread) -> bool:
-        at: StitchedThread | None = parent
+    def _is_above(self, thread: CallThread, parent: CallThread) -> bool:
+        at: CallThread | None = parent
         while at is not None:
             if at is thread:
                 return True
             at = self.parent_threads.get(at)
         return False
 
-    def build_session(self, thread: StitchedThread, parent: str = "", call_id: str = "") -> Session:
+    def build_session(self, thread: CallThread, parent: str = "", call_id: str = "") -> Session:
         """A conversation, and those inside it."""
         above = self.parent_threads.get(thread)
         is_side = above is not None and (
@@ -187,44 +187,40 @@ class _ThreadFamily:
             histories = [_set_prompt_author(history, "harness" if is_side else "model") for history in histories]
         id_ = self._assign_id(thread, is_side=is_side)
         under_way = OtelCallTimeline(thread, histories, runs) if self._children[thread] else None
-        inner = [
-            self.build_session(child, id_, self._find_spawning_call(child, under_way))
-            for child in self._children[thread]
-        ]
+        children = self._children[thread]
+        inner = [self.build_session(child, id_, self._find_spawning_call(child, under_way)) for child in children]
         resource = self._spans_by_number[thread.model_calls[0].number].resource
         agent = self._find_agent_span(thread)
         name = get_span_agent_name(agent) if agent else ""
         spans = [self._spans_by_number[ask.number] for ask in thread.model_calls] + ([agent] if agent else [])
-        times = [time for span in spans for time in (span.start, span.end) if time]
-        return Session(
-            agent=NAME,
-            id=id_,
-            file=self._file,
-            segments=tuple(histories),
-            branches=tuple(thread.iter_rewound_branches()),
-            children=tuple(inner),
-            compactions=len(histories) - 1,
+        return make_session(
+            NAME,
+            self._source,
+            id_,
+            histories,
+            branches=thread.iter_rewound_branches(),
+            children=inner,
             records={"llm": len(thread.model_calls)} if above else self._count_records(thread),
             title=(name if above else "") or title_from_prompt(histories) or name or _first_user_text(histories),
-            project=text_or_empty(resource.get("process.working_directory")),
-            git_branch=text_or_empty(resource.get("vcs.ref.head.name")),
-            version=text_or_empty(resource.get("service.version")),
+            project=text_at(resource, "process.working_directory"),
+            git_branch=text_at(resource, "vcs.ref.head.name"),
+            version=text_at(resource, "service.version"),
             parent=parent,
             call_id=call_id,
-            started=min(times, default=None),
-            ended=max(times, default=None),
+            problems=(),
+            times=(time for span in spans for time in (span.start, span.end)),
         )
 
-    def _count_records(self, thread: StitchedThread) -> dict[str, int]:
+    def _count_records(self, thread: CallThread) -> dict[str, int]:
         """The spans of its traces; where several conversations share one, the first has them."""
         traces = dict.fromkeys(ask.trace_id for ask in thread.model_calls)
         return dict(sum((self._records.pop(trace, Counter()) for trace in traces), Counter()))
 
-    def _find_agent_span(self, thread: StitchedThread) -> OtelSpan | None:
+    def _find_agent_span(self, thread: CallThread) -> OtelSpan | None:
         found = self._tree.by_key.get(thread.agent_key)
         return found if found and found.kind == "agent" else None
 
-    def _assign_id(self, thread: StitchedThread, *, is_side: bool) -> str:
+    def _assign_id(self, thread: CallThread, *, is_side: bool) -> str:
         """The conversation, the trace, or the span that begins it: the first that no other has."""
         first = thread.model_calls[0]
         span = self._spans_by_number[first.number].id
@@ -237,23 +233,20 @@ class _ThreadFamily:
         self._used_ids.add(found)
         return found
 
-    def _find_spawning_call(self, child: StitchedThread, under_way: "OtelCallTimeline | None") -> str:
+    def _find_spawning_call(self, child: CallThread, under_way: "OtelCallTimeline | None") -> str:
         """The call that an agent works for: the one whose tool it is in, or the only one under way."""
         agent = self._find_agent_span(child)
         if agent is None or under_way is None or self._main_threads[child.agent_key] is not child:
             return ""
-        runs = (
-            under_way.calls_by_tool_span[one.key]
-            for one in self._tree.iter_ancestors(agent)
-            if one.key in under_way.calls_by_tool_span
-        )
+        known = under_way.calls_by_tool_span
+        runs = (known[one.key] for one in self._tree.iter_ancestors(agent) if one.key in known)
         return next(runs, "") or under_way.find_call_at(agent)
 
 
 class OtelCallTimeline:
     """The calls of a conversation, by the time that they were made."""
 
-    def __init__(self, thread: StitchedThread, histories: Iterable[History], runs: Mapping[str, str]) -> None:
+    def __init__(self, thread: CallThread, histories: Iterable[History], runs: Mapping[str, str]) -> None:
         """`runs`: the call that each span of a tool answers."""
         self.calls_by_tool_span = runs
         self._call_starts = [ask.start for ask in thread.model_calls if ask.start]
@@ -271,9 +264,9 @@ class OtelCallTimeline:
         return made[0].id if len(made) == 1 else named[0].id if len(named) == 1 else ""
 
 
-def _select_main_threads(threads: Iterable[StitchedThread]) -> dict[str, StitchedThread]:
+def _select_main_threads(threads: Iterable[CallThread]) -> dict[str, CallThread]:
     """Each agent's main conversation: the one with the most calls, or the longest."""
-    found: dict[str, tuple[int, int, StitchedThread]] = {}
+    found: dict[str, tuple[int, int, CallThread]] = {}
     for thread in threads:
         for scope, count in Counter(ask.agent_key for ask in thread.model_calls).items():
             if scope not in found or (count, len(thread.entries)) > found[scope][:2]:
@@ -281,20 +274,19 @@ def _select_main_threads(threads: Iterable[StitchedThread]) -> dict[str, Stitche
     return {scope: thread for scope, (_, _, thread) in found.items()}
 
 
-def _mark_replayed(thread: StitchedThread, main: StitchedThread) -> None:
+def _mark_replayed(thread: CallThread, main: CallThread) -> None:
     """Mark what a call beside an agent's conversation repeats of it."""
     for place, row in enumerate(thread.entries):
         if row.text_fingerprint in main.known_fingerprints and not any(
             message.usage or message.model for message in row.messages
         ):
-            carried = tuple(structs.replace(message, carried=True) for message in row.messages)
-            thread.entries[place] = row._replace(messages=carried)
+            thread.entries[place] = row._replace(messages=tuple(mark_carried(row.messages)))
 
 
 def _set_prompt_author(history: History, author: Author) -> History:
     """What is asked of a child is asked by a model, or by the program around it; no person does."""
-    said = (structs.replace(m, author=author) if m.author == "human" and m.role == "user" else m for m in history)
-    return structs.replace(history, messages=tuple(said))
+    said = (replace(m, author=author) if m.author == "human" and m.role == "user" else m for m in history)
+    return replace(history, messages=tuple(said))
 
 
 def _first_user_text(histories: Iterable[History]) -> str:
@@ -331,17 +323,12 @@ def _attribute_names(wire: Mapping[str, Any]) -> Iterator[str]:
     for key in ("span_attributes", "attributes"):
         told_here = wire.get(key)
         if isinstance(told_here, list):
-            yield from (text_or_empty(entry.get("key")) for entry in told_here if isinstance(entry, dict))
+            yield from (text_at(entry, "key") for entry in told_here if isinstance(entry, dict))
         elif isinstance(told_here, dict):
             yield from (f"{name}." for name in told_here)
     yield from (key.removeprefix("attributes.") for key in wire if key.startswith("attributes."))
-    if text_or_empty(wire.get("type")) in ("GENERATION", "AGENT", "TOOL") and "traceId" in wire:
+    if text_at(wire, "type") in ("GENERATION", "AGENT", "TOOL") and "traceId" in wire:
         yield "langfuse.observation"
-
-
-def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:  # noqa: ARG001 - a format's homes depend on both
-    """None: traces stand where their user put them."""
-    return []
 
 
 FORMAT = TranscriptFormat(
@@ -349,7 +336,6 @@ FORMAT = TranscriptFormat(
     "OpenTelemetry traces",
     _sniff,
     _read,
-    _homes,
     layouts="OTLP JSON, trees of spans, spans as Phoenix, Langfuse and the console exporter write them",
     holds=("thinking", "sub-agents", "usage", "times", "edits", "rewinds", "compactions"),
     seen="OpenInference (TRAIL), GenAI conventions up to 1.38",

@@ -14,8 +14,8 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from thresher.transcripts.base import parse_timestamp
-from thresher.transcripts.coerce import dict_or_empty, list_or_empty, text_or_empty, value_at
+from thresher.transcripts.base import parse_time
+from thresher.transcripts.coerce import as_dict, as_text, dict_at, first_text, list_at, text_at, value_at
 from thresher.transcripts.source import SourceFile
 
 SpanKind = Literal["llm", "agent", "tool", ""]
@@ -127,7 +127,7 @@ def read_spans(source: SourceFile) -> SpanTree:
                 elif span_id := _first_text(wire, ("spanId", "span_id")):
                     logs.setdefault(f"{_first_text(wire, _TRACE_KEYS)} {span_id}", []).append(_parse_event(wire))
             except RecursionError:
-                source.report_problem("a span is nested too deep to follow", "skipped", line)
+                source.report("a span is nested too deep to follow", "skipped", line)
     spans = [span._replace(events=(*span.events, *logs.get(span.key, ()))) for span in spans]
     first = min((span.start for span in spans if span.start), default=None)
     if first:
@@ -163,7 +163,7 @@ def _read_concatenated_json(source: SourceFile) -> Iterator[Any]:
             yield value
         others += bool(piece[place:].strip())
     if others:
-        source.report_problem(f"{others} pieces of the file are no JSON", "skipped")
+        source.report(f"{others} pieces of the file are no JSON", "skipped")
 
 
 def peek_printed_json(source: SourceFile) -> list[Any]:
@@ -193,9 +193,9 @@ def iter_raw_spans(value: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]
             continue
         if not isinstance(found, dict):
             continue
-        told = dict_or_empty(found.get("resource")).get("attributes")
+        told = value_at(found, "resource", "attributes")
         resource = {**resource, **_flatten_attributes(told)} if told else resource
-        if session := text_or_empty(found.get("sessionId")):
+        if session := text_at(found, "sessionId"):
             resource = {**resource, "session.id": session}
         if is_raw_span(found) or "body" in found:
             yield found, resource
@@ -204,50 +204,37 @@ def iter_raw_spans(value: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]
 
 def is_raw_span(wire: Mapping[str, Any]) -> bool:
     """Whether an object is a span: it has an id, belongs to a trace, and tells something of a time."""
-    inner = dict_or_empty(wire.get("context"))
-    named = bool(
-        _first_text(wire, _ID_KEYS) or text_or_empty(inner.get("span_id")) or text_or_empty(inner.get("spanId"))
-    )
-    placed = bool(
-        _first_text(wire, _TRACE_KEYS) or text_or_empty(inner.get("trace_id")) or text_or_empty(inner.get("traceId"))
-    )
+    inner = dict_at(wire, "context")
+    named = bool(_first_text(wire, _ID_KEYS) or first_text(inner, "span_id", "spanId"))
+    placed = bool(_first_text(wire, _TRACE_KEYS) or first_text(inner, "trace_id", "traceId"))
     return named and placed and any(key in wire for key in _START_KEYS) and "body" not in wire
 
 
 def _first_text(wire: Mapping[str, Any], keys: tuple[str, ...]) -> str:
-    return next((found.removeprefix("0x") for key in keys if (found := text_or_empty(wire.get(key)))), "")
+    return next((found.removeprefix("0x") for key in keys if (found := text_at(wire, key))), "")
 
 
 def _parse_span(wire: dict[str, Any], resource: dict[str, Any], place: int, line: int) -> OtelSpan:
-    inner = dict_or_empty(wire.get("context"))
+    inner = dict_at(wire, "context")
     attributes = _merge_attributes(wire)
     start = next(filter(None, (parse_span_time(wire.get(key)) for key in _START_KEYS)), None)
     end = next(filter(None, (parse_span_time(wire.get(key)) for key in _END_KEYS)), None)
     status = wire.get("status") if isinstance(wire.get("status"), dict) else {}
-    code = str(
-        wire.get("status_code")
-        or value_at(status, "code")
-        or value_at(status, "status_code")
-        or wire.get("level")
-        or ""
-    )
-    told = (
-        text_or_empty(wire.get("status_message"))
-        or text_or_empty(value_at(status, "message"))
-        or text_or_empty(value_at(status, "description"))
-    )
+    codes = (wire.get("status_code"), value_at(status, "code"), value_at(status, "status_code"), wire.get("level"))
+    code = str(next(filter(None, codes), ""))
+    told = text_at(wire, "status_message") or first_text(status, "message", "description")
     return OtelSpan(
         _first_text(wire, _ID_KEYS) or _first_text(inner, ("span_id", "spanId")),
-        _first_text(wire, _PARENT_KEYS) or _first_text(dict_or_empty(wire.get("parentSpanContext")), ("spanId",)),
+        _first_text(wire, _PARENT_KEYS) or _first_text(dict_at(wire, "parentSpanContext"), ("spanId",)),
         _first_text(wire, _TRACE_KEYS) or _first_text(inner, ("trace_id", "traceId")),
-        text_or_empty(wire.get("span_name")) or text_or_empty(wire.get("name")),
+        first_text(wire, "span_name", "name"),
         _infer_kind(wire, attributes),
         start,
         end or _end_from_duration(start, wire.get("duration")),
         code.upper().rpartition("_")[2] in ("ERROR", "2"),
-        told or text_or_empty(wire.get("statusMessage")),
+        told or text_at(wire, "statusMessage"),
         attributes,
-        tuple(_parse_event(event) for event in list_or_empty(wire.get("events")) if isinstance(event, dict)),
+        tuple(_parse_event(event) for event in list_at(wire, "events") if isinstance(event, dict)),
         resource,
         place,
         line or place,
@@ -255,7 +242,7 @@ def _parse_span(wire: dict[str, Any], resource: dict[str, Any], place: int, line
 
 
 def _infer_kind(wire: dict[str, Any], attributes: dict[str, Any]) -> SpanKind:
-    words = ((text_or_empty(attributes.get(key)) or text_or_empty(wire.get(key))).lower() for key in _KIND_KEYS)
+    words = ((text_at(attributes, key) or text_at(wire, key)).lower() for key in _KIND_KEYS)
     named = (_KINDS_BY_WORD[word] for word in words if word in _KINDS_BY_WORD)
     signs = (
         kind for sign, kind in _KINDS_BY_ATTRIBUTE_PREFIX.items() if any(key.startswith(sign) for key in attributes)
@@ -274,7 +261,7 @@ def _merge_attributes(wire: dict[str, Any]) -> dict[str, Any]:
     if "traceId" in wire and "input" in wire:  # Langfuse has no attributes of its own
         told = {"input": "input.value", "output": "output.value", "model": "gen_ai.request.model"}
         found |= {name: wire[key] for key, name in told.items() if wire.get(key) is not None}
-        usage = dict_or_empty(wire.get("usageDetails")) or dict_or_empty(wire.get("usage"))
+        usage = dict_at(wire, "usageDetails") or dict_at(wire, "usage")
         found |= {f"gen_ai.usage.{key}_tokens": value for key, value in usage.items()}
     return found
 
@@ -283,12 +270,10 @@ def _flatten_attributes(value: Any) -> dict[str, Any]:
     """Attributes under dotted names, be they a list of keys and values, nested objects, or such names already."""
     if isinstance(value, list):
         return {
-            text_or_empty(entry.get("key")): _decode_otlp_value(entry.get("value"))
-            for entry in value
-            if isinstance(entry, dict)
+            text_at(entry, "key"): _decode_otlp_value(entry.get("value")) for entry in value if isinstance(entry, dict)
         }
     found: dict[str, Any] = {}
-    waiting = [("", dict_or_empty(value))]
+    waiting = [("", as_dict(value))]
     while waiting:
         prefix, inner = waiting.pop()
         for key, one in inner.items():
@@ -310,9 +295,9 @@ def _decode_otlp_value(value: Any) -> Any:
         case "intvalue":
             return int(found) if isinstance(found, str) and found.lstrip("-").isdigit() and len(found) < 20 else found
         case "arrayvalue":
-            return [_decode_otlp_value(item) for item in list_or_empty(dict_or_empty(found).get("values"))]
+            return [_decode_otlp_value(item) for item in list_at(found, "values")]
         case "kvlistvalue":
-            return _flatten_attributes(list_or_empty(dict_or_empty(found).get("values")))
+            return _flatten_attributes(list_at(found, "values"))
         case _:
             return value
 
@@ -322,8 +307,8 @@ def _parse_event(wire: dict[str, Any]) -> SpanEvent:
     told = wire.get("attributes") or wire.get("Attributes") or wire.get("log_attributes")
     attributes = _flatten_attributes(told)
     body = _decode_otlp_value(wire.get("body"))
-    name = text_or_empty(wire.get("name")) or text_or_empty(wire.get("Name")) or text_or_empty(wire.get("eventName"))
-    return SpanEvent(name or text_or_empty(attributes.get("event.name")), attributes | dict_or_empty(body))
+    name = first_text(wire, "name", "Name", "eventName")
+    return SpanEvent(name or text_at(attributes, "event.name"), attributes | as_dict(body))
 
 
 # Times
@@ -335,12 +320,12 @@ def parse_span_time(value: Any) -> datetime | None:
         value = int(value)
     match value:
         case [int(seconds), int(nanoseconds)]:
-            return parse_timestamp(seconds + nanoseconds / 1e9)
+            return parse_time(seconds + nanoseconds / 1e9)
         case int() if value > 10**17:
-            return parse_timestamp(value / 1e9)
+            return parse_time(value / 1e9)
         case int() if value > 10**14:
-            return parse_timestamp(value / 1e6)
-    return parse_timestamp(value)
+            return parse_time(value / 1e6)
+    return parse_time(value)
 
 
 _ISO_DURATION = re.compile(r"PT(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:([\d.]{1,20})S)?")
@@ -348,7 +333,7 @@ _ISO_DURATION = re.compile(r"PT(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:([\d.]{1,20})S)?
 
 def _end_from_duration(start: datetime | None, lasted: Any) -> datetime | None:
     """When a span ended that says how long it lasted: `PT1M4.5S`."""
-    found = _ISO_DURATION.fullmatch(text_or_empty(lasted))
+    found = _ISO_DURATION.fullmatch(as_text(lasted))
     if not start or not found:
         return None
     try:

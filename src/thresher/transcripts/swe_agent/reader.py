@@ -13,32 +13,20 @@ Tokens are told for the whole run only.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from thresher.dialects.content import infer_message_author
 from thresher.dialects.openai_chat.codec import parse_openai_chat_content
 from thresher.errors import ReadError
-from thresher.model import (
-    AbandonedBranch,
-    Author,
-    History,
-    Message,
-    Session,
-    SourceLocation,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-    Unknown,
-)
+from thresher.model import AbandonedBranch, Author, History, Message, Session
 from thresher.model.jsontext import dump_json, load_json_object
-from thresher.model.parts import Part, ResultPart
-from thresher.transcripts.base import MAX_TITLE_CHARS, SessionFolder, TranscriptFormat, title_from_prompt
-from thresher.transcripts.coerce import dict_or_empty, list_or_empty, text_or_empty, value_at
+from thresher.model.parts import Part, ResultPart, Text, Thinking, ToolCall, ToolResult, Unknown
+from thresher.transcripts.base import MAX_TITLE_CHARS, TranscriptFormat, make_session, title_from_prompt
+from thresher.transcripts.coerce import as_dict, dict_at, first_text, list_at, text_at, value_at
+from thresher.transcripts.content import json_text, text_parts
 from thresher.transcripts.source import SourceFile
 from thresher.transcripts.swe_agent.actions import EXIT_COMMAND, is_refused_observation, parse_swe_agent_command
 
@@ -63,21 +51,21 @@ class SweAgentStep(NamedTuple):
     def state(self) -> dict[str, Any]:
         """What was open and where, before the step or (since 1.0) after it; older versions wrote it as text."""
         state = self.record.get("state")
-        return load_json_object(state) if isinstance(state, str) else dict_or_empty(state)
+        return load_json_object(state) if isinstance(state, str) else as_dict(state)
 
     def matches_row(self, item: dict[str, Any], *keys: str) -> bool:
         """Whether this is the step that a message of the history tells of, by its action or its thought, or both."""
-        return all(text_or_empty(self.record.get(key)) == text_or_empty(item.get(key)) for key in keys)
+        return all(text_at(self.record, key) == text_at(item, key) for key in keys)
 
 
 def _read(source: SourceFile) -> list[Session]:
     """One run."""
-    document = dict_or_empty(source.read_document())
-    attempts = [dict_or_empty(attempt) for attempt in list_or_empty(document.get("attempts"))]
+    document = as_dict(source.read_document())
+    attempts = [as_dict(attempt) for attempt in list_at(document, "attempts")]
     chosen, others = _select_attempt(document, attempts)
     if not (_history_rows(chosen) or _trajectory_rows(chosen)):
         raise ReadError(f"`{source.path}` holds no `history` and no `trajectory`; is it a SWE-agent run?")
-    info = dict_or_empty(chosen.get("info"))
+    info = dict_at(chosen, "info")
     reader = SweAgentReader(source, chosen)
     messages = reader.messages()
     branches = [*reader.branches]
@@ -86,29 +74,26 @@ def _read(source: SourceFile) -> list[Session]:
         branches += [AbandonedBranch(History(tuple(other.messages()))), *other.branches]
     history = History(tuple(messages))
     return [
-        Session(
-            agent=NAME,
-            id=source.path.name.partition(".traj")[0],
-            file=str(source.path),
-            segments=(history,),
-            branches=tuple(branch for branch in branches if len(branch.history)),
-            problems=tuple(source.problems),
+        make_session(
+            NAME,
+            source,
+            source.path.name.partition(".traj")[0],
+            [history],
+            branches=(branch for branch in branches if len(branch.history)),
             records=_count_records(chosen, attempts),
-            project=next(
-                (found for step in reader.steps if (found := text_or_empty(step.state.get("working_dir")))), ""
-            ),
+            project=next((found for step in reader.steps if (found := text_at(step.state, "working_dir"))), ""),
             title=_make_title(history),
-            version=text_or_empty(info.get("swe_agent_version")),
+            version=text_at(info, "swe_agent_version"),
         )
     ]
 
 
 def _history_rows(run: dict[str, Any]) -> list[Any]:
-    return list_or_empty(run.get("history"))
+    return list_at(run, "history")
 
 
 def _trajectory_rows(run: dict[str, Any]) -> list[Any]:
-    return list_or_empty(run.get("trajectory"))
+    return list_at(run, "trajectory")
 
 
 def _select_attempt(
@@ -125,9 +110,7 @@ def _select_attempt(
 def _count_records(run: dict[str, Any], attempts: Sequence[Any]) -> dict[str, int]:
     """Messages by role, demonstrations apart; steps and attempts."""
     counts = Counter(
-        "demonstration"
-        if dict_or_empty(item).get("is_demo") is True
-        else text_or_empty(dict_or_empty(item).get("role")) or "?"
+        "demonstration" if value_at(item, "is_demo") is True else text_at(item, "role") or "?"
         for item in _history_rows(run)
     )
     counts.update({"step": len(_trajectory_rows(run)), "attempt": len(attempts)})
@@ -146,7 +129,7 @@ class SweAgentReader:
     def __init__(self, source: SourceFile, run: dict[str, Any], prefix: str = "") -> None:
         """`prefix` goes before every id: that of an attempt that was not chosen."""
         self.branches: list[AbandonedBranch] = []
-        self.steps = [SweAgentStep(dict_or_empty(step), number) for number, step in enumerate(_trajectory_rows(run), 1)]
+        self.steps = [SweAgentStep(as_dict(step), number) for number, step in enumerate(_trajectory_rows(run), 1)]
         self._source = source
         self._rows = _history_rows(run) or _history_from_steps(self.steps)
         self._prefix = prefix
@@ -165,21 +148,21 @@ class SweAgentReader:
         found: list[Message] = []
         for number, row in enumerate(self._rows, 1):
             try:
-                message = self._parse_message(dict_or_empty(row), number)
+                message = self._parse_message(as_dict(row), number)
             except RecursionError:
-                self._source.report_problem("a message is nested too deep to follow", "skipped", number)
+                self._source.report("a message is nested too deep to follow", "skipped", number)
                 continue
             if not message.parts:
                 continue
-            place = SourceLocation(str(self._source.path), number)
+            place = self._source.at(number)
             self._last_message_id = f"{self._prefix}{number}"
-            found.append(structs.replace(message, id=self._last_message_id, source=place, carried=self._in_demo))
+            found.append(replace(message, id=self._last_message_id, source=place, carried=self._in_demo))
         return found
 
     def _parse_message(self, item: dict[str, Any], number: int) -> Message:
         content = parse_openai_chat_content(item.get("content"))
         if content is None:
-            content = (Unknown(text_or_empty(item.get("role")), dump_json(item.get("content"))),)
+            content = (Unknown(text_at(item, "role"), dump_json(item.get("content"))),)
         is_demo = item.get("is_demo") is True
         if is_demo != self._in_demo:  # nothing answers the last call of a demonstration
             self._pending_calls, self._in_demo = {}, is_demo
@@ -193,7 +176,7 @@ class SweAgentReader:
             case "user" if not (is_demo or self._has_spoken):
                 return Message("user", content, author=infer_message_author("user", content))
             case _ if not item:
-                self._source.report_problem("a message is no object", "skipped", number)
+                self._source.report("a message is no object", "skipped", number)
                 return Message("user")
             case _:
                 return Message("user", content, author="harness")
@@ -205,8 +188,8 @@ class SweAgentReader:
         if step:
             self._open_file = _find_open_file(step.state) or self._open_file
         author: Author = "harness" if is_demo or _is_harness_exit(item) else "model"
-        thought = text_or_empty(item.get("thought")).strip()
-        action = text_or_empty(item.get("action"))
+        thought = text_at(item, "thought").strip()
+        action = text_at(item, "action")
         words = (Text(thought),) if thought else () if action.strip() else content
         calls = self._parse_calls(item, action, number)
         self._pending_calls = calls
@@ -217,10 +200,10 @@ class SweAgentReader:
     def _parse_calls(self, item: dict[str, Any], action: str, number: int) -> dict[str, ToolCall]:
         """The calls by the ids they came with, each with one that no other has."""
         found: dict[str, ToolCall] = {}
-        for place, wire in enumerate(map(dict_or_empty, list_or_empty(item.get("tool_calls"))), 1):
-            given, name = text_or_empty(wire.get("id")), text_or_empty(value_at(wire, "function", "name"))
+        for place, wire in enumerate(map(as_dict, list_at(item, "tool_calls")), 1):
+            given, name = text_at(wire, "id"), text_at(wire, "function", "name")
             said = value_at(wire, "function", "arguments")
-            arguments = said if isinstance(said, str) else dump_json(said or {})
+            arguments = json_text("" if said == "" else said or {})
             key = given if given and given not in found else f"call-{number}-{place}"
             found[key] = ToolCall(self._assign_id(given, f"call-{number}-{place}"), name, arguments)
         if not found and action.strip():
@@ -234,7 +217,7 @@ class SweAgentReader:
         return name
 
     def _parse_result(self, item: dict[str, Any], content: tuple[ResultPart, ...], *, is_demo: bool) -> Message:
-        told = next((id_ for id_ in list_or_empty(item.get("tool_call_ids")) if isinstance(id_, str)), "")
+        told = next((id_ for id_ in list_at(item, "tool_call_ids") if isinstance(id_, str)), "")
         call = self._pending_calls.pop(told, None)
         if call is None and self._pending_calls and not told:
             call = self._pending_calls.pop(next(iter(self._pending_calls)))
@@ -261,25 +244,18 @@ class SweAgentReader:
 
     def _build_retried_step(self, n: int) -> Iterator[Message]:
         """A step that was refused: what the model said, and what it was told before it tried again."""
-        wire, place = self.steps[n].record, SourceLocation(str(self._source.path), self.steps[n].number)
+        wire, place = self.steps[n].record, self._source.at(self.steps[n].number)
         id_ = f"{self._prefix}step-{self.steps[n].number}"
-        thought, action = text_or_empty(wire.get("thought")).strip(), text_or_empty(wire.get("action"))
-        name, named = (
-            parse_swe_agent_command(action, _find_open_file(self.steps[n].state) or self._open_file)
-            if action.strip()
-            else ("", {})
-        )
+        thought, action = text_at(wire, "thought").strip(), text_at(wire, "action")
+        open_file = _find_open_file(self.steps[n].state) or self._open_file
+        name, named = parse_swe_agent_command(action, open_file) if action.strip() else ("", {})
         call = ToolCall(f"{id_}-call", name, dump_json(named))
-        parts: tuple[Part, ...] = (*((Text(thought),) if thought else ()), *((call,) if name else ()))
+        parts: tuple[Part, ...] = (*text_parts(thought), *((call,) if name else ()))
         if parts:
             yield Message("assistant", parts, author="model", id=id_, model=self._model, source=place)
-        query = list_or_empty(self.steps[n + 1].record.get("query")) or list_or_empty(
-            self.steps[n + 1].record.get("messages")
-        )
-        asked = dict_or_empty(query[-1]) if query else {}
-        told = text_or_empty(wire.get("observation")) or (
-            text_or_empty(asked.get("content")) if asked.get("role") == "user" else ""
-        )
+        query = list_at(self.steps[n + 1].record, "query") or list_at(self.steps[n + 1].record, "messages")
+        asked = as_dict(query[-1]) if query else {}
+        told = text_at(wire, "observation") or (text_at(asked, "content") if asked.get("role") == "user" else "")
         if told and name:
             result = ToolResult(call.id, (Text(told),), is_error=True, name=name)
             yield Message("tool", (result,), author="tool", id=f"{id_}-result", source=place)
@@ -289,49 +265,37 @@ class SweAgentReader:
 
 def _history_from_steps(steps: Sequence[SweAgentStep]) -> list[Any]:
     """What a history would be, from a trajectory without one."""
-    first = (
-        list_or_empty(steps[0].record.get("query")) or list_or_empty(steps[0].record.get("messages")) if steps else []
-    )
+    first = list_at(steps[0].record, "query") or list_at(steps[0].record, "messages") if steps else []
     rows: list[Any] = [item for item in first if isinstance(item, dict) and item.get("role")]
     for step in steps:
         said = {key: step.record.get(key) for key in ("thought", "action", "thinking_blocks")}
-        rows.append({"role": "assistant", "content": text_or_empty(step.record.get("response")), **said})
-        rows.append({"role": "user", "content": text_or_empty(step.record.get("observation"))})
+        rows.append({"role": "assistant", "content": text_at(step.record, "response"), **said})
+        rows.append({"role": "user", "content": text_at(step.record, "observation")})
     return rows
 
 
 def _find_open_file(state: dict[str, Any]) -> str:
-    found = text_or_empty(state.get("open_file"))
+    found = text_at(state, "open_file")
     return "" if found in _NO_OPEN_FILE else found
 
 
 def _is_harness_exit(item: dict[str, Any]) -> bool:
     """Whether the harness ended the run in the model's name."""
-    action, said = (
-        text_or_empty(item.get("action")).strip(),
-        text_or_empty(item.get("thought")) or text_or_empty(item.get("content")),
-    )
-    return (
-        bool(_HARNESS_EXIT.match(said))
-        and not item.get("tool_calls")
-        and (not action or bool(EXIT_COMMAND.fullmatch(action)))
-    )
+    action, is_exit = text_at(item, "action").strip(), _HARNESS_EXIT.match(first_text(item, "thought", "content"))
+    return bool(is_exit and not item.get("tool_calls") and (not action or EXIT_COMMAND.fullmatch(action)))
 
 
 def _parse_thinking(item: dict[str, Any], step: SweAgentStep | None) -> list[Thinking]:
-    blocks = map(dict_or_empty, list_or_empty(item.get("thinking_blocks")))
-    found = [
-        Thinking(text_or_empty(b.get("thinking")), text_or_empty(b.get("signature")) or text_or_empty(b.get("data")))
-        for b in blocks
-    ]
-    told = text_or_empty(step.record.get("reasoning_content")) if step else ""
+    blocks = map(as_dict, list_at(item, "thinking_blocks"))
+    found = [Thinking(text_at(b, "thinking"), first_text(b, "signature", "data")) for b in blocks]
+    told = text_at(step.record, "reasoning_content") if step else ""
     return [one for one in found if one.text or one.signature] or ([Thinking(told)] if told else [])
 
 
 def _find_model(run: dict[str, Any]) -> str:
     config = run.get("replay_config")
     agent = value_at(load_json_object(config) if isinstance(config, str) else config, "agent")
-    name = text_or_empty(value_at(agent, "model", "name"))
+    name = text_at(agent, "model", "name")
     return "" if name in NON_MODEL_NAMES else name
 
 
@@ -340,17 +304,12 @@ def _sniff(source: SourceFile) -> int:
     document = source.document
     if not isinstance(document, dict):
         return 0
-    runs = [document, *(one for one in list_or_empty(document.get("attempts"))[:1] if isinstance(one, dict))]
+    runs = [document, *(one for one in list_at(document, "attempts")[:1] if isinstance(one, dict))]
     steps = [step for run in runs for step in _trajectory_rows(run)[:3] if isinstance(step, dict)]
     if any({"action", "observation", "thought", "response"} <= step.keys() for step in steps):
         return 3
-    rows = [row for run in runs for row in map(dict_or_empty, _history_rows(run)) if row.get("role") == "assistant"]
+    rows = [row for run in runs for row in map(as_dict, _history_rows(run)) if row.get("role") == "assistant"]
     return 3 if any({"agent", "thought", "action"} <= row.keys() for row in rows) else 0
-
-
-def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:  # noqa: ARG001 - a format's homes depend on both
-    """None: runs are written to `trajectories/` in the folder that SWE-agent is started in."""
-    return []
 
 
 FORMAT = TranscriptFormat(
@@ -358,7 +317,6 @@ FORMAT = TranscriptFormat(
     "SWE-agent",
     _sniff,
     _read,
-    _homes,
     layouts="`.traj`, with commands as text or as tool calls; several attempts in one",
     holds=("thinking", "edits", "rewinds"),
     seen="0.x and 1.0",
