@@ -23,9 +23,8 @@ def find_repeated_names(source: Path) -> dict[str, list[str]]:
     """Return each public name that more than one module defines, with the modules."""
     modules: dict[str, list[str]] = defaultdict(list)
     for path in sorted(source.rglob("*.py")):
-        if "samples" not in path.relative_to(source).parts:
-            for name in public_definitions(path):
-                modules[name].append(str(path.relative_to(source)))
+        for name in public_definitions(path):
+            modules[name].append(str(path.relative_to(source)))
     return {name: found for name, found in modules.items() if len(found) > 1 and name not in ALLOWED}
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from thresher.samples import mini_swe_story as tale
-from thresher.samples.making import Clock, Record, opaque, random_uuid, start, token, weight
+from make_samples import mini_swe_story as tale
+from make_samples.seeds import Clock, Record, opaque, random_uuid, start, token, weight
 
 MODEL = "deepseek-reasoner"
 INSTANCE = "shop-issue-12"

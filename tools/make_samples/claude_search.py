@@ -6,9 +6,9 @@ and a `.meta.json` that names the call it was started by. The parent sees its la
 
 import re
 
-from thresher.samples.claude_code import Transcript, call, grep_outcome, read_outcome, shell_outcome, thought, words
-from thresher.samples.making import Clock
-from thresher.samples.story import CART, PRICES, ROOT, TEST_CART, TEST_PRICES
+from make_samples.claude_code import Transcript, call, grep_outcome, read_outcome, shell_outcome, thought, words
+from make_samples.seeds import Clock
+from make_samples.story import CART, PRICES, ROOT, TEST_CART, TEST_PRICES
 
 AGENT = "a7c31f9"
 PROMPT = """\

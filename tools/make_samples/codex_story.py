@@ -1,6 +1,6 @@
 """The words of the Codex session: delivery charges, free from a limit on."""
 
-from thresher.samples import changes, logs, story
+from make_samples import changes, logs, story
 
 BASE = """\
 You are a coding agent in a terminal. You share a working directory with the user. Read before you write, \

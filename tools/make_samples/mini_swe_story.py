@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from thresher.samples import changes, logs, story
-from thresher.samples.making import unified
-from thresher.samples.story import Change
+from make_samples import changes, logs, story
+from make_samples.seeds import unified
+from make_samples.story import Change
 
 
 @dataclass(frozen=True)

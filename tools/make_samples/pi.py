@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from thresher.samples import pi_story as tale
-from thresher.samples.making import (
+from make_samples import pi_story as tale
+from make_samples.seeds import (
     Clock,
     Record,
     hexadecimal,
@@ -24,7 +24,7 @@ from thresher.samples.making import (
     token,
     weight,
 )
-from thresher.samples.story import ROOT, Change
+from make_samples.story import ROOT, Change
 
 PROVIDER, MODEL = "anthropic", "claude-sonnet-4-5"
 

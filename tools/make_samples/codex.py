@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from thresher.samples import codex_story as tale
-from thresher.samples.making import Clock, Record, hexadecimal, line_of, opaque, stamp, start, timed_uuid, token, weight
-from thresher.samples.story import ROOT
+from make_samples import codex_story as tale
+from make_samples.seeds import Clock, Record, hexadecimal, line_of, opaque, stamp, start, timed_uuid, token, weight
+from make_samples.story import ROOT
 
 WINDOW = 258_400
 MODEL = "gpt-5.2-codex"

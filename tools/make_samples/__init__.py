@@ -1,23 +1,23 @@
-"""A small set of sample sessions, true to life: for `thresher demo`, for trying things out, and for tests.
+"""Generate the sample sessions: `cd tools && python -m make_samples` writes the archive that the package ships.
 
 Four agents work on one web shop. Each module writes one agent's files as that agent would, into a folder laid
 out like a home directory, so that discovery finds them there. The bytes are the same every time and on every
-machine: the set is generated, not stored, and depends on nothing but this code.
+machine: they depend on nothing but this code.
 """
 
 from pathlib import Path
 
-from thresher.samples import codex, mini_swe, pi
-from thresher.samples.claude_code import Transcript
-from thresher.samples.claude_export import export_session
-from thresher.samples.claude_rounding import rounding_session
-from thresher.samples.making import Record, line_of
+from make_samples import codex, mini_swe, pi
+from make_samples.claude_code import Transcript
+from make_samples.claude_export import export_session
+from make_samples.claude_rounding import rounding_session
+from make_samples.seeds import Record, line_of
 
-__all__ = ["write_samples"]
+__all__ = ["generate_samples"]
 
 
-def write_samples(folder: Path) -> list[Path]:
-    """Write every sample session under a folder; gives back the files, in the order they were written."""
+def generate_samples(folder: Path) -> list[Path]:
+    """Write every sample session under a folder; return the files in the order they were written."""
     return [*write_claude_code(folder), *codex.write(folder), *pi.write(folder), *mini_swe.write(folder)]
 
 

@@ -1,6 +1,6 @@
 """What the story does to the shop, edit by edit, and the files as they stand afterwards."""
 
-from thresher.samples.story import CART, PRICES, Change, changed
+from make_samples.story import CART, PRICES, Change, changed
 
 # Money becomes `Decimal`: first the rates and the price, then what was forgotten.
 

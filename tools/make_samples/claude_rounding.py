@@ -5,8 +5,8 @@ failing test runs made good, a sub-agent, a rewind that leaves a branch behind, 
 of the work.
 """
 
-from thresher.samples import changes, logs, story
-from thresher.samples.claude_code import (
+from make_samples import changes, logs, story
+from make_samples.claude_code import (
     Outcome,
     Transcript,
     call,
@@ -18,9 +18,9 @@ from thresher.samples.claude_code import (
     words,
     write_outcome,
 )
-from thresher.samples.claude_search import AGENT, ANSWER, PROMPT, search_agent
-from thresher.samples.making import Record, random_uuid, stamp, start, token, weight
-from thresher.samples.story import ROOT, Change, changed
+from make_samples.claude_search import AGENT, ANSWER, PROMPT, search_agent
+from make_samples.seeds import Record, random_uuid, stamp, start, token, weight
+from make_samples.story import ROOT, Change, changed
 
 SESSION = random_uuid("the rounding session")
 BRANCH = "fix/half-pennies"

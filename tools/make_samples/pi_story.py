@@ -1,7 +1,7 @@
 """The words of the pi session: amounts over a thousand become readable."""
 
-from thresher.samples import changes, logs, story
-from thresher.samples.story import Change
+from make_samples import changes, logs, story
+from make_samples.story import Change
 
 PRICES = "src/shop/prices.py"
 PRICES_TEXT = changes.PRICES_EXACT

@@ -9,8 +9,8 @@ hang from the tree and lead nowhere; snapshots, titles and queue operations stan
 from dataclasses import dataclass, field
 from typing import Any
 
-from thresher.samples.making import Clock, Record, hunks, numbered, opaque, random_uuid, stamp, token, weight
-from thresher.samples.story import ROOT
+from make_samples.seeds import Clock, Record, hunks, numbered, opaque, random_uuid, stamp, token, weight
+from make_samples.story import ROOT
 
 VERSION = "2.1.58"
 MODEL = "claude-opus-4-6"

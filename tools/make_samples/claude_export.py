@@ -4,7 +4,7 @@ Its last call was never answered, which is how a session looks whose terminal wa
 A reader must mend that before the history can go to a model again.
 """
 
-from thresher.samples.claude_code import (
+from make_samples.claude_code import (
     Outcome,
     Transcript,
     call,
@@ -14,8 +14,8 @@ from thresher.samples.claude_code import (
     words,
     write_outcome,
 )
-from thresher.samples.making import random_uuid, start
-from thresher.samples.story import ROOT
+from make_samples.seeds import random_uuid, start
+from make_samples.story import ROOT
 
 SESSION = random_uuid("the export session")
 PROMPT = """\

@@ -1,0 +1,27 @@
+"""Sample sessions of four agents who work on one web shop: for `thresher demo`, for trying things out, and for tests.
+
+They are made up and shipped as one archive, laid out like a home directory. `tools/make_samples` generates it.
+"""
+
+import tarfile
+from importlib.resources import files
+from pathlib import Path
+
+__all__ = ["write_samples"]
+
+
+def write_samples(folder: Path) -> list[Path]:
+    """Write every sample session under a folder; return the files in the order of the archive."""
+    written = []
+    with (
+        files("thresher").joinpath("data/samples.tar.gz").open("rb") as packed,
+        tarfile.open(fileobj=packed) as archive,
+    ):
+        for entry in archive:
+            content = archive.extractfile(entry)
+            if content is not None:
+                path = folder / entry.name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content.read())
+                written.append(path)
+    return written
