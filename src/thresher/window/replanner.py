@@ -10,6 +10,7 @@ from msgspec import structs
 
 from thresher.budget.escalation import build_budget_error
 from thresher.budget.fitting import PlanSetup, default_budget, store_removed_parts
+from thresher.budget.thresholds import Thresholds
 from thresher.edits import ThinkingRule, finish_plan
 from thresher.model.turns import is_prompt
 from thresher.store import ContentStore, StoreError, default_content_store
@@ -24,7 +25,6 @@ from thresher.window.refetches import RefetchTracker
 from thresher.window.replan import ReplanContext, resume_draft, select_window_policies
 from thresher.window.request import WindowRequest
 from thresher.window.summary_jobs import SummaryJobs
-from thresher.window.thresholds import Thresholds
 from thresher.window.triggers import (
     ReplanDecision,
     choose_protected_age,

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from thresher.budget.thresholds import Thresholds
 from thresher.edits import Plan, PlanDraft, ThinkingRule, close_draft, list_targets
 from thresher.model import Place
 from thresher.window.break_even import BreakEven, find_best_break_even
@@ -17,7 +18,6 @@ from thresher.window.replan import (
     shrink_to_target,
     truncate_oversized_results,
 )
-from thresher.window.thresholds import Thresholds
 from thresher.window.veto import EditFilter, allow_all_edits
 
 MIN_HIGH_WATER_SAVING = 0.15

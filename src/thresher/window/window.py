@@ -5,20 +5,20 @@ byte for byte, so that the provider's cache still serves it; a new edit is made 
 it costs nothing. Every such change is an event, and a decision in the ledger before anything goes out.
 """
 
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from threading import RLock
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from msgspec import structs
 
-from thresher.budget.fitting import PolicyLike, resolve_plan_setup
-from thresher.edits import ThinkingRule
+from thresher.budget.fitting import resolve_plan_setup
+from thresher.budget.options import PlanOptions, check_option_names
+from thresher.budget.thresholds import Thresholds
 from thresher.errors import OptionError
 from thresher.model import History
-from thresher.store import ContentStore
-from thresher.summarize import Judge, Summarizer, SummaryRequest
+from thresher.policies import PolicyLike
+from thresher.summarize import SummaryRequest
 from thresher.window.cache_breakpoints import (
     CacheBreakpointMode,
     CacheTtl,
@@ -31,6 +31,7 @@ from thresher.window.conversation import NewContent, WindowConversation, parse_r
 from thresher.window.event_log import EventLog
 from thresher.window.events import EXTERNAL_REPLAN, WindowEvent, build_window_event
 from thresher.window.ledger import EditsByTarget, Ledger, LedgerError, ReplanRecord
+from thresher.window.options import WindowOptions, check_callable, check_window_choice, check_window_option_type
 from thresher.window.prices import Prices
 from thresher.window.refetches import RefetchTracker
 from thresher.window.replanner import OnOverflow, Replanner
@@ -44,7 +45,6 @@ from thresher.window.request import (
     to_epoch_seconds,
 )
 from thresher.window.summary_jobs import SummaryJobs, SummaryTiming
-from thresher.window.thresholds import Thresholds, check_callable, check_window_choice, check_window_option_type
 from thresher.window.usage import UsageObserver, parse_provider_usage
 from thresher.window.veto import EditVeto
 
@@ -54,57 +54,34 @@ M = TypeVar("M")
 class Window(Replanner):
     """Keeps a growing conversation small, and its beginning as the provider's cache knows it."""
 
-    def __init__(  # noqa: PLR0913 - a window has many keys
-        self,
-        policy: PolicyLike = "auto",
-        *,
-        budget: int | str | None = None,
-        model: str | None = None,
-        prices: Prices | None = None,
-        store: ContentStore | None = None,
-        ledger: str | Path | Ledger | None = None,
-        format: str | None = None,
-        thinking: ThinkingRule | None = None,
-        counter: str = "auto",
-        pace: Thresholds | None = None,
-        on_over: OnOverflow = "send",
-        marks: CacheBreakpointMode = "auto",
-        life: CacheTtl = "5m",
-        summariser: Summarizer | None = None,
-        summaries: SummaryTiming = "background",
-        judge: Judge | None = None,
-        on_event: Callable[[WindowEvent], None] | None = None,
-        **options: Any,
-    ) -> None:
-        """Start with nothing seen, or where a ledger left off.
+    def __init__(self, policy: PolicyLike = "auto", **options: Unpack[WindowOptions]) -> None:
+        """Start with nothing seen, or where a ledger left off; `WindowOptions` says what each option does.
 
-        `policy`, `budget`, `model`, `thinking`, `counter` and other options are those of `plan`; `format` names the
-        API where it is not to be told from the messages. `prices` are the model's own unless given, `life` says which
-        of Anthropic's caches is used, `marks` what happens to its cache marks: "auto" places them in a request body
-        for Claude that has none, "place" moves the user's own, too, "leave" leaves all as it is. `pace` says how eager
-        it is, `on_over` what happens when nothing legal fits, `on_event` hears of every change. `store` keeps what is
-        left out, `ledger` is a file for decisions that processes may share. `summariser` writes what stands in for
-        many parts, in the background, or before the loop goes on (`summaries="now"`), or others do ("never"); `judge`
-        may hold on to tool chains, and the loop waits for it.
+        `policy`, `budget`, `model`, `thinking`, `counter` and the options that filter are those of `plan`.
         """
+        check_option_names(options, WindowOptions.__annotations__)
+        format, ledger = options.pop("format", None), options.pop("ledger", None)
+        summariser, judge = options.pop("summariser", None), options.pop("judge", None)
+        pace, on_event = options.pop("pace", None), options.pop("on_event", None)
+        summaries = options.pop("summaries", "background")
+        self._store = options.pop("store", None)
+        self._prices = options.pop("prices", None)
+        self._on_overflow = options.pop("on_over", "send")
+        self._marks = options.pop("marks", "auto")
+        self._life = options.pop("life", "5m")
         check_window_choice(
-            on_over=(on_over, OnOverflow),
-            marks=(marks, CacheBreakpointMode),
-            life=(life, CacheTtl),
+            on_over=(self._on_overflow, OnOverflow),
+            marks=(self._marks, CacheBreakpointMode),
+            life=(self._life, CacheTtl),
             summaries=(summaries, SummaryTiming),
         )
-        check_window_option_type(pace=(pace, Thresholds), prices=(prices, Prices))
+        check_window_option_type(pace=(pace, Thresholds), prices=(self._prices, Prices))
         check_callable(summariser=summariser, judge=judge, on_event=on_event)
-        self._plan_options: dict[str, Any] = {"policy": policy, "budget": budget, "model": model, "thinking": thinking}
-        self._plan_options |= {"counter": counter, **options}
-        self._setup = resolve_plan_setup(History(), **self._plan_options)
+        self._policy = policy
+        self._plan_options: PlanOptions = options
+        self._setup = resolve_plan_setup(History(), policy, options)
         self._format = None if format is None else resolve_window_dialect(format).name
-        self._store = store
-        self._prices = prices
         self._pace = pace or Thresholds(**self._setup.settings.pace)
-        self._on_overflow = on_over
-        self._marks = marks
-        self._life = life
         self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
         self._event_log = EventLog(on_event)
         self._model = ""
@@ -206,7 +183,7 @@ class Window(Replanner):
         if self._request is not None:
             self._cache.reset()
         head = parse_request_prompt(request)
-        self._setup = resolve_plan_setup(History((), head.tools, head.extras), **self._plan_options)
+        self._setup = resolve_plan_setup(History((), head.tools, head.extras), self._policy, self._plan_options)
         self._model = model
 
     def _build_output(self, request: WindowRequest, thread: WindowConversation, now: float) -> Any:
@@ -275,11 +252,12 @@ class Window(Replanner):
             self.ledger.save(path)
 
     @classmethod
-    def load(cls, path: str | Path, **options: Any) -> "Window":
+    def load(cls, path: str | Path, policy: PolicyLike = "auto", **options: Unpack[WindowOptions]) -> "Window":
         """A window that goes on with the ledger of a file, with the options that it is given."""
         if not Path(path).exists():
             raise LedgerError(f"{path}: there is no ledger; `window.save(path)` writes one")
-        return cls(ledger=path, **options)
+        options["ledger"] = path
+        return cls(policy, **options)
 
 
 def _is_same_replan(one: ReplanRecord | None, other: ReplanRecord | None) -> bool:

@@ -1,7 +1,5 @@
 """How eager a window is; the defaults were chosen by replaying recorded sessions."""
 
-from typing import Any, get_args
-
 from msgspec import Struct
 
 from thresher.errors import OptionError
@@ -50,24 +48,3 @@ class Thresholds(Struct, frozen=True, kw_only=True):
     def expected_calls(self, calls: int) -> int:
         """How many calls will follow so many: what has lasted long will last."""
         return max(self.calls, calls)
-
-
-def check_window_choice(**options: tuple[Any, Any]) -> None:
-    """Refuse what is not among the words of a choice."""
-    for name, (value, known) in options.items():
-        if value not in get_args(known):
-            raise OptionError(f"`{name}` is one of {', '.join(get_args(known))}; not {value!r}")
-
-
-def check_window_option_type(**options: tuple[Any, type]) -> None:
-    """Refuse what is not of its kind."""
-    for name, (value, kind) in options.items():
-        if value is not None and not isinstance(value, kind):
-            raise OptionError(f"`{name}` is a `thresher.window.{kind.__name__}`; not {value!r}")
-
-
-def check_callable(**options: Any) -> None:
-    """Refuse what cannot be called."""
-    for name, value in options.items():
-        if value is not None and not callable(value):
-            raise OptionError(f"`{name}` is called, so it cannot be {value!r}")
