@@ -18,8 +18,8 @@ from thresher.budget.options import FilterOptions, check_option_names
 from thresher.budget.presets import ESCALATION_STEPS, PRESETS, PolicyStep
 from thresher.budget.thresholds import Thresholds
 from thresher.errors import OptionError
-from thresher.policies import POLICIES, Policy, policy_class
-from thresher.policies.table import policy_name
+from thresher.policies import Policy
+from thresher.policies.table import is_policy, policy_name, policy_names, policy_options
 
 ENVIRONMENT_PREFIXES = ("CLAUDIST_", "THRESHER_")
 """The later one wins."""
@@ -78,12 +78,14 @@ class Settings:
         if preset in within:
             raise OptionError(f"the preset `{preset}` names itself: {' → '.join((*within, preset))}")
         if preset not in known:
-            if preset in POLICIES:
+            if is_policy(preset):
                 return ((preset, {}),)
-            raise OptionError(f"no preset or policy is called `{preset}`; there are {', '.join({**known, **POLICIES})}")
+            raise OptionError(
+                f"no preset or policy is called `{preset}`; there are {', '.join((*known, *policy_names()))}"
+            )
         steps: list[PolicyStep] = []
         for name, options in known[preset]:
-            steps += [(name, options)] if name in POLICIES else self._expand_preset(name, (*within, preset))
+            steps += [(name, options)] if is_policy(name) else self._expand_preset(name, (*within, preset))
         return tuple(steps)
 
     def _with_options(self, step: PolicyStep) -> PolicyStep:
@@ -189,7 +191,7 @@ def _load_environment(made: Settings, environment: Mapping[str, str]) -> Setting
                 pace |= parse_thresholds({name.removeprefix("pace_"): value}, key)
             elif short not in IGNORED_VARIABLES | NON_OPTION_VARIABLES and prefix == "THRESHER_":
                 policy, option = _split_policy_option(short, key)
-                policies.setdefault(policy, {})[option] = _convert_value(_option_type(policy, option), value, key)
+                policies.setdefault(policy, {})[option] = _convert_value(policy_options(policy)[option], value, key)
     return replace(_with_plain_options(made, told), policies=policies, pace=pace)
 
 
@@ -202,18 +204,16 @@ def parse_thresholds(told: Mapping[str, Any], origin: str) -> dict[str, Any]:
 
 
 def _split_policy_option(short: str, key: str) -> tuple[str, str]:
-    policy, _, option = short.lower().partition("_")
-    if policy in POLICIES and option in policy_class(policy).__dataclass_fields__:
-        return policy, option
+    """Return the policy and the option that a variable names: the policy with the longest name that fits."""
+    for policy in sorted(policy_names(), key=len, reverse=True):
+        prefix, option = f"{policy}_".replace("-", "_"), short.lower()[len(policy) + 1 :]
+        if short.lower().startswith(prefix.lower()) and option in policy_options(policy):
+            return policy, option
     raise OptionError(
         f"the environment sets `{key}`, which is no option: an option is THRESHER_ and one of "
         f"{', '.join(OPTION_NAMES)}, "
         "THRESHER_, a policy and one of its options, or THRESHER_PACE_ and one of a window's pace"
     )
-
-
-def _option_type(policy: str, option: str) -> Any:
-    return get_type_hints(policy_class(policy))[option]
 
 
 def _convert_option(name: str, value: Any, origin: str) -> Any:
@@ -284,14 +284,11 @@ def _parse_policy_options(path: Path, policy: str, options: Any) -> dict[str, An
     """The options of a policy, each as the policy wants it."""
     if not isinstance(options, dict):
         raise OptionError(f"`{path}`: `policies.{policy}` is a table of options, not {options!r}")
-    known = policy_class(policy).__dataclass_fields__
+    known = policy_options(policy)
     for option in options:
-        if option not in known or option == "scale":
+        if option not in known:
             raise OptionError(f"`{path}`: policy `{policy}` has no option `{option}`")
-    return {
-        name: _convert_value(_option_type(policy, name), value, f"{path}: {policy}.{name}")
-        for name, value in options.items()
-    }
+    return {name: _convert_value(known[name], value, f"{path}: {policy}.{name}") for name, value in options.items()}
 
 
 def _parse_steps(path: Path, preset: str, steps: Any) -> tuple[PolicyStep, ...]:
