@@ -1,9 +1,9 @@
 """Where options come from: the call, over `THRESHER_*`, over `CLAUDIST_*`, over `thresher.toml`.
 
 Every option here has an environment name: `exclude_tools` is `THRESHER_EXCLUDE_TOOLS=Edit,Write`, the option
-`max_file_reads` of the policy `reads` is `THRESHER_READS_MAX_FILE_READS=3`, and `patience` in a window's pace is
-`THRESHER_PACE_PATIENCE=2`. The names of the first design, `CLAUDIST_*`, mean what its document says. An empty value
-counts as not set; a value that makes no sense is an error.
+`max_file_reads` of the policy `reads` is `THRESHER_READS_MAX_FILE_READS=3`, and a window's threshold `patience` is
+`THRESHER_THRESHOLDS_PATIENCE=2`. The names of the first design, `CLAUDIST_*`, mean what its document says. An empty
+value counts as not set; a value that makes no sense is an error.
 """
 
 import os
@@ -17,6 +17,7 @@ from msgspec import ValidationError, convert
 from thresher.budget.options import FilterOptions, check_option_names
 from thresher.budget.presets import ESCALATION_STEPS, PRESETS, PolicyStep
 from thresher.budget.thresholds import Thresholds
+from thresher.deprecation import rename_options
 from thresher.errors import OptionError
 from thresher.policies import Policy
 from thresher.policies.table import is_policy, policy_name, policy_names, policy_options
@@ -29,7 +30,7 @@ IGNORED_VARIABLES = frozenset({"PRESERVE_CONTEXT", "COMPACT_MODE"})
 NON_OPTION_VARIABLES = frozenset({"HOME", "MODELS", "RETENTION", "TEST_PROFILE", "UPDATE_GOLDEN"})
 """Names with our prefix that are no options of a fit."""
 SETTINGS_FILE = "thresher.toml"
-TABLE_OPTIONS = ("policies", "presets", "pace")
+TABLE_OPTIONS = ("policies", "presets", "thresholds")
 THRESHOLD_TYPES = get_type_hints(Thresholds)
 
 
@@ -46,7 +47,7 @@ class Settings:
     """Options of single policies, by the policy's name."""
     presets: Mapping[str, tuple[PolicyStep, ...]] = field(default_factory=dict)
     """Presets of the user's own."""
-    pace: Mapping[str, Any] = field(default_factory=dict)
+    thresholds: Mapping[str, Any] = field(default_factory=dict)
     """How eager a window is, as far as that was set."""
 
     def steps(self, preset: str) -> tuple[PolicyStep, ...]:
@@ -178,7 +179,7 @@ def _with_plain_options(made: Settings, options: Mapping[str, Any]) -> Settings:
 def _load_environment(made: Settings, environment: Mapping[str, str]) -> Settings:
     told: dict[str, Any] = {}
     policies = {name: dict(options) for name, options in made.policies.items()}
-    pace = dict(made.pace)
+    thresholds = dict(made.thresholds)
     for prefix in ENVIRONMENT_PREFIXES:
         for key, value in environment.items():
             if not key.startswith(prefix) or not value.strip():
@@ -187,19 +188,23 @@ def _load_environment(made: Settings, environment: Mapping[str, str]) -> Setting
             name = short.lower()
             if name in OPTION_NAMES:
                 told[name] = _convert_option(name, value, key)
-            elif name.startswith("pace_") and prefix == "THRESHER_":
-                pace |= parse_thresholds({name.removeprefix("pace_"): value}, key)
+            elif name.startswith(("thresholds_", "pace_")) and prefix == "THRESHER_":
+                thresholds |= parse_thresholds({name.partition("_")[2]: value}, key)
             elif short not in IGNORED_VARIABLES | NON_OPTION_VARIABLES and prefix == "THRESHER_":
                 policy, option = _split_policy_option(short, key)
                 policies.setdefault(policy, {})[option] = _convert_value(policy_options(policy)[option], value, key)
-    return replace(_with_plain_options(made, told), policies=policies, pace=pace)
+    return replace(_with_plain_options(made, told), policies=policies, thresholds=thresholds)
 
 
 def parse_thresholds(told: Mapping[str, Any], origin: str) -> dict[str, Any]:
-    """Options of `thresher.window.Pace`, each as it wants it; how large they may be it says itself."""
+    """Options of `Thresholds`, each converted to its type; `Thresholds` checks their size."""
+    told = dict(told)
+    rename_options(origin, told, Thresholds.renamed_fields)  # type: ignore[attr-defined]
     for name in told:
         if name not in THRESHOLD_TYPES:
-            raise OptionError(f"`{origin}`: a window's pace has no `{name}`; it has {', '.join(THRESHOLD_TYPES)}")
+            raise OptionError(
+                f"`{origin}`: a window's thresholds have no `{name}`; they have {', '.join(THRESHOLD_TYPES)}"
+            )
     return {name: _convert_value(THRESHOLD_TYPES[name], value, f"{origin}: {name}") for name, value in told.items()}
 
 
@@ -212,7 +217,7 @@ def _split_policy_option(short: str, key: str) -> tuple[str, str]:
     raise OptionError(
         f"the environment sets `{key}`, which is no option: an option is THRESHER_ and one of "
         f"{', '.join(OPTION_NAMES)}, "
-        "THRESHER_, a policy and one of its options, or THRESHER_PACE_ and one of a window's pace"
+        "THRESHER_, a policy and one of its options, or THRESHER_THRESHOLDS_ and one of a window's thresholds"
     )
 
 
@@ -261,6 +266,7 @@ def _load_file(path: Path, *, needed: bool) -> Settings:
         told = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise OptionError(f"`{path}` cannot be read: {error}") from error
+    rename_options(str(path), told, {"pace": "thresholds"})
     check_option_names(told, (*OPTION_NAMES, *TABLE_OPTIONS), f"`{path}`: ")
     plain = {
         name: _convert_option(name, value, f"{path}: {name}") for name, value in told.items() if name in OPTION_NAMES
@@ -269,8 +275,8 @@ def _load_file(path: Path, *, needed: bool) -> Settings:
         name: _parse_policy_options(path, name, options) for name, options in _get_table(path, told, "policies").items()
     }
     presets = {name: _parse_steps(path, name, steps) for name, steps in _get_table(path, told, "presets").items()}
-    pace = parse_thresholds(_get_table(path, told, "pace"), f"{path}: pace")
-    return _with_plain_options(Settings(policies=policies, presets=presets, pace=pace), plain)
+    thresholds = parse_thresholds(_get_table(path, told, "thresholds"), f"{path}: thresholds")
+    return _with_plain_options(Settings(policies=policies, presets=presets, thresholds=thresholds), plain)
 
 
 def _get_table(path: Path, told: Mapping[str, Any], name: str) -> dict[str, Any]:

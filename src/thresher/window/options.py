@@ -16,6 +16,14 @@ from thresher.window.prices import Prices
 from thresher.window.replanner import OnOverflow
 from thresher.window.summary_jobs import SummaryTiming
 
+RENAMED_OPTIONS = {
+    "life": "cache_ttl",
+    "marks": "cache_breakpoints",
+    "on_over": "on_overflow",
+    "pace": "thresholds",
+    "summariser": "summarizer",
+}
+
 
 class WindowOptions(PlanOptions, total=False):
     """Options of `Window`, besides its policy."""
@@ -28,19 +36,19 @@ class WindowOptions(PlanOptions, total=False):
     """A file for decisions, which several processes may share. By default decisions stay in memory."""
     format: str | None
     """The dialect, where the messages do not show it."""
-    pace: Thresholds | None
+    thresholds: Thresholds | None
     """When a replan is worth it. By default what `thresher.toml` and the environment set."""
-    on_over: OnOverflow
+    on_overflow: OnOverflow
     """When nothing legal fits: `"send"` (default) or `"raise"`."""
-    marks: CacheBreakpointMode
+    cache_breakpoints: CacheBreakpointMode
     """Anthropic's cache breakpoints: `"auto"` (default) places them in a request body for Claude that has none,
     `"place"` moves the user's own, too, `"leave"` changes none."""
-    life: CacheTtl
+    cache_ttl: CacheTtl
     """Which of Anthropic's caches is used: `"5m"` (default) or `"1h"`."""
-    summariser: Summarizer | None
+    summarizer: Summarizer | None
     """Writes the summaries of many parts. By default they are made without a model."""
     summaries: SummaryTiming
-    """When it writes: in the `"background"` (default), before the loop continues (`"now"`), or `"never"`."""
+    """When it writes: in the `"background"` (default), before the loop continues (`"blocking"`), or `"never"`."""
     judge: Judge | None
     """May keep tool chains; the loop waits for it."""
     on_event: Callable[[WindowEvent], None] | None

@@ -15,6 +15,7 @@ from msgspec import structs
 from thresher.budget.fitting import resolve_plan_setup
 from thresher.budget.options import PlanOptions, check_option_names
 from thresher.budget.thresholds import Thresholds
+from thresher.deprecation import rename_options, rename_value
 from thresher.errors import OptionError
 from thresher.model import History
 from thresher.policies import PolicyLike
@@ -31,7 +32,13 @@ from thresher.window.conversation import NewContent, WindowConversation, parse_r
 from thresher.window.event_log import EventLog
 from thresher.window.events import EXTERNAL_REPLAN, WindowEvent, build_window_event
 from thresher.window.ledger import EditsByTarget, Ledger, LedgerError, ReplanRecord
-from thresher.window.options import WindowOptions, check_callable, check_window_choice, check_window_option_type
+from thresher.window.options import (
+    RENAMED_OPTIONS,
+    WindowOptions,
+    check_callable,
+    check_window_choice,
+    check_window_option_type,
+)
 from thresher.window.prices import Prices
 from thresher.window.refetches import RefetchTracker
 from thresher.window.replanner import OnOverflow, Replanner
@@ -59,29 +66,30 @@ class Window(Replanner):
 
         `policy`, `budget`, `model`, `thinking`, `counter` and the options that filter are those of `plan`.
         """
+        rename_options("Window", options, RENAMED_OPTIONS)
         check_option_names(options, WindowOptions.__annotations__)
         format, ledger = options.pop("format", None), options.pop("ledger", None)
-        summariser, judge = options.pop("summariser", None), options.pop("judge", None)
-        pace, on_event = options.pop("pace", None), options.pop("on_event", None)
-        summaries = options.pop("summaries", "background")
+        summarizer, judge = options.pop("summarizer", None), options.pop("judge", None)
+        thresholds, on_event = options.pop("thresholds", None), options.pop("on_event", None)
+        summaries = rename_value("Window", "summaries", options.pop("summaries", "background"), {"now": "blocking"})
         self._store = options.pop("store", None)
         self._prices = options.pop("prices", None)
-        self._on_overflow = options.pop("on_over", "send")
-        self._marks = options.pop("marks", "auto")
-        self._life = options.pop("life", "5m")
+        self._on_overflow = options.pop("on_overflow", "send")
+        self._breakpoint_mode = options.pop("cache_breakpoints", "auto")
+        self._cache_ttl = options.pop("cache_ttl", "5m")
         check_window_choice(
-            on_over=(self._on_overflow, OnOverflow),
-            marks=(self._marks, CacheBreakpointMode),
-            life=(self._life, CacheTtl),
+            on_overflow=(self._on_overflow, OnOverflow),
+            cache_breakpoints=(self._breakpoint_mode, CacheBreakpointMode),
+            cache_ttl=(self._cache_ttl, CacheTtl),
             summaries=(summaries, SummaryTiming),
         )
-        check_window_option_type(pace=(pace, Thresholds), prices=(self._prices, Prices))
-        check_callable(summariser=summariser, judge=judge, on_event=on_event)
+        check_window_option_type(thresholds=(thresholds, Thresholds), prices=(self._prices, Prices))
+        check_callable(summarizer=summarizer, judge=judge, on_event=on_event)
         self._policy = policy
         self._plan_options: PlanOptions = options
         self._setup = resolve_plan_setup(History(), policy, options)
         self._format = None if format is None else resolve_window_dialect(format).name
-        self._pace = pace or Thresholds(**self._setup.settings.pace)
+        self._thresholds = thresholds or Thresholds(**self._setup.settings.thresholds)
         self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
         self._event_log = EventLog(on_event)
         self._model = ""
@@ -92,7 +100,7 @@ class Window(Replanner):
         self._cache = PromptCacheTracker(self.ledger)
         self._refetches = RefetchTracker(self.ledger)
         self._veto = EditVeto(self._refetches, self.ledger, judge, self._event_log.failures.append)
-        self._summary_jobs = SummaryJobs(self.ledger, summariser, summaries, self._event_log.failures.append)
+        self._summary_jobs = SummaryJobs(self.ledger, summarizer, summaries, self._event_log.failures.append)
         self._usage_observer = UsageObserver()
         self._lock = RLock()
 
@@ -197,12 +205,12 @@ class Window(Replanner):
             return value
         if self._thinking_rule == "drop_block" and thread.edits:
             value = request_thinking_drop(value)
-        if self._marks == "auto" and not is_for_claude(request):
+        if self._breakpoint_mode == "auto" and not is_for_claude(request):
             return value
         return place_cache_breakpoints(
             value,
-            asked=self._marks,
-            ttl=self._life,
+            asked=self._breakpoint_mode,
+            ttl=self._cache_ttl,
             stable=thread.stable_rows,
             previous=previous,
             own=request.has_cache_breakpoints,

@@ -174,7 +174,7 @@ def _make_threshold_factory(name: str) -> StrategyFactory:
     except msgspec.DecodeError as error:
         raise OptionError(f"`{name}`: behind the policy stands a window's pace as JSON; {error}") from error
     pace = Thresholds(**parse_thresholds(options, name))
-    return lambda budget, rates: window_strategy(policy, budget, rates, name=name, pace=pace)
+    return lambda budget, rates: window_strategy(policy, budget, rates, name=name, thresholds=pace)
 
 
 # Policies in files

@@ -25,7 +25,7 @@ def window_strategy(policy: PolicyLike, budget: int, rates: Rates, *, name: str 
             store=feed.store,
             counter=recording.token_weights.counter.name,
             format=recording.dialect,
-            marks="leave",
+            cache_breakpoints="leave",
             **options,
         )
 
