@@ -25,15 +25,15 @@ from thresher.edits.placeholder import PLACEHOLDER_PREFIX, get_placeholder_id
 from thresher.errors import OptionError
 from thresher.model import Exchange, History, Image, Part, Place, Summary, Text, Thinking, ToolCall, Unknown
 from thresher.model.harness_text import extract_human_text
+from thresher.model.one_liners import format_turn_range
+from thresher.model.text import clip, count_with_noun, to_printable_line
 from thresher.model.tool_calls import ToolUse
+from thresher.model.tool_outcomes import parse_tool_outcome
 from thresher.policies.base import check_count, is_failed_call
 from thresher.policies.batch_summary import find_prompts, summarize_places
 from thresher.policies.exchange_dependencies import chain_places, find_file_dependencies
 from thresher.policies.importance import score_importance
-from thresher.summarize.one_liners import format_turn_range
-from thresher.summarize.outcomes import parse_tool_outcome
 from thresher.summarize.quotes import quote_opening
-from thresher.summarize.text import clip, count_with_noun, to_printable_line
 from thresher.tokens import TokenWeights, default_token_weights
 
 RELAXED_PRESSURE, STRICT_PRESSURE, EMERGENCY_PRESSURE = 0.5, 0.8, 0.95
