@@ -304,7 +304,7 @@ def _bound(feed: ReplayConversation, _: ResidencyChecker, *, rates: Rates, think
         store=feed.store,
         counter=recording.token_weights.counter.name,
         format=recording.dialect,
-        marks="leave",
+        cache_breakpoints="leave",
     )
 
     def ask(at: float | None) -> list[RequestPiece]:
@@ -405,8 +405,8 @@ def _made_late(
 def windows(ages: Sequence[int], rates: Rates) -> list[LoopPeer]:
     """Thresher as it is by itself, and with what was read kept for so many calls."""
     paces = [(OWN, Thresholds())] if ages else []
-    paces += [(f"{OWN} age {age}", Thresholds(age=age)) for age in ages]
-    return [LoopPeer(window_strategy("auto", WIDE, rates, name=name, pace=pace)) for name, pace in paces]
+    paces += [(f"{OWN} age {age}", Thresholds(keep_calls=age)) for age in ages]
+    return [LoopPeer(window_strategy("auto", WIDE, rates, name=name, thresholds=pace)) for name, pace in paces]
 
 
 def modes(rates: Rates) -> list[LoopPeer]:

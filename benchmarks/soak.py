@@ -51,11 +51,19 @@ class Outcome(NamedTuple):
 def settings(random: Random) -> dict[str, Any]:
     """A window that plans often."""
     pace = Thresholds(
-        age=random.randrange(1, 4), worth=random.choice((10, 200)), calls=5, patience=random.choice((0.0, 1.0))
+        keep_calls=random.randrange(1, 4),
+        min_saving=random.choice((10, 200)),
+        min_expected_calls=5,
+        patience=random.choice((0.0, 1.0)),
     )
     policy = random.choice(("auto", "auto", *PRESETS, ("mask", "smart")))
     thinking = random.choice((None, None, "strip_after_edit", "append_only"))
-    return {"policy": policy, "budget": random.choice((300, 1_000, 2_000, 4_000)), "pace": pace, "thinking": thinking}
+    return {
+        "policy": policy,
+        "budget": random.choice((300, 1_000, 2_000, 4_000)),
+        "thresholds": pace,
+        "thinking": thinking,
+    }
 
 
 def some_talk(random: Random) -> Talk:
@@ -198,7 +206,7 @@ def pair(random: Random, folder: Path) -> Counter[str]:
     for beat in beats:
         talk.add(beat)
     store = SqliteContentStore(folder / "store")
-    idle = options | {"budget": 10**9, "pace": IDLE, "format": talk.dialect}
+    idle = options | {"budget": 10**9, "thresholds": IDLE, "format": talk.dialect}
     windows = [Window(store=store, ledger=folder / "ledger", **idle) for _ in seeds]
     one, other = (loops.written(window.fit(talk.request()), talk.dialect) for window in windows)
     loops.hold("two fresh windows say the same", one == other)

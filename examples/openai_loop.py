@@ -41,7 +41,7 @@ def answer(folder: Path, call: Json) -> Json:
 
 
 def tell(event: WindowEvent) -> None:
-    print(f"{event.trigger}: {event.why}; now {event.tokens_after:,}")
+    print(f"{event.trigger}: {event.reason}; now {event.tokens_after:,}")
 
 
 def main(folder: Path) -> None:
@@ -69,7 +69,7 @@ def main(folder: Path) -> None:
         raise SystemExit(f"no answer after {MOST_CALLS} calls")
     print(message["content"])
     print(f"sent {sent:,} tokens, not {full:,}; {cached / billed:.0%} of those billed were read from the cache")
-    left_out = [th.restore(part_id) for event in window.events for part_id in event.elided]
+    left_out = [th.restore(part_id) for event in window.events for part_id in event.removed_ids]
     print(f"left out {len(left_out)} parts, and lost none; the longest: {max(left_out, key=len, default='')!r:.60}")
 
 

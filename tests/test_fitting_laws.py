@@ -228,7 +228,6 @@ def test_messages_come_out_in_the_shape_they_came_in_and_a_second_fit_changes_no
     assert fit(once, budget=budget, **options) == once
 
 
-@pytest.mark.xfail(strict=True, reason="`exchanges` without a budget counts what it summarized as an exchange less")
 def test_a_second_fit_by_exchanges_changes_nothing() -> None:
     long = "The quick brown fox jumps over the lazy dog, line after line.\n" * 40
     reads = (working.Step("Read", "src/a.py", "done", False),) * 2

@@ -1,16 +1,21 @@
 """What the package shows, what importing it costs, and that the documents are true."""
 
+import ast
+import inspect
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from typing import Unpack, get_origin
 
 import pytest
 
 import thresher as th
 from thresher.budget import PRESETS
-from thresher.policies import POLICIES, policy_class
+from thresher.policies import POLICIES
+from thresher.policies.table import policy_options
 from thresher.samples import write_samples
 from thresher.transcripts.source import SourceFile
 
@@ -41,13 +46,51 @@ def test_help_does_not_wait_for_what_only_output_needs() -> None:
     assert "rich" not in done.stdout.split("MODULES")[1].split()
 
 
-def test_the_public_names_are_these_and_twenty_at_most() -> None:
-    assert sorted(th.__all__) == [
-        "History", "Memory", "Message", "Session", "ThresherError", "Window", "apply", "check", "count", "discover",
-        "emit", "fit", "parse", "plan", "read", "read_all", "repair", "restore", "sniff", "with_intent",
-    ]  # fmt: skip
-    assert len(th.__all__) <= 20
-    assert all(getattr(th, name).__doc__ for name in th.__all__)
+def test_dir_lists_exactly_the_public_names_and_a_type_checker_sees_the_same() -> None:
+    assert dir(th) == sorted(th.__all__)
+    tree = ast.parse((ROOT / "src" / "thresher" / "__init__.py").read_text(encoding="utf-8"))
+    checked = next(node for node in tree.body if isinstance(node, ast.If))
+    typed = {
+        (node.module, name.name) for node in checked.body if isinstance(node, ast.ImportFrom) for name in node.names
+    }
+    assert {name for _, name in typed} | {"__version__"} == set(th.__all__)
+    assert all(getattr(th, name) is getattr(import_module(module or ""), name) for module, name in typed)
+
+
+def error_classes(base: type[Exception]) -> set[type[Exception]]:
+    return {base}.union(*(error_classes(one) for one in base.__subclasses__()))
+
+
+def test_the_functions_and_what_users_catch_or_annotate_are_public() -> None:
+    functions = "apply check count discover emit fit parse plan read read_all repair restore sniff with_intent"
+    types = "Drop Edit History Memory Message Part Plan Policy Replace Session Summarize Truncate Window WindowEvent"
+    assert all(getattr(th, name).__doc__ for name in functions.split())
+    edges = ("thresher.serve", "thresher.cli")
+    errors = {one.__name__ for one in error_classes(th.ThresherError) if not one.__module__.startswith(edges)}
+    assert {*functions.split(), *types.split(), *errors} <= {*dir(th)}
+
+
+def test_the_public_functions_take_no_untyped_keywords() -> None:
+    methods = [th.Window.__init__, th.Window.load, th.Memory.__init__, th.Memory.search]
+    for function in [*(getattr(th, name) for name in dir(th)), *methods]:
+        if inspect.isfunction(function) or inspect.ismethod(function):
+            loose = [one for one in inspect.signature(function).parameters.values() if one.kind is one.VAR_KEYWORD]
+            assert all(get_origin(one.annotation) is Unpack for one in loose), function
+
+
+@pytest.mark.parametrize(
+    ("function", "wrong", "right"),
+    [
+        (th.fit, "budgt", "budget"),
+        (th.plan, "exclude_tool", "exclude_tools"),
+        (th.Window, "on_evnt", "on_event"),
+        (th.Window, "exclude_tool", "exclude_tools"),
+    ],
+)
+def test_an_unknown_keyword_gets_a_suggestion(function: Callable[..., object], wrong: str, right: str) -> None:
+    given = () if function is th.Window else (th.History(),)
+    with pytest.raises(th.OptionError, match=f"`{wrong}`; did you mean `{right}`"):
+        function(*given, **{wrong: 5})
 
 
 def test_importing_prints_nothing() -> None:
@@ -144,6 +187,5 @@ def test_the_fitting_page_names_every_policy_option_and_preset() -> None:
     text = (ROOT / "docs" / "fitting.md").read_text(encoding="utf-8")
     for name in POLICIES:
         row = next(line for line in text.splitlines() if line.startswith(f"| `{name}` |"))
-        options = [option for option in policy_class(name).__dataclass_fields__ if option != "scale"]
-        assert [option for option in options if f"`{option}" not in row] == []
+        assert [option for option in policy_options(name) if f"`{option}" not in row] == []
     assert [name for name in PRESETS if f"`{name}`" not in text and f"| {name}" not in text] == []

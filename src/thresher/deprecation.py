@@ -1,9 +1,67 @@
 """Old names that still work, with a warning."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import wraps
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def warn_renamed(where: str, old: str, new: str) -> None:
+    """Warn that a name has another spelling now."""
+    warnings.warn(f"`{where}`: `{old}` is deprecated; use `{new}`", DeprecationWarning, stacklevel=4)
+
+
+def rename_options(where: str, given: Any, renamed: Mapping[str, str]) -> None:
+    """Give each option of an old name its new one, with a warning."""
+    for old in renamed.keys() & given.keys():
+        warn_renamed(where, old, renamed[old])
+        given[renamed[old]] = given.pop(old)
+
+
+def rename_value(where: str, option: str, value: Any, renamed: Mapping[str, str]) -> Any:
+    """Return the new spelling of an option's value, with a warning where it was an old one."""
+    if not isinstance(value, str) or value not in renamed:
+        return value
+    warn_renamed(where, f"{option}={value!r}", f"{option}={renamed[value]!r}")
+    return renamed[value]
+
+
+class RenamedField:
+    """An attribute's old name, which warns and gives the new one."""
+
+    def __init__(self, current: str) -> None:
+        self.current = current
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        warn_renamed(owner.__name__, self.name, self.current)
+        return getattr(instance, self.current)
+
+
+def renamed_fields(**renamed: str) -> Callable[[type[T]], type[T]]:
+    """Let a dataclass accept and show its fields by their old names, too, with a warning."""
+
+    def decorate(kind: type[T]) -> type[T]:
+        original = kind.__init__
+
+        @wraps(original)
+        def initialize(self: T, *values: Any, **options: Any) -> None:
+            rename_options(kind.__name__, options, renamed)
+            original(self, *values, **options)
+
+        attributes = {old: RenamedField(new) for old, new in renamed.items()}
+        for name, value in {**attributes, "__init__": initialize, "renamed_fields": renamed}.items():
+            setattr(kind, name, value)
+        for old, field in attributes.items():
+            field.__set_name__(kind, old)
+        return kind
+
+    return decorate
 
 
 class ForwardedNames:

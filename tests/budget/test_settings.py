@@ -1,16 +1,14 @@
 """Where options come from, which one wins, and what the first design's names do."""
 
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import pytest
 
 from thresher.budget import PRESETS, load_settings, parse_token_count
-from thresher.budget.settings import THRESHOLD_TYPES
 from thresher.errors import OptionError
 from thresher.policies import POLICIES, make_policy
 from thresher.policies.table import policy_name
-from thresher.window import Thresholds
 
 NOTHING: dict[str, str] = {}
 
@@ -110,8 +108,8 @@ def test_a_file_adds_presets_and_options(tmp_path: Path) -> None:
         ({"THRESHER_READS_SPEED": "3"}, "THRESHER_READS_SPEED"),
         ({"CLAUDIST_EXCLUDE_THINKING": "perhaps"}, "CLAUDIST_EXCLUDE_THINKING"),
         ({"THRESHER_MAX_MESSAGE_LENGTH": "long"}, "THRESHER_MAX_MESSAGE_LENGTH"),
-        ({"THRESHER_PACE_HASTE": "3"}, "THRESHER_PACE_HASTE.*haste.*patience"),
-        ({"THRESHER_PACE_PATIENCE": "much"}, "THRESHER_PACE_PATIENCE"),
+        ({"THRESHER_THRESHOLDS_HASTE": "3"}, "THRESHER_THRESHOLDS_HASTE.*haste.*patience"),
+        ({"THRESHER_THRESHOLDS_PATIENCE": "much"}, "THRESHER_THRESHOLDS_PATIENCE"),
     ],
 )
 def test_what_makes_no_sense_is_named(environment: dict[str, str], said: str) -> None:
@@ -139,10 +137,10 @@ def test_a_preset_may_name_another(tmp_path: Path) -> None:
         "policies.output = 5",
         "[policies.output]\nlength = 5",
         '[policies.output]\nhead = "long"',
-        "pace = 5",
-        "[pace]\nhaste = 5",
-        "[pace]\ncalls = 5.5",
-        '[pace]\nlow = "deep"',
+        "thresholds = 5",
+        "[thresholds]\nhaste = 5",
+        "[thresholds]\nmin_expected_calls = 5.5",
+        '[thresholds]\nlow_water = "deep"',
     ],
 )
 def test_a_file_that_makes_no_sense_is_named(tmp_path: Path, text: str) -> None:
@@ -154,17 +152,26 @@ def test_a_file_that_makes_no_sense_is_named(tmp_path: Path, text: str) -> None:
 
 def test_a_windows_pace_is_set_by_the_file_and_over_it_by_the_environment(tmp_path: Path) -> None:
     file = tmp_path / "thresher.toml"
-    file.write_text("[pace]\npatience = 2\ncalls = 40\n")
-    assert load_settings(environment=NOTHING, file=file).pace == {"patience": 2.0, "calls": 40}
-    made = load_settings(environment={"THRESHER_PACE_CALLS": "30", "THRESHER_PACE_LOW": ""}, file=file)
-    assert made.pace == {"patience": 2.0, "calls": 30}
-    assert {name: type(value) for name, value in made.pace.items()} == {"patience": float, "calls": int}
-    assert load_settings(environment={"CLAUDIST_PACE_CALLS": "30"}).pace == {}
+    file.write_text("[thresholds]\npatience = 2\nmin_expected_calls = 40\n")
+    assert load_settings(environment=NOTHING, file=file).thresholds == {"patience": 2.0, "min_expected_calls": 40}
+    made = load_settings(
+        environment={"THRESHER_THRESHOLDS_MIN_EXPECTED_CALLS": "30", "THRESHER_THRESHOLDS_LOW_WATER": ""}, file=file
+    )
+    assert made.thresholds == {"patience": 2.0, "min_expected_calls": 30}
+    assert {name: type(value) for name, value in made.thresholds.items()} == {
+        "patience": float,
+        "min_expected_calls": int,
+    }
+    assert load_settings(environment={"CLAUDIST_THRESHOLDS_MIN_EXPECTED_CALLS": "30"}).thresholds == {}
 
 
-def test_the_names_of_a_pace_are_those_that_a_window_has() -> None:
-    # Who wants the age to follow the budget sets none.
-    assert get_type_hints(Thresholds) == {**THRESHOLD_TYPES, "age": int | None}
+def test_the_old_names_of_thresholds_are_accepted(tmp_path: Path) -> None:
+    file = tmp_path / "thresher.toml"
+    file.write_text("[pace]\nmin_expected_calls = 40\n")
+    with pytest.warns(DeprecationWarning, match="`pace` is deprecated.*`thresholds`"):
+        assert load_settings(environment=NOTHING, file=file).thresholds == {"min_expected_calls": 40}
+    with pytest.warns(DeprecationWarning, match="`age` is deprecated.*`keep_calls`"):
+        assert load_settings(environment={"THRESHER_PACE_AGE": "9"}).thresholds == {"keep_calls": 9}
 
 
 def test_an_unknown_preset_is_told_what_there_is() -> None:

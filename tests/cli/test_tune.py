@@ -64,7 +64,7 @@ FEW = ("--budget", "4k", "--jobs", "1")
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "SEARCH_SPACE", {"low": (0.1, 0.5)})
+    monkeypatch.setattr(search, "SEARCH_SPACE", {"low_water": (0.1, 0.5)})
 
 
 def trial(
@@ -80,7 +80,7 @@ def made_up(monkeypatch: pytest.MonkeyPatch, *, cost: MeasuredDifference, calls:
     """Let the search find this."""
 
     start = make_default_settings()
-    best: TuningSettings = {**start, "calls": calls, "budget": 60_000 if calls == 80 else start["budget"]}
+    best: TuningSettings = {**start, "min_expected_calls": calls, "budget": 60_000 if calls == 80 else start["budget"]}
     half = HoldoutHalf(("a", "b"), 1, 40)
     given: dict[str, Any] = {
         "target": 0.95, "split": HoldoutSplit("project", half, half), "defaults": trial("tune", start, 0.8),
@@ -112,13 +112,14 @@ def test_settings_that_were_found_are_written_and_read_by_windows(runs: Path) ->
     assert result.exit_code == 0, result.stderr
     told = words(result)
     for expected in (
-        "2 sessions of 1 project", "definition v1", "2 configurations tried", "logged in", "low 0.5 0.1",
+        "2 sessions of 1 project", "definition v1", "2 configurations tried", "logged in", "low_water 0.5 0.1",
         "tune half · defaults", "tune half · chosen", "report half · defaults", "report half · chosen",
         "too few sessions to tell (2); --force writes them", "from 8 sessions on the report half on",
-        "[pace] low = 0.1", "written to thresher.toml: windows", "`thresher fit` in that folder uses its budget, too",
+        "[thresholds] low_water = 0.1", "written to thresher.toml: windows",
+        "`thresher fit` in that folder uses its budget, too",
     ):  # fmt: skip
         assert expected in told
-    assert (load_settings().budget, load_settings().pace) == (4_000, {"low": 0.1})
+    assert (load_settings().budget, load_settings().thresholds) == (4_000, {"low_water": 0.1})
     assert "# too few sessions to tell" in Path("thresher.toml").read_text()
     assert "1 configuration tried, 1 taken from the log" in words(run(str(runs), *FEW, "--trials", "1"))
 
@@ -131,7 +132,7 @@ def test_data_has_both_settings_on_both_sides(runs: Path, tmp_path: Path) -> Non
     value = json.loads(result.stdout)
     assert (value["definition"], value["prices"], value["target"], value["trials"]) == ("v1", "openai", 0.95, 2)
     assert value["defaults"]["settings"] == make_default_settings(4_000)
-    assert value["chosen"]["settings"].keys() == {"budget", *Thresholds.__struct_fields__}
+    assert value["chosen"]["settings"].keys() == {"budget", *Thresholds.__dataclass_fields__}
     assert all(value[one].keys() == {"settings", "tune", "report"} for one in ("defaults", "chosen"))
     change = value["chosen"]["report"]["cost_with_refetch"] - value["defaults"]["report"]["cost_with_refetch"]
     assert value["difference"]["cost_with_refetch"]["value"] == pytest.approx(change)
@@ -155,7 +156,11 @@ def test_better_settings_are_written_without_being_forced(runs: Path, monkeypatc
 
 
 def test_of_few_sessions_it_is_not_told_whether_they_are_better(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made_up(monkeypatch, cost=BETTER, after=trial("report", {**make_default_settings(), "calls": 80}, 0.8, sessions=7))
+    made_up(
+        monkeypatch,
+        cost=BETTER,
+        after=trial("report", {**make_default_settings(), "min_expected_calls": 80}, 0.8, sessions=7),
+    )
     result = run(str(runs))
     assert (result.exit_code, Path("thresher.toml").exists()) == (0, False)
     assert "too few sessions to tell (7); --force writes them" in words(result)
@@ -168,7 +173,7 @@ def test_the_lines_to_paste_are_whole_in_a_narrow_terminal(runs: Path, monkeypat
     lines = run(str(runs), "--force").output.splitlines()
     start = next(n for n, line in enumerate(lines) if line.startswith("# `thresher tune`"))
     end = next(n for n, line in enumerate(lines) if line.startswith("written to"))
-    assert tomllib.loads("\n".join(lines[start:end])) == {"budget": 60_000, "pace": {"calls": 80}}
+    assert tomllib.loads("\n".join(lines[start:end])) == {"budget": 60_000, "thresholds": {"min_expected_calls": 80}}
     assert all(len(line) < 80 for line in lines[start:end])
     assert max(map(len, lines[start:end])) > 60
     assert (lines[start - 1], lines[end - 1]) == ("", "")
@@ -182,14 +187,14 @@ def test_settings_that_do_not_hold_are_shown_and_not_written(runs: Path, monkeyp
     assert "−0.100 (−0.300 to +0.050)" in words(result)
     assert not Path("thresher.toml").exists()
     assert run(str(runs), "--force").exit_code == 0
-    assert (load_settings().budget, load_settings().pace) == (60_000, {"calls": 80})
+    assert (load_settings().budget, load_settings().thresholds) == (60_000, {"min_expected_calls": 80})
     assert "# not better" in Path("thresher.toml").read_text()
 
 
 def test_settings_that_are_cheaper_and_serve_too_little_are_not_written(
     runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    after = trial("report", {**make_default_settings(), "calls": 80}, 0.8, served=0.925)
+    after = trial("report", {**make_default_settings(), "min_expected_calls": 80}, 0.8, served=0.925)
     made_up(monkeypatch, cost=BETTER, served=MeasuredDifference(-0.05, -0.09, 0.02), after=after)
     told = words(run(str(runs)))
     assert "serve too little, 92.5 %: keep the defaults" in told
@@ -198,7 +203,7 @@ def test_settings_that_are_cheaper_and_serve_too_little_are_not_written(
 
 
 def test_where_the_defaults_are_best_nothing_is_written_at_all(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made_up(monkeypatch, cost=MeasuredDifference(0.0, 0.0, 0.0), calls=Thresholds().calls)
+    made_up(monkeypatch, cost=MeasuredDifference(0.0, 0.0, 0.0), calls=Thresholds().min_expected_calls)
     result = run(str(runs), "--force")
     assert result.exit_code == 0
     assert "keep them" in result.output
@@ -215,7 +220,7 @@ def test_a_file_that_is_there_is_left_alone_and_the_lines_are_shown(
     assert result.exit_code == 1
     assert "will be left as it is" in result.stderr
     assert "paste" in result.stderr
-    assert "[pace]\ncalls = 80" in result.output
+    assert "[thresholds]\nmin_expected_calls = 80" in result.output
     assert Path("thresher.toml").read_text() == 'policy = "mask"\n'
     data = run(str(runs), "--json")
     assert (data.exit_code, json.loads(data.stdout)["written"]) == (1, None)
@@ -231,7 +236,11 @@ def test_a_file_that_is_replaced_is_kept_and_so_is_what_was_kept_before(
         result = run(str(runs), "--force")
         assert result.exit_code == 0
         assert words(result).endswith(f"what was there before is now {name}")
-        assert (load_settings().policy, load_settings().pace, Path(name).read_text()) == (None, {"calls": 80}, text)
+        assert (load_settings().policy, load_settings().thresholds, Path(name).read_text()) == (
+            None,
+            {"min_expected_calls": 80},
+            text,
+        )
     assert Path("thresher.toml.bak").read_text() == 'policy = "mask"\n'
 
 
@@ -240,7 +249,7 @@ def test_a_file_that_says_the_same_is_fine_as_it_is(
     runs: Path, monkeypatch: pytest.MonkeyPatch, force: tuple[str, ...]
 ) -> None:
     made_up(monkeypatch, cost=BETTER)
-    text = 'policy = "mask"\nbudget = "60k"\n\n[pace]\ncalls = 80\n'
+    text = 'policy = "mask"\nbudget = "60k"\n\n[thresholds]\nmin_expected_calls = 80\n'
     Path("thresher.toml").write_text(text)
     result = run(str(runs), *force)
     assert result.exit_code == 0
@@ -275,7 +284,7 @@ def test_what_was_found_is_printed_even_if_it_cannot_be_written(runs: Path, monk
     assert (json.loads(data.stdout)["better"], json.loads(data.stdout)["written"]) == (True, None)
     shown = run(str(runs))
     assert isinstance(shown.exception, ConvertError)
-    assert "[pace]\ncalls = 80" in shown.output
+    assert "[thresholds]\nmin_expected_calls = 80" in shown.output
     assert "written to" not in shown.output
 
 

@@ -222,7 +222,7 @@ def _fields(folder: Path) -> Memory:
         ("lilac", "title"),
     ],
 )
-def test_each_field_by_itself(folder: Path, word: str, field: str) -> None:
+def test_each_field_by_itself(folder: Path, word: str, field: Any) -> None:
     memory = _fields(folder)
     assert ids(memory.search(word, fields=field)) == [name(1)]
     others = [
@@ -243,9 +243,9 @@ def test_the_rest_is_searched(folder: Path, word: str) -> None:
 
 def test_an_unknown_field_is_told(folder: Path) -> None:
     with pytest.raises(OptionError, match="human"):
-        remembered(folder).search("x", fields="headline")
+        remembered(folder).search("x", fields="headline")  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="require"):
-        remembered(folder).search("x", colour="red")
+        remembered(folder).search("x", colour="red")  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("path", [f"{SHOP}/src/pathword/cart.py", "pathword/cart.py", "cart.py", "CART.py"])

@@ -11,14 +11,10 @@ from tool_chains import Did, body, closed, results, told, touched
 from strategies import histories
 from thresher.errors import OptionError
 from thresher.model import History, Message, Text, ToolCall, ToolResult
+from thresher.model.line_extents import LineExtent, parse_read_extent
+from thresher.model.paths import normalize_path
 from thresher.model.tool_calls import describe_tool_call
-from thresher.policies.file_accesses import (
-    LineExtent,
-    collect_file_accesses,
-    find_changed_paths,
-    normalize_path,
-    parse_read_extent,
-)
+from thresher.policies.file_accesses import collect_file_accesses, find_changed_paths
 from thresher.policies.reads import DeduplicateReads, choose_kept_reads
 
 A, B = "/work/a/config.py", "/work/b/config.py"

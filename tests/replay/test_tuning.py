@@ -117,7 +117,7 @@ def figures_of(**best: float) -> Figures:
 
 
 def test_the_table_names_every_setting_of_a_pace_and_nothing_else() -> None:
-    assert set(SEARCH_SPACE) == set(Thresholds.__struct_fields__)
+    assert set(SEARCH_SPACE) == set(Thresholds.__dataclass_fields__)
     assert default_budget("") in BUDGETS
     start = make_default_settings()
     tried: list[TuningSettings] = [{**start, name: value} for name, values in SEARCH_SPACE.items() for value in values]
@@ -129,13 +129,13 @@ def test_the_table_names_every_setting_of_a_pace_and_nothing_else() -> None:
 
 def test_settings_cross_to_a_window_by_the_name_of_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Thresholds] = []
-    monkeypatch.setattr(window, "Window", lambda *_, pace, **__: made.append(pace))
+    monkeypatch.setattr(window, "Window", lambda *_, thresholds, **__: made.append(thresholds))
     start = make_default_settings()
-    for choice in (start, {**start, "patience": 2.0, "calls": 40}):
+    for choice in (start, {**start, "patience": 2.0, "min_expected_calls": 40}):
         way = make_strategy(format_strategy_name(choice), 900, Rates())
         assert (way.budget, way.name) == (900, format_strategy_name(choice))
         way.start(_Feed(), None)  # type: ignore[arg-type]
-    assert made == [Thresholds(), Thresholds(patience=2.0, calls=40)]
+    assert made == [Thresholds(), Thresholds(patience=2.0, min_expected_calls=40)]
 
 
 class _Feed:
@@ -155,7 +155,7 @@ class _Feed:
     [
         ('auto{"haste": 2}', "haste.*patience"),
         ('auto{"patience": "much"}', "patience"),
-        ('auto{"low": 0.9, "high": 0.5}', "low"),
+        ('auto{"low_water": 0.9, "high_water": 0.5}', "low_water"),
         ("auto{patience}", "JSON"),
         ("recency{}", "recency"),
         ("nobody{}", "nobody"),
@@ -170,9 +170,9 @@ def test_a_name_with_a_pace_that_makes_no_sense_is_refused(name: str, told: str)
 
 
 def test_the_search_finds_what_costs_least() -> None:
-    bench = Bench(figures_of(patience=2.5, low=0.3, budget=60_000))
+    bench = Bench(figures_of(patience=2.5, low_water=0.3, budget=60_000))
     found = search_settings(make_default_settings(), {"budget": BUDGETS, **SEARCH_SPACE}, bench)
-    assert found.best.settings == {**make_default_settings(), "patience": 2.5, "low": 0.3, "budget": 60_000}
+    assert found.best.settings == {**make_default_settings(), "patience": 2.5, "low_water": 0.3, "budget": 60_000}
     assert found.first.settings == make_default_settings() == bench.asked[0]
     assert found.count == len(bench.asked)
     assert all(bench.asked.count(one) == 1 for one in bench.asked)
@@ -180,16 +180,18 @@ def test_the_search_finds_what_costs_least() -> None:
 
 def test_one_setting_may_help_only_after_another() -> None:
     def figures(one: TuningSettings) -> tuple[float, float]:
-        return 1.0, 1.0 - 0.2 * (one["calls"] == 80) - 0.3 * (one["calls"] == 80 and one["patience"] == 0.3)
+        return 1.0, 1.0 - 0.2 * (one["min_expected_calls"] == 80) - 0.3 * (
+            one["min_expected_calls"] == 80 and one["patience"] == 0.3
+        )
 
-    assert [*SEARCH_SPACE].index("patience") < [*SEARCH_SPACE].index("calls")
+    assert [*SEARCH_SPACE].index("patience") < [*SEARCH_SPACE].index("min_expected_calls")
     best = search_settings(make_default_settings(), SEARCH_SPACE, Bench(figures)).best.settings
-    assert (best["calls"], best["patience"]) == (80, 0.3)
+    assert (best["min_expected_calls"], best["patience"]) == (80, 0.3)
 
 
 @pytest.mark.parametrize("trials", [1, 2, 9])
 def test_no_more_is_tried_than_was_allowed(trials: int) -> None:
-    bench = Bench(figures_of(calls=80))
+    bench = Bench(figures_of(min_expected_calls=80))
     assert (
         search_settings(make_default_settings(), SEARCH_SPACE, bench, trials=trials).count == len(bench.asked) == trials
     )
@@ -202,51 +204,62 @@ def test_a_gain_that_is_too_small_is_none() -> None:
         found = search_settings(
             start,
             SEARCH_SPACE,
-            Bench(lambda one, known=known: known.get(int(number(one, "calls")), (1.0, 1.0))),  # type: ignore[misc]
+            Bench(lambda one, known=known: known.get(int(number(one, "min_expected_calls")), (1.0, 1.0))),  # type: ignore[misc]
         )
         assert (found.best.settings != start) is changed
 
 
 def test_what_serves_too_little_is_not_chosen_however_cheap_it_is() -> None:
     def figures(one: TuningSettings) -> tuple[float, float]:
-        return {10: (0.94, 0.1), 40: (0.95, 0.8), 80: (0.99, 0.9)}.get(int(number(one, "calls")), (1.0, 1.0))
+        return {10: (0.94, 0.1), 40: (0.95, 0.8), 80: (0.99, 0.9)}.get(
+            int(number(one, "min_expected_calls")), (1.0, 1.0)
+        )
 
-    space = {"calls": SEARCH_SPACE["calls"]}
-    assert search_settings(make_default_settings(), space, Bench(figures)).best.settings["calls"] == 40
-    assert search_settings(make_default_settings(), space, Bench(figures), served=0.94).best.settings["calls"] == 10
-    assert search_settings(make_default_settings(), space, Bench(figures), served=0.98).best.settings["calls"] == 80
+    space = {"min_expected_calls": SEARCH_SPACE["min_expected_calls"]}
+    assert search_settings(make_default_settings(), space, Bench(figures)).best.settings["min_expected_calls"] == 40
+    assert (
+        search_settings(make_default_settings(), space, Bench(figures), served=0.94).best.settings["min_expected_calls"]
+        == 10
+    )
+    assert (
+        search_settings(make_default_settings(), space, Bench(figures), served=0.98).best.settings["min_expected_calls"]
+        == 80
+    )
 
 
 def test_where_nothing_serves_enough_the_most_is_looked_for() -> None:
     def figures(one: TuningSettings) -> tuple[float, float]:
-        return {10: (0.6, 0.1), 80: (0.7, 3.0)}.get(int(number(one, "calls")), (0.5, 1.0))
+        return {10: (0.6, 0.1), 80: (0.7, 3.0)}.get(int(number(one, "min_expected_calls")), (0.5, 1.0))
 
     assert (
-        search_settings(make_default_settings(), {"calls": SEARCH_SPACE["calls"]}, Bench(figures)).best.settings[
-            "calls"
-        ]
+        search_settings(
+            make_default_settings(), {"min_expected_calls": SEARCH_SPACE["min_expected_calls"]}, Bench(figures)
+        ).best.settings["min_expected_calls"]
         == 80
     )
 
 
 def test_who_serves_enough_beats_whoever_does_not_at_any_price() -> None:
-    bench = Bench(lambda one: (0.95, 5.0) if one["calls"] == 80 else (0.9499, 1.0))
+    bench = Bench(lambda one: (0.95, 5.0) if one["min_expected_calls"] == 80 else (0.9499, 1.0))
     assert (
-        search_settings(make_default_settings(), {"calls": SEARCH_SPACE["calls"]}, bench).best.settings["calls"] == 80
+        search_settings(
+            make_default_settings(), {"min_expected_calls": SEARCH_SPACE["min_expected_calls"]}, bench
+        ).best.settings["min_expected_calls"]
+        == 80
     )
 
 
 def test_who_could_not_take_all_sessions_is_not_chosen() -> None:
     def tried(row: Sequence[TuningSettings]) -> list[Trial]:
-        return [trial(one, 1.0, 0.1, sessions=2) if one["calls"] == 80 else trial(one) for one in row]
+        return [trial(one, 1.0, 0.1, sessions=2) if one["min_expected_calls"] == 80 else trial(one) for one in row]
 
     assert search_settings(make_default_settings(), SEARCH_SPACE, tried).best.settings == make_default_settings()
 
 
 def test_settings_that_no_window_takes_are_not_tried() -> None:
-    bench = Bench(figures_of(high=0.4, low=0.7))
-    search_settings(make_default_settings(), {"high": (0.4, 0.6), "low": (0.3, 0.7)}, bench)
-    assert all(number(one, "low") <= number(one, "high") for one in bench.asked)
+    bench = Bench(figures_of(high_water=0.4, low_water=0.7))
+    search_settings(make_default_settings(), {"high_water": (0.4, 0.6), "low_water": (0.3, 0.7)}, bench)
+    assert all(number(one, "low_water") <= number(one, "high_water") for one in bench.asked)
 
 
 # Where it is measured
@@ -312,7 +325,7 @@ def tuned(
     sessions: int = MIN_REPORT_SESSIONS,
 ) -> TuningResult:
     start = make_default_settings()
-    best: TuningSettings = {**start, "calls": calls}
+    best: TuningSettings = {**start, "min_expected_calls": calls}
     half = HoldoutHalf(tuple(map(str, range(sessions))), 1, 40)
     before = trial(start, shares[0], split="report", sessions=sessions)
     after = trial(best, shares[1], split="report", sessions=sessions)
@@ -367,7 +380,7 @@ def test_of_few_sessions_nothing_is_called_certain(sessions: int, verdict: str) 
 
 
 def test_the_defaults_are_never_better_than_themselves() -> None:
-    found = tuned(CHEAPER, SAME, calls=Thresholds().calls)
+    found = tuned(CHEAPER, SAME, calls=Thresholds().min_expected_calls)
     assert (found.verdict, found.is_better) == ("same", False)
 
 
@@ -375,27 +388,30 @@ def test_the_defaults_are_never_better_than_themselves() -> None:
 
 
 def test_the_settings_are_written_as_they_are_read(tmp_path: Path) -> None:
-    choice: TuningSettings = {**make_default_settings(), "budget": 60_000, "patience": 2.0, "calls": 40}
+    choice: TuningSettings = {**make_default_settings(), "budget": 60_000, "patience": 2.0, "min_expected_calls": 40}
     file = tmp_path / "thresher.toml"
     file.write_text(format_settings_toml(choice, ["the best"]))
     found = load_settings(environment={}, file=file)
-    assert (found.budget, Thresholds(**found.pace)) == (60_000, Thresholds(patience=2.0, calls=40))
-    assert file.read_text().startswith("# the best\nbudget = 60000\n\n[pace]\n")
-    assert format_settings_toml({**make_default_settings(), "calls": 40}) == "[pace]\ncalls = 40\n"
+    assert (found.budget, Thresholds(**found.thresholds)) == (60_000, Thresholds(patience=2.0, min_expected_calls=40))
+    assert file.read_text().startswith("# the best\nbudget = 60000\n\n[thresholds]\n")
+    assert (
+        format_settings_toml({**make_default_settings(), "min_expected_calls": 40})
+        == "[thresholds]\nmin_expected_calls = 40\n"
+    )
 
 
 def test_a_setting_that_depends_on_the_others_is_logged_and_told_only_if_it_was_chosen(tmp_path: Path) -> None:
-    open_choice: TuningSettings = {**make_default_settings(), "age": None}
+    open_choice: TuningSettings = {**make_default_settings(), "keep_calls": None}
     log = TrialLog(tmp_path / "log.jsonl", "k")
     log.add(trial(open_choice))
     assert TrialLog(log.path, "k").find("tune", open_choice) == trial(open_choice)
-    assert format_settings_toml({**make_default_settings(), "age": 31}) == "[pace]\nage = 31\n"
+    assert format_settings_toml({**make_default_settings(), "keep_calls": 31}) == "[thresholds]\nkeep_calls = 31\n"
 
 
 def test_long_notes_are_comments_of_less_than_80_characters() -> None:
     note = "word-and-word " * 40
     lines = (
-        format_settings_toml({**make_default_settings(), "calls": 40}, [note, "short"])
+        format_settings_toml({**make_default_settings(), "min_expected_calls": 40}, [note, "short"])
         .partition("\n\n")[0]
         .splitlines()
     )
@@ -407,21 +423,21 @@ def test_long_notes_are_comments_of_less_than_80_characters() -> None:
 @pytest.mark.parametrize(
     ("text", "same"),
     [
-        ("budget = 60000\n[pace]\ncalls = 40\n", True),
-        ('policy = "mask"\nbudget = "60k"\n[pace]\ncalls = 40\npatience = {patience}\n', True),
-        ("budget = 60000\n[pace]\ncalls = 41\n", False),
-        ("budget = 60000\n[pace]\ncalls = 40\nworth = 1\n", False),
-        ("budget = 60001\n[pace]\ncalls = 40\n", False),
-        ("[pace]\ncalls = 40\n", False),
+        ("budget = 60000\n[thresholds]\nmin_expected_calls = 40\n", True),
+        ('policy = "mask"\nbudget = "60k"\n[thresholds]\nmin_expected_calls = 40\npatience = {patience}\n', True),
+        ("budget = 60000\n[thresholds]\nmin_expected_calls = 41\n", False),
+        ("budget = 60000\n[thresholds]\nmin_expected_calls = 40\nmin_saving = 1\n", False),
+        ("budget = 60001\n[thresholds]\nmin_expected_calls = 40\n", False),
+        ("[thresholds]\nmin_expected_calls = 40\n", False),
         ("budget = 60000\n", False),
         ("no TOML", False),
-        ("[pace]\nlow = 0.9\nhigh = 0.1\n", False),
+        ("[thresholds]\nlow_water = 0.9\nhigh_water = 0.1\n", False),
     ],
 )
 def test_a_file_says_the_same_or_not(tmp_path: Path, text: str, *, same: bool) -> None:
     file = tmp_path / "any.toml"
     file.write_text(text.replace("{patience}", str(Thresholds().patience)))
-    assert has_same_settings(file, {**make_default_settings(), "budget": 60_000, "calls": 40}) is same
+    assert has_same_settings(file, {**make_default_settings(), "budget": 60_000, "min_expected_calls": 40}) is same
     assert not has_same_settings(tmp_path / "none.toml", make_default_settings())
 
 
@@ -433,9 +449,9 @@ def test_a_log_gives_back_what_it_was_told_under_its_own_key(tmp_path: Path) -> 
     again = TrialLog(path, "k")
     assert again.find("tune", make_default_settings()) == one
     assert again.find("report", make_default_settings()) is None
-    assert again.find("tune", {**make_default_settings(), "calls": 1}) is None
+    assert again.find("tune", {**make_default_settings(), "min_expected_calls": 1}) is None
     assert TrialLog(path, "other").find("tune", make_default_settings()) is None
-    second = trial({**make_default_settings(), "calls": 40})
+    second = trial({**make_default_settings(), "min_expected_calls": 40})
     again.add(one)
     again.add(second)
     assert TrialLog(path, "k").find("tune", second.settings) == second
@@ -469,7 +485,7 @@ def test_a_log_comes_to_be_with_its_first_line(tmp_path: Path) -> None:
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """A small table: it is the way that is tested, not the values."""
-    monkeypatch.setattr(search, "SEARCH_SPACE", {"low": (0.1, 0.5), "worth": (200, 1_000)})
+    monkeypatch.setattr(search, "SEARCH_SPACE", {"low_water": (0.1, 0.5), "min_saving": (200, 1_000)})
 
 
 def noted(monkeypatch: pytest.MonkeyPatch, until: int = 1000) -> list[SweepUnit]:
@@ -505,17 +521,21 @@ def test_settings_are_chosen_on_one_half_and_measured_on_the_other(files: list[P
     assert [one["sessions"] for one in lines] == [2] * 5
     assert Path(found.log).parent == tmp_path / "tune"
     # Here a window that goes down further pays for it less often, and still keeps what is used.
-    assert (found.chosen.settings["low"], found.verdict) == (0.1, "few")
+    assert (found.chosen.settings["low_water"], found.verdict) == (0.1, "few")
     assert found.cost.value == pytest.approx(found.after.cost_with_refetch - found.before.cost_with_refetch)
 
 
 def test_with_sessions_enough_what_holds_on_the_other_half_is_better(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "SEARCH_SPACE", {"low": (0.1,)})
+    monkeypatch.setattr(search, "SEARCH_SPACE", {"low_water": (0.1,)})
     files = recorded(tmp_path, ["ape", "bee"] * MIN_REPORT_SESSIONS, 0)
     found = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000)
-    assert (found.after.sessions, found.chosen.settings["low"], found.verdict) == (MIN_REPORT_SESSIONS, 0.1, "better")
+    assert (found.after.sessions, found.chosen.settings["low_water"], found.verdict) == (
+        MIN_REPORT_SESSIONS,
+        0.1,
+        "better",
+    )
 
 
 @pytest.mark.usefixtures("few")
@@ -573,7 +593,7 @@ def test_settings_of_the_user_rule_neither_the_defaults_nor_the_key(
     files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000)
-    monkeypatch.setenv("THRESHER_PACE_PATIENCE", "0.5")
+    monkeypatch.setenv("THRESHER_THRESHOLDS_PATIENCE", "0.5")
     monkeypatch.setenv("THRESHER_BUDGET", "2k")
     again = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000)
     assert (again.reused, without_log(again)) == (3, without_log(first))

@@ -11,8 +11,8 @@ from small_sessions import agent, call, everything, history, human, result, step
 import thresher as th
 from strategies import histories, jumbled_histories
 from thresher.model import History, Message, Place, Summary, Text, Thinking, ToolResult
+from thresher.model.text import clip, clip_path
 from thresher.summarize import ExtractiveSummarizer, Summarizer, extractive_summarizer
-from thresher.summarize.text import clip, clip_path
 
 summarise: Summarizer = extractive_summarizer
 

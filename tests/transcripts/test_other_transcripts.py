@@ -78,9 +78,18 @@ def test_a_trajectory_without_messages_is_a_clear_error(tmp_path: Path) -> None:
 
 def test_many_conversations_in_one_file_are_a_list(tmp_path: Path) -> None:
     one = {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]}
-    sessions = th.read(write(tmp_path / "many.jsonl", one, one))
-    assert isinstance(sessions, list)
+    sessions = th.read_all(write(tmp_path / "many.jsonl", one, one))
     assert [session.id for session in sessions] == ["many-1", "many-2"]
+
+
+def test_one_session_is_read_from_a_file_of_several_by_its_id(tmp_path: Path) -> None:
+    rows = [{"messages": [{"role": "user", "content": said}]} for said in ("Hi", "Bye")]
+    path = write(tmp_path / "many.jsonl", *rows)
+    assert [message.text for message in th.read(path, session="many-2").messages()] == ["Bye"]
+    with pytest.raises(th.ReadError, match=r"2 sessions.*read_all.*many-1, many-2"):
+        th.read(path)
+    with pytest.raises(th.ReadError, match=r"no single session `many-9`.*many-1, many-2"):
+        th.read(path, session="many-9")
 
 
 def test_messages_one_a_line_are_one_conversation(tmp_path: Path) -> None:

@@ -32,9 +32,9 @@ DIALECTS = ("anthropic", "openai-chat", "openai-responses", "gemini")
 KEYS = {"anthropic": "messages", "openai-chat": "messages", "openai-responses": "input", "gemini": "contents"}
 PROMPT = ("system", "tools", "instructions", "systemInstruction")
 SCALE = default_token_weights(counter="estimate")
-EAGER = Thresholds(age=1, worth=10, calls=5, patience=0)
+EAGER = Thresholds(keep_calls=1, min_saving=10, min_expected_calls=5, patience=0)
 """Plans anew whenever it may."""
-IDLE = Thresholds(high=1.0, low=1.0, worth=10**9)
+IDLE = Thresholds(high_water=1.0, low_water=1.0, min_saving=10**9)
 """Never plans of its own accord."""
 CHEAP = Prices(minimum=0)
 WARM, COLD = 20.0, 4_000.0
@@ -386,7 +386,7 @@ class Watched:
         """`reads`: a second window on the same ledger must say the same each time; `shared`: others decide, too."""
         self.dialect = dialect
         self.store = InMemoryContentStore() if store is None else store
-        self.options = {"counter": "estimate", "pace": EAGER, "prices": CHEAP, "format": dialect, **options}
+        self.options = {"counter": "estimate", "thresholds": EAGER, "prices": CHEAP, "format": dialect, **options}
         self.window = Window(store=self.store, ledger=ledger, **self.options)
         self.reads = reads
         self.shared = shared
@@ -419,10 +419,10 @@ class Watched:
             in_order(before, after)
         limit = self.window.budget + (SLACK if flaws else 0)
         size = SCALE.history(after)
-        hold("fits", size <= limit or "over" in triggers, f"{size} > {limit} {triggers}")
+        hold("fits", size <= limit or "overflow" in triggers, f"{size} > {limit} {triggers}")
         self._prefix_stable(written(came, self.dialect), written(went, self.dialect), triggers)
         if self.reads:
-            again = as_json(self.another(budget=10**9, pace=IDLE).fit(came, at=self.at))
+            again = as_json(self.another(budget=10**9, thresholds=IDLE).fit(came, at=self.at))
             same = written(again, self.dialect) == written(went, self.dialect)
             hold("same ledger, same bytes", same, triggers)
 
@@ -430,7 +430,7 @@ class Watched:
         """Law 8, against the request before, and against the longest one that this one goes on from."""
         known = list(self.sent.values())
         longest = max((one for one in known if extends(came, one[0])), key=lambda one: len(one[0][1]), default=None)
-        if not triggers - {"over", "store"}:
+        if not triggers - {"overflow", "store"}:
             for old_came, old_went in [*known[-1:], *([longest] if longest and not self.shared else [])]:
                 hold("prefix-stable", not extends(came, old_came) or extends(went, old_went), triggers)
         self.sent.pop(repr(came), None)

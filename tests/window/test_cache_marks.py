@@ -13,10 +13,9 @@ from strategies import ODD, WIRE
 from thresher.dialects.anthropic.cache_breakpoints import (
     LOOKBACK_BLOCKS,
     MAX_BREAKPOINTS,
-    CacheBreakpointMode,
     place_cache_breakpoints,
 )
-from thresher.dialects.cache_control import has_cache_breakpoints, strip_cache_breakpoints
+from thresher.dialects.cache_control import CacheBreakpointMode, has_cache_breakpoints, strip_cache_breakpoints
 
 Row = dict[str, Any]
 

@@ -28,20 +28,24 @@ def test_a_window_takes_its_pace_from_the_settings_unless_it_is_given_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    plain, deep, deeper = sent(), sent(pace=Thresholds(low=0.1)), sent(pace=Thresholds(low=0.1, high=0.5))
+    plain, deep, deeper = (
+        sent(),
+        sent(thresholds=Thresholds(low_water=0.1)),
+        sent(thresholds=Thresholds(low_water=0.1, high_water=0.5)),
+    )
     assert plain != deep != deeper != plain
-    (tmp_path / "thresher.toml").write_text("[pace]\nlow = 0.1\n")
+    (tmp_path / "thresher.toml").write_text("[thresholds]\nlow_water = 0.1\n")
     assert sent() == deep
-    monkeypatch.setenv("THRESHER_PACE_HIGH", "0.5")
+    monkeypatch.setenv("THRESHER_THRESHOLDS_HIGH_WATER", "0.5")
     assert sent() == deeper
-    assert sent(pace=Thresholds()) == plain
+    assert sent(thresholds=Thresholds()) == plain
 
 
 def test_a_pace_that_makes_no_sense_is_refused_when_the_window_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("THRESHER_PACE_LOW", "1.5")
+    monkeypatch.setenv("THRESHER_THRESHOLDS_LOW_WATER", "1.5")
     with pytest.raises(OptionError, match="low"):
         Window()
-    monkeypatch.setenv("THRESHER_PACE_LOW", "")
-    monkeypatch.setenv("THRESHER_PACE_HASTE", "1")
-    with pytest.raises(OptionError, match="THRESHER_PACE_HASTE"):
+    monkeypatch.setenv("THRESHER_THRESHOLDS_LOW_WATER", "")
+    monkeypatch.setenv("THRESHER_THRESHOLDS_HASTE", "1")
+    with pytest.raises(OptionError, match="THRESHER_THRESHOLDS_HASTE"):
         Window()

@@ -12,42 +12,42 @@ from thresher.window.events import WindowEvent
 from thresher.window.telemetry import MAX_LISTED, add_span_event, build_span_attributes
 
 EVENT = WindowEvent(
-    trigger="worth",
-    why="pays after 3 calls",
-    at=1_700_000_000.5,
+    trigger="break_even",
+    reason="pays after 3 calls",
+    time=1_700_000_000.5,
     model="claude-x",
-    call=12,
+    calls_before=12,
     tokens_before=9000,
     tokens_after=4000,
     first_changed=7,
     cost=0.02,
-    saving=0.005,
-    edits={"stub": 3, "fold": 1},
-    elided=("t1:aa", "t1:bb"),
-    excluded=("one is pinned",),
+    saving_per_call=0.005,
+    edits={"replace": 3, "summarize": 1},
+    removed_ids=("t1:aa", "t1:bb"),
+    rejected_edits=("one is pinned",),
     notes=(),
 )
 TOLD = {
     "gen_ai.operation.name": "chat",
     "gen_ai.request.model": "claude-x",
     "gen_ai.conversation.compacted": True,
-    "thresher.trigger": "worth",
-    "thresher.why": "pays after 3 calls",
-    "thresher.at": 1_700_000_000.5,
-    "thresher.call": 12,
+    "thresher.trigger": "break_even",
+    "thresher.reason": "pays after 3 calls",
+    "thresher.time": 1_700_000_000.5,
+    "thresher.calls_before": 12,
     "thresher.tokens_before": 9000,
     "thresher.tokens_after": 4000,
     "thresher.saved": 5000,
     "thresher.first_changed": 7,
     "thresher.cost": 0.02,
-    "thresher.saving": 0.005,
+    "thresher.saving_per_call": 0.005,
     "thresher.edit_count": 4,
-    "thresher.edits.stub": 3,
-    "thresher.edits.fold": 1,
-    "thresher.elided": ("t1:aa", "t1:bb"),
-    "thresher.elided_count": 2,
-    "thresher.excluded": ("one is pinned",),
-    "thresher.excluded_count": 1,
+    "thresher.edits.replace": 3,
+    "thresher.edits.summarize": 1,
+    "thresher.removed_ids": ("t1:aa", "t1:bb"),
+    "thresher.removed_ids_count": 2,
+    "thresher.rejected_edits": ("one is pinned",),
+    "thresher.rejected_edits_count": 1,
     "thresher.notes": (),
     "thresher.notes_count": 0,
 }
@@ -122,7 +122,7 @@ def test_without_the_library_nothing_happens_and_it_is_looked_for_once(monkeypat
 
 
 def test_what_is_not_known_or_not_so_is_not_said() -> None:
-    told = build_span_attributes(WindowEvent(trigger="over", why="nothing legal fits", at=0.0))
+    told = build_span_attributes(WindowEvent(trigger="overflow", reason="nothing legal fits", time=0.0))
     assert "gen_ai.request.model" not in told
     assert "gen_ai.conversation.compacted" not in told
     assert told["thresher.edit_count"] == 0
@@ -130,9 +130,9 @@ def test_what_is_not_known_or_not_so_is_not_said() -> None:
 
 def test_of_many_ids_the_first_are_told_and_how_many_there_are() -> None:
     ids = tuple(f"t1:{number}" for number in range(MAX_LISTED + 5))
-    told = build_span_attributes(WindowEvent(trigger="worth", why="", at=0.0, elided=ids))
-    assert told["thresher.elided"] == ids[:MAX_LISTED]
-    assert told["thresher.elided_count"] == MAX_LISTED + 5
+    told = build_span_attributes(WindowEvent(trigger="break_even", reason="", time=0.0, removed_ids=ids))
+    assert told["thresher.removed_ids"] == ids[:MAX_LISTED]
+    assert told["thresher.removed_ids_count"] == MAX_LISTED + 5
 
 
 def test_the_real_library_takes_every_attribute() -> None:

@@ -14,8 +14,8 @@ from thresher.window import Ledger, LedgerError, Prices, Thresholds, Window, rep
 from thresher.window.refetches import BASE_PIN_CALLS, RefetchTracker
 from thresher.window.usage import parse_provider_usage
 
-EAGER = Thresholds(age=1, worth=50, patience=0, calls=50)
-PATIENT = Thresholds(age=5, worth=50, patience=1, calls=50)
+EAGER = Thresholds(keep_calls=1, min_saving=50, patience=0, min_expected_calls=50)
+PATIENT = Thresholds(keep_calls=5, min_saving=50, patience=1, min_expected_calls=50)
 
 
 class Loop:
@@ -48,7 +48,7 @@ def window(**options: Any) -> Window:
         "budget": 100_000,
         "store": InMemoryContentStore(),
         "counter": "estimate",
-        "pace": EAGER,
+        "thresholds": EAGER,
         "prices": Prices(minimum=1),
     }
     options = given | options
@@ -67,7 +67,7 @@ def test_what_fits_and_does_not_pay_goes_out_as_it_came_in() -> None:
 
 
 def test_between_events_each_request_begins_as_the_one_before() -> None:
-    loop, one = Loop(), window(pace=PATIENT)
+    loop, one = Loop(), window(thresholds=PATIENT)
     sent: list[Any] = []
     changes = 0
     for call in range(60):
@@ -84,8 +84,8 @@ def test_between_events_each_request_begins_as_the_one_before() -> None:
 
 def test_a_patient_window_changes_less_often_than_an_eager_one() -> None:
     counts = []
-    for pace in (EAGER, PATIENT, Thresholds(age=5, worth=50, patience=4, calls=50)):
-        loop, one = Loop(), window(pace=pace)
+    for pace in (EAGER, PATIENT, Thresholds(keep_calls=5, min_saving=50, patience=4, min_expected_calls=50)):
+        loop, one = Loop(), window(thresholds=pace)
         for call in range(60):
             loop.step()
             one.fit(loop.messages, at=call)
@@ -94,7 +94,7 @@ def test_a_patient_window_changes_less_often_than_an_eager_one() -> None:
 
 
 def test_a_cold_cache_makes_any_edit_free() -> None:
-    loop, one = Loop(), window(pace=Thresholds(age=1, worth=50, patience=1_000))
+    loop, one = Loop(), window(thresholds=Thresholds(keep_calls=1, min_saving=50, patience=1_000))
     for call in range(8):
         loop.step()
         one.fit(loop.messages, at=call)
@@ -102,22 +102,29 @@ def test_a_cold_cache_makes_any_edit_free() -> None:
     loop.step()
     one.fit(loop.messages, at=1_000)
     assert triggers(one) == ["cold"]
-    assert one.events[0].cost < 0 < one.events[0].saving
+    assert one.events[0].cost < 0 < one.events[0].saving_per_call
 
 
 def test_a_changed_system_text_lets_edits_ride_along() -> None:
-    loop, one = Loop(), window(pace=Thresholds(age=1, worth=50, patience=1_000))
+    loop, one = Loop(), window(thresholds=Thresholds(keep_calls=1, min_saving=50, patience=1_000))
     for call in range(8):
         loop.step()
         one.fit({"system": "Be brief.", "messages": loop.messages}, at=call)
     one.fit({"system": "Be brief. It is Monday.", "messages": loop.messages}, at=9)
-    assert triggers(one) == ["ride"]
+    assert triggers(one) == ["piggyback"]
 
 
 def test_a_new_human_message_is_a_boundary() -> None:
     triggered = []
     for speaks in (False, True):
-        loop, one = Loop(), window(pace=Thresholds(age=2, worth=50, patience=5, boundary=0.01, calls=50))
+        loop, one = (
+            Loop(),
+            window(
+                thresholds=Thresholds(
+                    keep_calls=2, min_saving=50, patience=5, prompt_patience_share=0.01, min_expected_calls=50
+                )
+            ),
+        )
         for call in range(8):
             loop.step()
             one.fit(loop.messages, at=call)
@@ -132,13 +139,19 @@ def test_a_new_human_message_is_a_boundary() -> None:
 
 
 def test_the_high_water_mark_goes_down_to_the_low_one() -> None:
-    loop, one = Loop(), window(budget=4_000, pace=Thresholds(age=2, worth=50, patience=1_000, low=0.5, high=0.9))
+    loop, one = (
+        Loop(),
+        window(
+            budget=4_000,
+            thresholds=Thresholds(keep_calls=2, min_saving=50, patience=1_000, low_water=0.5, high_water=0.9),
+        ),
+    )
     for call in range(40):
         loop.step(words=60)
         one.fit(loop.messages, at=call)
         assert th.count(th.parse(one.fit(loop.messages, at=call)), counter="estimate") <= 4_000
-    assert "high" in triggers(one)
-    assert set(triggers(one)) <= {"high", "emergency"}
+    assert "high_water" in triggers(one)
+    assert set(triggers(one)) <= {"high_water", "emergency"}
     assert [event.tokens_after for event in one.events if event.tokens_after > 3_000] == []
 
 
@@ -148,12 +161,12 @@ def test_a_result_too_large_for_what_is_left_is_cut_on_arrival() -> None:
     before = list(one.fit(loop.messages, at=0))
     loop.step(words=6_000)
     after = one.fit(loop.messages, at=1)
-    assert triggers(one) == ["arrival"]
+    assert triggers(one) == ["oversized_result"]
     assert after[: len(before)] == before
     text = after[-1]["content"][0]["content"]
     assert text.startswith("word2x0 ")
     assert text.endswith("word2x5999")
-    part = one.events[0].elided[0]
+    part = one.events[0].removed_ids[0]
     assert th.restore(part, store=one.store) == loop.messages[-1]["content"][0]["content"]
 
 
@@ -163,13 +176,16 @@ def test_what_cannot_fit_is_sent_small_with_an_event_or_raised() -> None:
     one = window(budget=500)
     sent = one.fit(loop.messages, at=0)
     assert th.check(th.parse(sent), "anthropic") == ()
-    assert triggers(one)[-1] == "over"
+    assert triggers(one)[-1] == "overflow"
     with pytest.raises(BudgetError, match="smallest"):
-        window(budget=500, on_over="raise").fit(loop.messages, at=0)
+        window(budget=500, on_overflow="raise").fit(loop.messages, at=0)
 
 
 def test_what_the_agent_asks_for_again_stays_for_a_while() -> None:
-    loop, one = Loop(), window(budget=6_000, pace=Thresholds(age=1, worth=50, patience=0, calls=50))
+    loop, one = (
+        Loop(),
+        window(budget=6_000, thresholds=Thresholds(keep_calls=1, min_saving=50, patience=0, min_expected_calls=50)),
+    )
     wanted = " ".join(f"needed{n}" for n in range(150))
     loop.step(wanted, name="Read", file_path="/a.py")
     for call in range(10):
@@ -193,7 +209,7 @@ def test_a_result_that_was_asked_for_by_its_id_stays_for_a_while() -> None:
     for call in range(10):
         loop.step()
         one.fit(loop.messages, at=call)
-    loop.step(wanted, name="restore", id=one.events[0].elided[0])
+    loop.step(wanted, name="restore", id=one.events[0].removed_ids[0])
     for call in range(10, 10 + BASE_PIN_CALLS - 1):
         loop.step()
         sent = one.fit(loop.messages, at=call)
@@ -224,7 +240,7 @@ def test_above_the_high_water_mark_too_what_came_to_nothing_is_not_tried_with_ea
         tried.append(thread.tokens)
 
     monkeypatch.setattr(replanner, "decide_forced_replan", in_vain)
-    loop, one = Loop("some words " * 4_050), window(budget=10_000, pace=Thresholds(age=50, patience=1_000))
+    loop, one = Loop("some words " * 4_050), window(budget=10_000, thresholds=Thresholds(keep_calls=50, patience=1_000))
     for call in range(10):
         loop.step("done")
         one.fit(loop.messages, at=call)
@@ -243,14 +259,14 @@ def test_pins_of_an_older_ledger_are_taken_as_they_are() -> None:
 
 
 def test_a_rewind_finds_the_edits_of_that_time() -> None:
-    loop, one = Loop(), window(pace=PATIENT)
+    loop, one = Loop(), window(thresholds=PATIENT)
     history: dict[int, tuple[int, Any]] = {}
     for call in range(40):
         loop.step()
         sent = one.fit(loop.messages, at=call)
         history[len(loop.messages)] = (len(one.events), sent)
     rewound = loop.messages[:41]
-    again = window(pace=Thresholds(worth=10**9), store=one.store, ledger=one.ledger)
+    again = window(thresholds=Thresholds(min_saving=10**9), store=one.store, ledger=one.ledger)
     assert again.fit(rewound, at=39) == history[41][1]
     loop.messages = [*rewound, {"role": "assistant", "content": "Otherwise."}, {"role": "user", "content": "Go on."}]
     after = one.fit(loop.messages, at=41)
@@ -260,8 +276,8 @@ def test_a_rewind_finds_the_edits_of_that_time() -> None:
 
 def test_two_windows_with_one_ledger_send_the_same_bytes(tmp_path: Path) -> None:
     store = SqliteContentStore(tmp_path / "store.sqlite3")
-    first = window(ledger=tmp_path / "ledger.sqlite3", store=store, pace=PATIENT)
-    second = window(ledger=tmp_path / "ledger.sqlite3", store=store, pace=PATIENT)
+    first = window(ledger=tmp_path / "ledger.sqlite3", store=store, thresholds=PATIENT)
+    second = window(ledger=tmp_path / "ledger.sqlite3", store=store, thresholds=PATIENT)
     loop = Loop()
     for call in range(50):
         loop.step()
@@ -272,12 +288,14 @@ def test_two_windows_with_one_ledger_send_the_same_bytes(tmp_path: Path) -> None
 
 
 def test_a_saved_ledger_goes_on_where_it_was(tmp_path: Path) -> None:
-    loop, one = Loop(), window(pace=PATIENT)
+    loop, one = Loop(), window(thresholds=PATIENT)
     for call in range(30):
         loop.step()
         sent = one.fit(loop.messages, at=call)
     one.save(tmp_path / "loop.ledger")
-    loaded = Window.load(tmp_path / "loop.ledger", budget=100_000, store=one.store, counter="estimate", pace=PATIENT)
+    loaded = Window.load(
+        tmp_path / "loop.ledger", budget=100_000, store=one.store, counter="estimate", thresholds=PATIENT
+    )
     assert loaded.fit(loop.messages, at=30) == sent
     assert loaded.events == []
     with pytest.raises(LedgerError, match="there is no ledger"):
@@ -285,16 +303,16 @@ def test_a_saved_ledger_goes_on_where_it_was(tmp_path: Path) -> None:
 
 
 def test_a_new_process_knows_that_the_cache_is_warm(tmp_path: Path) -> None:
-    never = Thresholds(age=1, worth=50, patience=1_000)
-    loop, one = Loop(), window(ledger=tmp_path / "ledger", pace=never)
+    never = Thresholds(keep_calls=1, min_saving=50, patience=1_000)
+    loop, one = Loop(), window(ledger=tmp_path / "ledger", thresholds=never)
     for _ in range(8):
         loop.step()
     one.fit(loop.messages, at=0)
     loop.step()
-    warm = window(ledger=tmp_path / "ledger", pace=never, store=one.store)
+    warm = window(ledger=tmp_path / "ledger", thresholds=never, store=one.store)
     warm.fit(loop.messages, at=100)
     assert triggers(warm) == []
-    cold = window(ledger=tmp_path / "ledger", pace=never, store=one.store)
+    cold = window(ledger=tmp_path / "ledger", thresholds=never, store=one.store)
     cold.fit(loop.messages, at=10_000)
     assert triggers(cold) == ["cold"]
 
@@ -318,7 +336,7 @@ def test_edits_wait_when_the_store_cannot_be_written() -> None:
 
 
 def test_the_output_may_be_fed_back_as_the_history() -> None:
-    loop, one = Loop(), window(pace=PATIENT)
+    loop, one = Loop(), window(thresholds=PATIENT)
     messages: list[Any] = loop.messages
     before: list[Any] = []
     for call in range(50):
@@ -372,7 +390,7 @@ def test_thinking_after_an_edit_is_bound_to_what_was_sent_and_stays() -> None:
 def test_an_emergency_in_an_open_loop_goes_by_the_mode(rule: Any, fits: bool, kept: int) -> None:
     loop, one = thinking_loop(), window(model="claude-opus-5-5", thinking=rule, budget=2_500)
     sent = one.fit(loop.messages, at=0)
-    assert ("over" not in triggers(one)) == fits
+    assert ("overflow" not in triggers(one)) == fits
     assert has_thinking(sent) == kept if rule == "append_only" else has_thinking(sent) <= kept
 
 
@@ -411,7 +429,7 @@ def test_a_bill_that_is_none_is_refused() -> None:
 
 
 def test_bills_set_the_budget_right() -> None:
-    loop, one = Loop(), window(budget=10_000, pace=Thresholds(patience=1_000))
+    loop, one = Loop(), window(budget=10_000, thresholds=Thresholds(patience=1_000))
     for call in range(10):
         loop.step(words=20)
         sent = one.fit(loop.messages, at=call)
@@ -421,7 +439,7 @@ def test_bills_set_the_budget_right() -> None:
 
 
 def test_a_cache_that_serves_later_than_its_vendor_says_is_believed() -> None:
-    loop, one = Loop(), window(prices=Prices(life=300, minimum=10), pace=Thresholds(patience=1_000))
+    loop, one = Loop(), window(prices=Prices(life=300, minimum=10), thresholds=Thresholds(patience=1_000))
     for call in range(4):
         loop.step()
         sent = one.fit(loop.messages, at=call * 1_000)
@@ -430,7 +448,7 @@ def test_a_cache_that_serves_later_than_its_vendor_says_is_believed() -> None:
 
 
 def test_a_cache_that_never_serves_is_not_counted_on() -> None:
-    loop, one = Loop(), window(prices=Prices(life=300, minimum=10), pace=Thresholds(patience=1_000))
+    loop, one = Loop(), window(prices=Prices(life=300, minimum=10), thresholds=Thresholds(patience=1_000))
     for call in range(3):
         loop.step()
         one.fit(loop.messages, at=call * 20)
@@ -469,9 +487,9 @@ def test_what_is_no_conversation_is_told(wrong: Any) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"on_over": "die"},
-        {"marks": "none"},
-        {"life": "2h"},
+        {"on_overflow": "die"},
+        {"cache_breakpoints": "none"},
+        {"cache_ttl": "2h"},
         {"summaries": "soon"},
         {"thinking": "loud"},
         {"budgets": 3},
@@ -482,7 +500,7 @@ def test_options_that_make_no_sense_are_told(options: dict[str, Any]) -> None:
         window(**options).fit(Loop().messages, at=0)
 
 
-@pytest.mark.parametrize("pace", [{"low": 0.9, "high": 0.5}, {"age": -1}, {"high": 2}])
+@pytest.mark.parametrize("pace", [{"low_water": 0.9, "high_water": 0.5}, {"keep_calls": -1}, {"high_water": 2}])
 def test_a_pace_that_makes_no_sense_is_told(pace: dict[str, Any]) -> None:
     with pytest.raises(OptionError):
         Thresholds(**pace)
@@ -492,7 +510,7 @@ def test_a_pace_that_makes_no_sense_is_told(pace: dict[str, Any]) -> None:
 
 
 def test_a_summary_that_comes_later_enters_at_the_next_change() -> None:
-    one = window(budget=3_000, policy="auto", pace=Thresholds(age=1, worth=50, patience=1_000))
+    one = window(budget=3_000, policy="auto", thresholds=Thresholds(keep_calls=1, min_saving=50, patience=1_000))
     loop = Loop()
     for call in range(60):
         loop.step(words=40)
@@ -519,7 +537,12 @@ def test_a_summariser_writes_before_the_loop_goes_on_if_asked_to() -> None:
         def __call__(self, *_: Any, limit: int) -> str:
             return "I did things."[:limit]
 
-    one = window(budget=3_000, pace=Thresholds(age=1, worth=50, patience=1_000), summariser=Writer(), summaries="now")
+    one = window(
+        budget=3_000,
+        thresholds=Thresholds(keep_calls=1, min_saving=50, patience=1_000),
+        summarizer=Writer(),
+        summaries="blocking",
+    )
     loop = Loop()
     for call in range(60):
         loop.step(words=40)
@@ -581,7 +604,10 @@ def test_a_body_may_hold_objects_as_rows() -> None:
 
 
 def test_another_model_has_another_cache_and_another_budget() -> None:
-    loop, one = Loop(), window(budget=None, prices=None, pace=Thresholds(age=4, worth=50, patience=1_000))
+    loop, one = (
+        Loop(),
+        window(budget=None, prices=None, thresholds=Thresholds(keep_calls=4, min_saving=50, patience=1_000)),
+    )
     for call in range(8):
         loop.step(words=600)
         one.fit({"model": "claude-sonnet-4-5", "messages": loop.messages}, at=call)
@@ -599,7 +625,13 @@ def test_what_a_window_may_send_is_known_before_the_first_request() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"policy": "nothing"}, {"counter": "abacus"}, {"format": "claude-code"}, {"pace": {"high": 0.8}}, {"judge": "me"}],
+    [
+        {"policy": "nothing"},
+        {"counter": "abacus"},
+        {"format": "claude-code"},
+        {"thresholds": {"high_water": 0.8}},
+        {"judge": "me"},
+    ],
 )
 def test_wrong_options_are_told_at_once(options: dict[str, Any]) -> None:
     with pytest.raises(th.ThresherError):
@@ -630,13 +662,17 @@ def test_a_helper_that_fails_is_heard_of_and_stops_nothing() -> None:
         raise ValueError("out of order")
 
     one = window(
-        budget=3_000, pace=Thresholds(age=1, worth=50, patience=1_000), summariser=broken, summaries="now", judge=broken
+        budget=3_000,
+        thresholds=Thresholds(keep_calls=1, min_saving=50, patience=1_000),
+        summarizer=broken,
+        summaries="blocking",
+        judge=broken,
     )
     loop = Loop()
     for call in range(60):
         loop.step(words=40)
         one.fit(loop.messages, at=call)
-    told = [event.why for event in one.events if event.trigger == "helper"]
+    told = [event.reason for event in one.events if event.trigger == "helper"]
     assert any("judge" in why and "out of order" in why for why in told)
     assert any("summary" in why and "out of order" in why for why in told)
     assert one.ledger.find_facts("verdict:") == {}
@@ -663,7 +699,7 @@ def test_a_rewind_keeps_the_edits_that_its_past_can_have() -> None:
         before = one.fit(loop.messages, at=call)
     loop.messages = [*loop.messages[:31], {"role": "assistant", "content": "So."}, {"role": "user", "content": "On."}]
     after = one.fit(loop.messages, at=21)
-    assert triggers(one)[-1] == "ride"
+    assert triggers(one)[-1] == "piggyback"
     shared = next(n for n, (a, b) in enumerate(zip(before, after, strict=False)) if a != b)
     assert one.events[-1].first_changed <= shared
     assert shared >= 3
@@ -671,7 +707,7 @@ def test_a_rewind_keeps_the_edits_that_its_past_can_have() -> None:
 
 
 def test_an_event_names_the_first_message_that_changed() -> None:
-    loop, one = Loop(), window(pace=Thresholds(age=2, worth=50, patience=1_000))
+    loop, one = Loop(), window(thresholds=Thresholds(keep_calls=2, min_saving=50, patience=1_000))
     for _ in range(6):
         loop.step()
     one.fit(loop.messages, at=0)
@@ -691,12 +727,15 @@ def test_a_pin_gives_way_when_it_must_fit() -> None:
         loop.step(words=100)
         sent = one.fit(loop.messages, at=call)
         assert th.count(th.parse(sent), counter="estimate") <= 2_500
-    assert "over" not in triggers(one)
+    assert "overflow" not in triggers(one)
 
 
 def test_half_of_what_should_be_cached_is_enough_to_believe_in_it() -> None:
     for read, life in ((0.6, 1_000), (0.4, 300)):
-        loop, one = Loop(), window(prices=Prices(life=300, minimum=10), pace=Thresholds(patience=1_000, age=50))
+        loop, one = (
+            Loop(),
+            window(prices=Prices(life=300, minimum=10), thresholds=Thresholds(patience=1_000, keep_calls=50)),
+        )
         before = 0
         for call in range(3):
             loop.step()
@@ -723,7 +762,9 @@ def test_a_forked_process_sees_what_was_decided_since(tmp_path: Path) -> None:
     store = SqliteContentStore(tmp_path / "store")
     loop, one = (
         Loop(),
-        window(ledger=tmp_path / "ledger", store=store, pace=Thresholds(age=1, worth=50, patience=1_000)),
+        window(
+            ledger=tmp_path / "ledger", store=store, thresholds=Thresholds(keep_calls=1, min_saving=50, patience=1_000)
+        ),
     )
     for _ in range(8):
         loop.step()
@@ -735,7 +776,7 @@ def test_a_forked_process_sees_what_was_decided_since(tmp_path: Path) -> None:
             deadline -= 1
             os.sched_yield()
             __import__("time").sleep(0.05)
-        other = window(ledger=one.ledger, store=store, pace=Thresholds(worth=10**9))
+        other = window(ledger=one.ledger, store=store, thresholds=Thresholds(min_saving=10**9))
         os._exit(0 if other.fit(loop.messages, at=1) != loop.messages else 3)
     one.fit(loop.messages, at=0)
     (tmp_path / "decided").touch()
@@ -807,7 +848,7 @@ def test_a_history_that_the_server_keeps_is_left_alone() -> None:
 
 
 def test_at_a_change_marks_stand_where_the_unchanged_beginning_ends() -> None:
-    loop, one = Loop(), window(prices=None, pace=Thresholds(age=3, worth=50, patience=1))
+    loop, one = Loop(), window(prices=None, thresholds=Thresholds(keep_calls=3, min_saving=50, patience=1))
     before: list[Any] = []
     for call in range(60):
         loop.step(words=400)
@@ -827,13 +868,13 @@ def test_a_mark_of_the_users_stays_on_a_row_that_is_cut() -> None:
     loop.step(words=6_000)
     loop.messages[-1]["content"][0]["cache_control"] = {"type": "ephemeral"}
     sent = one.fit(loop.messages, at=0)
-    assert triggers(one) == ["arrival"]
+    assert triggers(one) == ["oversized_result"]
     assert sent[-1]["content"][0]["cache_control"] == {"type": "ephemeral"}
 
 
 def test_one_window_follows_two_conversations() -> None:
     one, other = Loop("One."), Loop("Other.")
-    both, alone = window(pace=PATIENT), window(pace=PATIENT)
+    both, alone = window(thresholds=PATIENT), window(thresholds=PATIENT)
     for call in range(40):
         one.step()
         other.step()
@@ -844,7 +885,7 @@ def test_one_window_follows_two_conversations() -> None:
 
 
 def test_a_clock_that_goes_back_makes_nothing_cold() -> None:
-    loop, one = Loop(), window(pace=Thresholds(age=2, worth=50, patience=1_000))
+    loop, one = Loop(), window(thresholds=Thresholds(keep_calls=2, min_saving=50, patience=1_000))
     for call, at in enumerate((10_000, 10_010, 6_000, 10_020, 10_030)):
         loop.step()
         one.fit(loop.messages, at=at)
@@ -863,7 +904,7 @@ def test_each_summary_is_asked_for_once() -> None:
             asked.append(limit)
             return "I did things."
 
-    one = window(budget=3_000, pace=Thresholds(age=1, worth=50, patience=1_000), summariser=Slow())
+    one = window(budget=3_000, thresholds=Thresholds(keep_calls=1, min_saving=50, patience=1_000), summarizer=Slow())
     loop = Loop()
     for call in range(60):
         loop.step(words=40)
@@ -900,9 +941,9 @@ def test_a_listener_that_fails_stops_nothing() -> None:
 
 
 def test_what_never_fits_is_not_planned_anew_with_each_call() -> None:
-    loop, one = Loop("word " * 3_000), window(budget=2_000, pace=Thresholds())
+    loop, one = Loop("word " * 3_000), window(budget=2_000, thresholds=Thresholds())
     for call in range(100):
         loop.step(words=5)
         one.fit(loop.messages, at=call)
-    assert triggers(one).count("over") == 100
+    assert triggers(one).count("overflow") == 100
     assert triggers(one).count("emergency") < 40

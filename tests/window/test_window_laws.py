@@ -31,12 +31,12 @@ any_dialect = st.sampled_from(DIALECTS)
 stories = st.builds(Story, st.integers(0, 10**6), st.integers(1, 15))
 paces = st.builds(
     Thresholds,
-    age=st.integers(1, 3),
-    worth=st.sampled_from((10, 200)),
-    calls=st.just(5),
+    keep_calls=st.integers(1, 3),
+    min_saving=st.sampled_from((10, 200)),
+    min_expected_calls=st.just(5),
     patience=st.sampled_from((0.0, 1.0)),
 )
-windows = st.fixed_dictionaries({"budget": st.integers(300, 6_000), "pace": paces})
+windows = st.fixed_dictionaries({"budget": st.integers(300, 6_000), "thresholds": paces})
 shapes = st.fixed_dictionaries({"system": st.sampled_from(("", "You are careful.")), "body": st.booleans()})
 gaps = st.lists(st.sampled_from((WARM, WARM, WARM, COLD)), min_size=1)
 choices = st.randoms(use_true_random=False)
@@ -174,10 +174,10 @@ def test_a_window_that_shall_raise_does_so_where_another_goes_over(
     dialect: str, story: Story, options: dict[str, Any]
 ) -> None:
     sends = Watched(dialect, reads=False, **options)
-    raises = Watched(dialect, reads=False, on_over="raise", **options)
+    raises = Watched(dialect, reads=False, on_overflow="raise", **options)
     for request in requests(dialect, story.beats):
         sends.call(request)
-        went_over = any(event.trigger == "over" and event.at == sends.at for event in sends.window.events)
+        went_over = any(event.trigger == "overflow" and event.time == sends.at for event in sends.window.events)
         if went_over:
             with pytest.raises(BudgetError) as told:
                 raises.call(request)
@@ -228,7 +228,10 @@ def test_old_results_go_in_few_steps_and_all_come_back(dialect: str, tmp_path: P
     """That the loop under watch does something: it plans, seldom, and what went is there to be had."""
     turns = [Turn("", False, (Step("Read", f"src/{n}.py", f"{n} " + working.LONG, False),)) for n in range(20)]
     watched = Watched(
-        dialect, budget=6_000, store=SqliteContentStore(tmp_path / "store"), pace=Thresholds(age=2, worth=200)
+        dialect,
+        budget=6_000,
+        store=SqliteContentStore(tmp_path / "store"),
+        thresholds=Thresholds(keep_calls=2, min_saving=200),
     )
     for request in requests(dialect, ["read them all", *turns]):
         sent = watched.call(request)

@@ -6,16 +6,21 @@ In: a history in any form, and what the user wants. Out: a plan, or the history 
 from typing import TYPE_CHECKING
 
 from thresher.budget.fitting import FitResult, fit, fit_with_plan, plan, restore, store_removed_parts
+from thresher.budget.options import FilterOptions, PlanOptions
 from thresher.budget.presets import ESCALATION_STEPS, PRESETS, PolicyStep
 from thresher.budget.settings import Settings, load_settings, parse_token_count
+from thresher.budget.thresholds import Thresholds
 from thresher.deprecation import ForwardedNames
 
 __all__ = [
     "ESCALATION_STEPS",
     "PRESETS",
+    "FilterOptions",
     "FitResult",
+    "PlanOptions",
     "PolicyStep",
     "Settings",
+    "Thresholds",
     "fit",
     "fit_with_plan",
     "load_settings",

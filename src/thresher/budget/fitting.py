@@ -6,11 +6,12 @@ store before it hands out anything that stands in for it.
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, Unpack, get_args
 
 from msgspec import Struct, structs
 
 from thresher.budget.escalation import build_budget_error, escalate_to_budget, propose_edits
+from thresher.budget.options import PlanOptions
 from thresher.budget.presets import PolicyStep
 from thresher.budget.settings import Settings, load_settings
 from thresher.dialects import emit
@@ -29,7 +30,7 @@ from thresher.edits import (
 )
 from thresher.errors import OptionError
 from thresher.model import History, Place, Session
-from thresher.policies import Policy, make_policy
+from thresher.policies import Policy, PolicyLike, make_policy
 from thresher.policies.table import policy_name
 from thresher.store import ContentStore, StoreError, compute_summary_id, default_content_store, exact_id
 from thresher.tokens import TokenWeights, find_model, find_model_name, token_weights_for
@@ -38,7 +39,10 @@ DEFAULT_WINDOW_SHARE = 0.7
 """The part of a model's window that a history may fill when no budget is given."""
 DEFAULT_CONTEXT_WINDOW = 200_000
 """The window that `auto` thinks of when no model is named."""
-PolicyLike = str | Policy | Sequence[str | Policy]
+
+
+NON_SETTINGS = ("thinking", "counter", "scale")
+"""Options that are given with a call only, never by a file or the environment."""
 
 
 class FitResult(Struct, frozen=True):
@@ -48,66 +52,30 @@ class FitResult(Struct, frozen=True):
     plan: Plan
 
 
-def plan(  # noqa: PLR0913 - the front door has many keys
+def plan(
     history: Messages,
     *,
     policy: PolicyLike | None = None,
-    budget: int | str | None = None,
-    model: str | None = None,
     dialect: str | None = None,
-    thinking: ThinkingRule | None = None,
-    counter: str = "auto",
-    scale: TokenWeights | None = None,
     store: ContentStore | None = None,
-    **options: Any,
+    **options: Unpack[PlanOptions],
 ) -> Plan:
-    """What would be done to a history, and why; `apply` does it.
+    """Plan what to remove from a history, and why; `apply` does it.
 
     `policy` is a preset, a policy's name, a policy, or a list of them; `budget` a number of tokens (`60_000`,
     `"60k"`). Without a budget, and with a `model`, it is 70 % of the model's window. `dialect` says whose rules
     must hold (None: those of all four APIs), `thinking` what an edit means for signed thinking behind it (by default
     what the model wants), `scale` what tokens are weighed with (by default the model's, with the named `counter`),
-    `store` where stand-ins are looked up. Other options are those of `Settings`: `exclude_tools=("Edit",)`.
+    `store` where placeholders are looked up. `PlanOptions` lists the other options: `exclude_tools=("Edit",)`.
     """
     told, dialect = read_with_dialect(history, dialect)
-    return _plan_repaired(
-        told,
-        policy=policy,
-        budget=budget,
-        model=model,
-        dialect=dialect,
-        thinking=thinking,
-        counter=counter,
-        scale=scale,
-        store=store,
-        **options,
-    )[0]
+    return _plan_repaired(told, resolve_plan_setup(told, policy, options), dialect, store)[0]
 
 
-def _plan_repaired(  # noqa: PLR0913 - as many as `plan` has
-    history: History,
-    *,
-    policy: PolicyLike | None = None,
-    budget: int | str | None = None,
-    model: str | None = None,
-    dialect: str | None = None,
-    thinking: ThinkingRule | None = None,
-    counter: str = "auto",
-    scale: TokenWeights | None = None,
-    store: ContentStore | None = None,
-    **options: Any,
+def _plan_repaired(
+    history: History, setup: "PlanSetup", dialect: str | None, store: ContentStore | None
 ) -> tuple[Plan, History]:
-    """The plan, and the history that it is for: mended, where that was needed."""
-    setup = resolve_plan_setup(
-        history,
-        policy=policy,
-        budget=budget,
-        model=model,
-        thinking=thinking,
-        counter=counter,
-        scale=scale,
-        **options,
-    )
+    """Return the plan, and the history that it is for: repaired, where that was needed."""
     mended = repair(history, dialect)
     draft = PlanDraft(
         mended.history, setup.scale, believed=look_up_placeholders(mended.history, store or default_content_store())
@@ -140,19 +108,11 @@ class PlanSetup(Struct, frozen=True):
     thinking: ThinkingRule
 
 
-def resolve_plan_setup(
-    history: History,
-    *,
-    policy: PolicyLike | None = None,
-    budget: int | str | None = None,
-    model: str | None = None,
-    thinking: ThinkingRule | None = None,
-    counter: str = "auto",
-    scale: TokenWeights | None = None,
-    **options: Any,
-) -> PlanSetup:
-    """Work out what `plan` was asked for."""
-    chosen = load_settings(budget=budget, model=model, policy=policy if isinstance(policy, str) else None, **options)
+def resolve_plan_setup(history: History, policy: PolicyLike | None, options: PlanOptions) -> PlanSetup:
+    """Resolve the options of `plan` once: settings, policies, budget, model, token weights, thinking rule."""
+    thinking = options.get("thinking")
+    others: dict[str, Any] = {name: value for name, value in options.items() if name not in NON_SETTINGS}
+    chosen = load_settings(policy=policy if isinstance(policy, str) else None, **others)
     name = chosen.model or find_model_name(history)
     known = find_model(name) if name else None
     if thinking is not None and thinking not in get_args(ThinkingRule):
@@ -160,7 +120,7 @@ def resolve_plan_setup(
     rule: ThinkingRule = thinking or ("strip_after_edit" if known and known.preserved_thinking else "free")
     policies, label = _resolve_policies(policy, chosen)
     limit = _resolve_budget(chosen, label, name)
-    weighed = scale or token_weights_for(history, model=name, counter=counter)
+    weighed = options.get("scale") or token_weights_for(history, model=name, counter=options.get("counter", "auto"))
     return PlanSetup(chosen, tuple(policies), label, limit, name, weighed, rule)
 
 
@@ -237,10 +197,17 @@ def _quality(settled: PlanDraft) -> float:
     return measure_kept_importance(settled.history, {place for place in every if place not in settled.decisions})
 
 
-def fit_with_plan(history: History | Session, *, store: ContentStore | None = None, **options: Any) -> FitResult:
-    """A history that fits, with its plan; what was left out is in the store."""
+def fit_with_plan(
+    history: History | Session,
+    *,
+    policy: PolicyLike | None = None,
+    dialect: str | None = None,
+    store: ContentStore | None = None,
+    **options: Unpack[PlanOptions],
+) -> FitResult:
+    """Return a history that fits, with its plan; what was removed is in the store."""
     told = history.history if isinstance(history, Session) else history
-    made, mended = _plan_repaired(told, store=store, **options)
+    made, mended = _plan_repaired(told, resolve_plan_setup(told, policy, options), dialect, store)
     try:
         store_removed_parts(mended, made, store or default_content_store())
     except StoreError as error:
@@ -273,20 +240,28 @@ def store_removed_parts(history: History, made: Plan, store: ContentStore) -> No
 M = TypeVar("M")
 
 
-def fit(messages: M, *, format: str | None = None, dialect: str | None = None, **options: Any) -> M:
-    """Messages of any API, a request body, a history or a session: the same, made to fit.
+def fit(
+    messages: M,
+    *,
+    policy: PolicyLike | None = None,
+    format: str | None = None,
+    dialect: str | None = None,
+    store: ContentStore | None = None,
+    **options: Unpack[PlanOptions],
+) -> M:
+    """Fit messages of any API, a request body, a history or a session; the same type comes out.
 
-    Takes what `plan` takes. What is left out can be had back by the id in its stand-in: `restore(id)`.
+    Takes what `plan` takes. What is removed can be restored by the id in its placeholder: `restore(id)`.
     """
-    if isinstance(messages, History):
-        return fit_with_plan(messages, dialect=dialect, **options).history  # type: ignore[return-value]
-    if isinstance(messages, Session):
-        after = fit_with_plan(messages, dialect=dialect, **options).history
-        return structs.replace(messages, segments=(*messages.segments[:-1], after))
+    if isinstance(messages, History | Session):
+        after = fit_with_plan(messages, policy=policy, dialect=dialect, store=store, **options).history
+        if isinstance(messages, Session):
+            return structs.replace(messages, segments=(*messages.segments[:-1], after))
+        return after  # type: ignore[return-value]
     if messages == []:
         return messages
     history, name = read_with_dialect(messages, format)  # type: ignore[arg-type]
-    after = fit_with_plan(history, dialect=dialect or name, **options).history
+    after = fit_with_plan(history, policy=policy, dialect=dialect or name, store=store, **options).history
     return messages if after is history else emit(after, name or "")
 
 

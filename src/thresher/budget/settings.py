@@ -1,23 +1,26 @@
 """Where options come from: the call, over `THRESHER_*`, over `CLAUDIST_*`, over `thresher.toml`.
 
 Every option here has an environment name: `exclude_tools` is `THRESHER_EXCLUDE_TOOLS=Edit,Write`, the option
-`max_file_reads` of the policy `reads` is `THRESHER_READS_MAX_FILE_READS=3`, and `patience` in a window's pace is
-`THRESHER_PACE_PATIENCE=2`. The names of the first design, `CLAUDIST_*`, mean what its document says. An empty value
-counts as not set; a value that makes no sense is an error.
+`max_file_reads` of the policy `reads` is `THRESHER_READS_MAX_FILE_READS=3`, and a window's threshold `patience` is
+`THRESHER_THRESHOLDS_PATIENCE=2`. The names of the first design, `CLAUDIST_*`, mean what its document says. An empty
+value counts as not set; a value that makes no sense is an error.
 """
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Unpack, get_args, get_origin, get_type_hints
 
 from msgspec import ValidationError, convert
 
+from thresher.budget.options import FilterOptions, check_option_names
 from thresher.budget.presets import ESCALATION_STEPS, PRESETS, PolicyStep
+from thresher.budget.thresholds import Thresholds
+from thresher.deprecation import rename_options
 from thresher.errors import OptionError
-from thresher.policies import POLICIES, Policy, policy_class
-from thresher.policies.table import policy_name
+from thresher.policies import Policy
+from thresher.policies.table import is_policy, policy_name, policy_names, policy_options
 
 ENVIRONMENT_PREFIXES = ("CLAUDIST_", "THRESHER_")
 """The later one wins."""
@@ -27,17 +30,8 @@ IGNORED_VARIABLES = frozenset({"PRESERVE_CONTEXT", "COMPACT_MODE"})
 NON_OPTION_VARIABLES = frozenset({"HOME", "MODELS", "RETENTION", "TEST_PROFILE", "UPDATE_GOLDEN"})
 """Names with our prefix that are no options of a fit."""
 SETTINGS_FILE = "thresher.toml"
-TABLE_OPTIONS = ("policies", "presets", "pace")
-THRESHOLD_TYPES: dict[str, type] = {
-    "high": float,
-    "low": float,
-    "worth": int,
-    "patience": float,
-    "boundary": float,
-    "calls": int,
-    "age": int,
-}
-"""What `thresher.window.Pace` has. It lies above this package and cannot be asked, so a test holds the two together."""
+TABLE_OPTIONS = ("policies", "presets", "thresholds")
+THRESHOLD_TYPES = get_type_hints(Thresholds)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,25 +41,13 @@ class Settings:
     policy: str | None = None
     budget: int | None = None
     model: str | None = None
-    exclude_thinking: bool | None = None
-    exclude_system_reminders: bool | None = None
-    exclude_errors: bool | None = None
-    exclude_subagent_calls: bool | None = None
-    exclude_subagent_responses: bool | None = None
-    exclude_tools: tuple[str, ...] | None = None
-    exclude_tool_categories: tuple[str, ...] | None = None
-    exclude_tool_calls_only: bool | None = None
-    exclude_tool_results_only: bool | None = None
-    exclude_failed_tools: bool | None = None
-    exclude_empty: bool | None = None
-    exclude_roles: tuple[str, ...] | None = None
-    max_message_length: int | None = None
-    custom_patterns: tuple[str, ...] | None = None
+    filters: FilterOptions = field(default_factory=FilterOptions)
+    """Options that add a step to any policy or take one away."""
     policies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Options of single policies, by the policy's name."""
     presets: Mapping[str, tuple[PolicyStep, ...]] = field(default_factory=dict)
     """Presets of the user's own."""
-    pace: Mapping[str, Any] = field(default_factory=dict)
+    thresholds: Mapping[str, Any] = field(default_factory=dict)
     """How eager a window is, as far as that was set."""
 
     def steps(self, preset: str) -> tuple[PolicyStep, ...]:
@@ -97,12 +79,14 @@ class Settings:
         if preset in within:
             raise OptionError(f"the preset `{preset}` names itself: {' → '.join((*within, preset))}")
         if preset not in known:
-            if preset in POLICIES:
+            if is_policy(preset):
                 return ((preset, {}),)
-            raise OptionError(f"no preset or policy is called `{preset}`; there are {', '.join({**known, **POLICIES})}")
+            raise OptionError(
+                f"no preset or policy is called `{preset}`; there are {', '.join((*known, *policy_names()))}"
+            )
         steps: list[PolicyStep] = []
         for name, options in known[preset]:
-            steps += [(name, options)] if name in POLICIES else self._expand_preset(name, (*within, preset))
+            steps += [(name, options)] if is_policy(name) else self._expand_preset(name, (*within, preset))
         return tuple(steps)
 
     def _with_options(self, step: PolicyStep) -> PolicyStep:
@@ -111,72 +95,91 @@ class Settings:
 
     def _filter_steps(self, base: tuple[PolicyStep, ...], *, replaces: bool = True) -> tuple[PolicyStep, ...]:
         """The steps without those that an option turns off, or replaces by its own."""
-        off = {"thinking": self.exclude_thinking, "reminders": self.exclude_system_reminders}
-        off["subagents"] = self._excludes_subagents
-        failed = self.exclude_failed_tools is False or self.exclude_errors is False
+        filters = self.filters
+        off = {
+            "thinking": filters.get("exclude_thinking"),
+            "reminders": filters.get("exclude_system_reminders"),
+            "subagents": self._excludes_subagents,
+        }
+        failed = False in (filters.get("exclude_failed_tools"), filters.get("exclude_errors"))
         return tuple(
             (name, options)
             for name, options in base
             if (off.get(name) is None if replaces else off.get(name) is not False)
-            and not (failed and options.get("failed"))
-            and not (name == "superseded" and failed)
-            and not (options.get("empty") and self.exclude_empty is False)
-            and not (replaces and options.get("longer_than") and self.max_message_length is not None)
+            and not (failed and (name == "superseded" or options.get("failed")))
+            and not (options.get("empty") and filters.get("exclude_empty") is False)
+            and not (replaces and options.get("longer_than") and filters.get("max_message_length") is not None)
         )
 
     @property
     def _excludes_subagents(self) -> bool | None:
-        told = (self.exclude_subagent_calls, self.exclude_subagent_responses)
+        told = (self.filters.get("exclude_subagent_calls"), self.filters.get("exclude_subagent_responses"))
         return None if told == (None, None) else any(told)
 
     def _build_option_steps(self) -> list[PolicyStep]:
-        steps: list[PolicyStep] = []
-        steps += [("thinking", {})] if self.exclude_thinking else []
-        steps += [("reminders", {})] if self.exclude_system_reminders else []
-        if self._excludes_subagents:
-            calls, responses = bool(self.exclude_subagent_calls), bool(self.exclude_subagent_responses)
-            steps.append(("subagents", {"calls": calls, "responses": responses}))
-        if self.exclude_tools or self.exclude_tool_categories:
-            named = {"names": self.exclude_tools or (), "categories": self.exclude_tool_categories or ()}
-            steps.append(("tools", {**named, "do": self._tool_action}))
-        elif self.exclude_tool_results_only or self.exclude_tool_calls_only:
-            steps.append(("tools", {"names": ("*",), "do": self._tool_action}))
-        if self.exclude_failed_tools or self.exclude_errors:
-            steps.append(("tools", {"failed": True}))
-        steps += [("messages", {"empty": True})] if self.exclude_empty else []
-        steps += [("messages", {"roles": self.exclude_roles})] if self.exclude_roles else []
-        steps += [("messages", {"patterns": self.custom_patterns})] if self.custom_patterns else []
-        steps += [("messages", {"longer_than": self.max_message_length})] if self.max_message_length else []
-        return steps
+        given = self.filters.get
+        tools = {"names": given("exclude_tools") or (), "categories": given("exclude_tool_categories") or ()}
+        only = given("exclude_tool_results_only") or given("exclude_tool_calls_only")
+        if only and not any(tools.values()):
+            tools = {"names": ("*",)}
+        subagents = {
+            "calls": bool(given("exclude_subagent_calls")),
+            "responses": bool(given("exclude_subagent_responses")),
+        }
+        every: list[tuple[Any, str, dict[str, Any]]] = [
+            (given("exclude_thinking"), "thinking", {}),
+            (given("exclude_system_reminders"), "reminders", {}),
+            (self._excludes_subagents, "subagents", subagents),
+            (any(tools.values()), "tools", {**tools, "do": self._tool_action}),
+            (given("exclude_failed_tools") or given("exclude_errors"), "tools", {"failed": True}),
+            (given("exclude_empty"), "messages", {"empty": True}),
+            (given("exclude_roles"), "messages", {"roles": given("exclude_roles")}),
+            (given("custom_patterns"), "messages", {"patterns": given("custom_patterns")}),
+            (given("max_message_length"), "messages", {"longer_than": given("max_message_length")}),
+        ]
+        return [(name, options) for is_set, name, options in every if is_set]
 
     @property
     def _tool_action(self) -> str:
-        if self.exclude_tool_results_only:
+        if self.filters.get("exclude_tool_results_only"):
             return "stub"
-        return "stub_calls" if self.exclude_tool_calls_only else "drop"
+        return "stub_calls" if self.filters.get("exclude_tool_calls_only") else "drop"
 
 
-_OPTION_TYPES = get_type_hints(Settings)
-OPTION_NAMES = tuple(one.name for one in fields(Settings) if one.name not in TABLE_OPTIONS)
+_FILTER_TYPES = get_type_hints(FilterOptions)
+_OPTION_TYPES = {"policy": str, "budget": int, "model": str, **_FILTER_TYPES}
+OPTION_NAMES = tuple(_OPTION_TYPES)
 
 
 def load_settings(
-    *, environment: Mapping[str, str] | None = None, file: Path | None = None, **options: Any
+    *,
+    environment: Mapping[str, str] | None = None,
+    file: Path | None = None,
+    policy: str | None = None,
+    budget: int | str | None = None,
+    model: str | None = None,
+    **filters: Unpack[FilterOptions],
 ) -> Settings:
-    """All that is set: the options given, over the environment, over the file (by default `thresher.toml` here)."""
-    for name in options:
-        if name not in OPTION_NAMES:
-            raise OptionError(f"there is no option `{name}`; there are {', '.join(OPTION_NAMES)}")
+    """Return all that is set: the options given, over the environment, over the file (default: `thresher.toml`)."""
+    check_option_names(filters, OPTION_NAMES)
     made = _load_file(Path(SETTINGS_FILE) if file is None else file, needed=file is not None)
     made = _load_environment(made, os.environ if environment is None else environment)
-    given = {name: _convert_option(name, value, "option") for name, value in options.items() if value is not None}
-    return replace(made, **given)
+    options = {"policy": policy, "budget": budget, "model": model, **filters}
+    return _with_plain_options(
+        made, {name: _convert_option(name, value, "option") for name, value in options.items() if value is not None}
+    )
+
+
+def _with_plain_options(made: Settings, options: Mapping[str, Any]) -> Settings:
+    filters: Any = {**made.filters, **{name: value for name, value in options.items() if name in _FILTER_TYPES}}
+    others = {name: value for name, value in options.items() if name not in _FILTER_TYPES}
+    return replace(made, **others, filters=filters)
 
 
 def _load_environment(made: Settings, environment: Mapping[str, str]) -> Settings:
     told: dict[str, Any] = {}
     policies = {name: dict(options) for name, options in made.policies.items()}
-    pace = dict(made.pace)
+    thresholds = dict(made.thresholds)
     for prefix in ENVIRONMENT_PREFIXES:
         for key, value in environment.items():
             if not key.startswith(prefix) or not value.strip():
@@ -185,35 +188,37 @@ def _load_environment(made: Settings, environment: Mapping[str, str]) -> Setting
             name = short.lower()
             if name in OPTION_NAMES:
                 told[name] = _convert_option(name, value, key)
-            elif name.startswith("pace_") and prefix == "THRESHER_":
-                pace |= parse_thresholds({name.removeprefix("pace_"): value}, key)
+            elif name.startswith(("thresholds_", "pace_")) and prefix == "THRESHER_":
+                thresholds |= parse_thresholds({name.partition("_")[2]: value}, key)
             elif short not in IGNORED_VARIABLES | NON_OPTION_VARIABLES and prefix == "THRESHER_":
                 policy, option = _split_policy_option(short, key)
-                policies.setdefault(policy, {})[option] = _convert_value(_option_type(policy, option), value, key)
-    return replace(made, **told, policies=policies, pace=pace)
+                policies.setdefault(policy, {})[option] = _convert_value(policy_options(policy)[option], value, key)
+    return replace(_with_plain_options(made, told), policies=policies, thresholds=thresholds)
 
 
 def parse_thresholds(told: Mapping[str, Any], origin: str) -> dict[str, Any]:
-    """Options of `thresher.window.Pace`, each as it wants it; how large they may be it says itself."""
+    """Options of `Thresholds`, each converted to its type; `Thresholds` checks their size."""
+    told = dict(told)
+    rename_options(origin, told, Thresholds.renamed_fields)  # type: ignore[attr-defined]
     for name in told:
         if name not in THRESHOLD_TYPES:
-            raise OptionError(f"`{origin}`: a window's pace has no `{name}`; it has {', '.join(THRESHOLD_TYPES)}")
+            raise OptionError(
+                f"`{origin}`: a window's thresholds have no `{name}`; they have {', '.join(THRESHOLD_TYPES)}"
+            )
     return {name: _convert_value(THRESHOLD_TYPES[name], value, f"{origin}: {name}") for name, value in told.items()}
 
 
 def _split_policy_option(short: str, key: str) -> tuple[str, str]:
-    policy, _, option = short.lower().partition("_")
-    if policy in POLICIES and option in policy_class(policy).__dataclass_fields__:
-        return policy, option
+    """Return the policy and the option that a variable names: the policy with the longest name that fits."""
+    for policy in sorted(policy_names(), key=len, reverse=True):
+        prefix, option = f"{policy}_".replace("-", "_"), short.lower()[len(policy) + 1 :]
+        if short.lower().startswith(prefix.lower()) and option in policy_options(policy):
+            return policy, option
     raise OptionError(
         f"the environment sets `{key}`, which is no option: an option is THRESHER_ and one of "
         f"{', '.join(OPTION_NAMES)}, "
-        "THRESHER_, a policy and one of its options, or THRESHER_PACE_ and one of a window's pace"
+        "THRESHER_, a policy and one of its options, or THRESHER_THRESHOLDS_ and one of a window's thresholds"
     )
-
-
-def _option_type(policy: str, option: str) -> Any:
-    return get_type_hints(policy_class(policy))[option]
 
 
 def _convert_option(name: str, value: Any, origin: str) -> Any:
@@ -261,20 +266,17 @@ def _load_file(path: Path, *, needed: bool) -> Settings:
         told = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise OptionError(f"`{path}` cannot be read: {error}") from error
+    rename_options(str(path), told, {"pace": "thresholds"})
+    check_option_names(told, (*OPTION_NAMES, *TABLE_OPTIONS), f"`{path}`: ")
     plain = {
         name: _convert_option(name, value, f"{path}: {name}") for name, value in told.items() if name in OPTION_NAMES
     }
-    unknown = sorted(set(told) - set(OPTION_NAMES) - set(TABLE_OPTIONS))
-    if unknown:
-        raise OptionError(
-            f"`{path}`: there is no option `{unknown[0]}`; there are {', '.join((*OPTION_NAMES, *TABLE_OPTIONS))}"
-        )
     policies = {
         name: _parse_policy_options(path, name, options) for name, options in _get_table(path, told, "policies").items()
     }
     presets = {name: _parse_steps(path, name, steps) for name, steps in _get_table(path, told, "presets").items()}
-    pace = parse_thresholds(_get_table(path, told, "pace"), f"{path}: pace")
-    return Settings(**plain, policies=policies, presets=presets, pace=pace)
+    thresholds = parse_thresholds(_get_table(path, told, "thresholds"), f"{path}: thresholds")
+    return _with_plain_options(Settings(policies=policies, presets=presets, thresholds=thresholds), plain)
 
 
 def _get_table(path: Path, told: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -288,14 +290,11 @@ def _parse_policy_options(path: Path, policy: str, options: Any) -> dict[str, An
     """The options of a policy, each as the policy wants it."""
     if not isinstance(options, dict):
         raise OptionError(f"`{path}`: `policies.{policy}` is a table of options, not {options!r}")
-    known = policy_class(policy).__dataclass_fields__
+    known = policy_options(policy)
     for option in options:
-        if option not in known or option == "scale":
+        if option not in known:
             raise OptionError(f"`{path}`: policy `{policy}` has no option `{option}`")
-    return {
-        name: _convert_value(_option_type(policy, name), value, f"{path}: {policy}.{name}")
-        for name, value in options.items()
-    }
+    return {name: _convert_value(known[name], value, f"{path}: {policy}.{name}") for name, value in options.items()}
 
 
 def _parse_steps(path: Path, preset: str, steps: Any) -> tuple[PolicyStep, ...]:

@@ -136,7 +136,7 @@ def search_command(
         sync_before_search(memory)
     answer = None
     if asked:
-        shown = {"sessions": sessions, "messages": messages, "context": context, "page": page}
+        shown: dict[str, Any] = {"sessions": sessions, "messages": messages, "context": context, "page": page}
         answer = memory.search(" ".join(words), sync=False, reveal=reveal, **shown, **_complete_filters(filters))
         _print_notes(memory, answer, " ".join(words), sessions, by_file=bool(filters["file"]))
     _print_answer(memory, answer, left_out=left_out, as_json=as_json)

@@ -4,8 +4,10 @@ A breakpoint is outside the identity of a message. A row is copied only where on
 stay the same objects.
 """
 
-from typing import Any
+from typing import Any, Literal
 
+CacheBreakpointMode = Literal["auto", "place", "leave"]
+CacheTtl = Literal["5m", "1h"]
 BlockPosition = tuple[int, int]
 """A block: the number of its row, and its own in the row."""
 CACHE_CONTROL = "cache_control"

@@ -15,7 +15,7 @@ from thresher.edits.legality import check, is_legal
 from thresher.edits.pins import find_open_loop, find_pins
 from thresher.edits.placeholder import find_verified_placeholders, get_placeholder_id
 from thresher.edits.plan import Plan, Refusal, build_plan, finish_plan
-from thresher.edits.repair_history import RepairResult, repair
+from thresher.edits.repair_history import RepairError, RepairResult, repair
 from thresher.edits.truncate import apply_elisions, elide_long_arguments, elide_to_limit, keep_head_and_tail
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "PlanDraft",
     "Refusal",
     "Repair",
+    "RepairError",
     "RepairResult",
     "Replace",
     "Summarize",

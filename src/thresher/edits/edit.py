@@ -35,7 +35,7 @@ class Drop(Struct, frozen=True, gc=False, tag="drop", tag_field="kind"):
     saved: int = 0
 
 
-class Replace(Struct, frozen=True, gc=False, tag="stub", tag_field="kind"):
+class Replace(Struct, frozen=True, gc=False, tag="replace", tag_field="kind"):
     """A pointer stands in for a part: what it was, how large, how it ended, and the id to ask for."""
 
     target: Occurrence
@@ -50,7 +50,7 @@ class Replace(Struct, frozen=True, gc=False, tag="stub", tag_field="kind"):
     saved: int = 0
 
 
-class Truncate(Struct, frozen=True, gc=False, tag="cut", tag_field="kind"):
+class Truncate(Struct, frozen=True, gc=False, tag="truncate", tag_field="kind"):
     """Pieces of a part's text go; the rest stays as it is."""
 
     target: Occurrence
@@ -62,7 +62,7 @@ class Truncate(Struct, frozen=True, gc=False, tag="cut", tag_field="kind"):
     saved: int = 0
 
 
-class Summarize(Struct, frozen=True, gc=False, tag="fold", tag_field="kind"):
+class Summarize(Struct, frozen=True, gc=False, tag="summarize", tag_field="kind"):
     """Many parts become one summary, where the first of them stood."""
 
     targets: tuple[Occurrence, ...]

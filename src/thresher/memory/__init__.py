@@ -5,5 +5,18 @@ whatever implements `archive.protocol.Archive`) holds everything; the index (tan
 """
 
 from thresher.memory.memory import Memory
+from thresher.memory.records import ArchivedSession, SyncReport
+from thresher.memory.results import Excerpt, RecallResult, SearchHit, SearchResults, SessionHit
+from thresher.memory.search.query import Query
 
-__all__ = ["Memory"]
+__all__ = [
+    "ArchivedSession",
+    "Excerpt",
+    "Memory",
+    "Query",
+    "RecallResult",
+    "SearchHit",
+    "SearchResults",
+    "SessionHit",
+    "SyncReport",
+]

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from msgspec import structs
 
@@ -16,7 +16,14 @@ from thresher.memory.ingest.provenance import attribute_texts
 from thresher.memory.ingest.sync import sync_sources
 from thresher.memory.records import ArchivedSession, MemorySizes, SyncReport
 from thresher.memory.results import RecallResult, SearchResults
-from thresher.memory.search.query import SEARCH_FIELDS, Query, content_words, parse_date_or_age, parse_query
+from thresher.memory.search.query import (
+    SEARCH_FIELDS,
+    Query,
+    SearchFilters,
+    content_words,
+    parse_date_or_age,
+    parse_query,
+)
 from thresher.memory.search.search import SearchView, search_archive, to_storable_text
 from thresher.memory.session_store import MEMORY_FOLDER, SessionStore
 from thresher.model import History, Session
@@ -137,7 +144,7 @@ class Memory:
         page: int = 1,
         sync: bool = True,
         reveal: bool = False,
-        **filters: Any,
+        **filters: Unpack[SearchFilters],
     ) -> SearchResults:
         """Find the sessions that answer a question, each with its best messages.
 
@@ -244,7 +251,8 @@ class Memory:
 CHOICES: dict[str, tuple[str, ...]] = {"role": ("", "user", "assistant"), "rank": ("best", "matches")}
 
 
-def _apply_filters(query: Query, filters: dict[str, Any]) -> Query:
+def _apply_filters(query: Query, given: SearchFilters) -> Query:
+    filters: dict[str, Any] = {**given}
     unknown = filters.keys() - set(Query.__struct_fields__)
     if unknown:
         known = ", ".join(sorted(set(Query.__struct_fields__) - {"typed", "words", "phrases", "prefixes"}))

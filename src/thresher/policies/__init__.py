@@ -3,8 +3,17 @@
 In: a history. Out: edits, in the order they are worth making. A policy never builds a history.
 """
 
-from thresher.policies.base import Policy
+from thresher.policies.base import Policy, PolicyLike
 from thresher.policies.intent import with_intent, without_intent
-from thresher.policies.table import POLICIES, make_policy, policy_class
+from thresher.policies.table import POLICIES, make_policy, policy_class, policy_names
 
-__all__ = ["POLICIES", "Policy", "make_policy", "policy_class", "with_intent", "without_intent"]
+__all__ = [
+    "POLICIES",
+    "Policy",
+    "PolicyLike",
+    "make_policy",
+    "policy_class",
+    "policy_names",
+    "with_intent",
+    "without_intent",
+]

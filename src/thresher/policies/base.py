@@ -1,6 +1,6 @@
 """What policies share: how options are checked, and how tools are chosen."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, get_args
@@ -13,6 +13,9 @@ from thresher.model.tool_catalog import ToolCategory
 
 Policy = Callable[[History], Iterable[Edit]]
 """What to change: proposes edits, builds nothing. A function, or a frozen dataclass whose fields are its options."""
+
+PolicyLike = str | Policy | Sequence[str | Policy]
+"""A preset's or a policy's name, a policy, or several of them."""
 
 TOOL_CATEGORIES: tuple[str, ...] = get_args(ToolCategory)
 

@@ -17,12 +17,12 @@ from thresher.edits import Edit, Replace, Summarize
 from thresher.errors import OptionError
 from thresher.model import History, Message, Occurrence, Part, Place, Text, Thinking, ToolCall
 from thresher.model.message_cache import cached_per_message
+from thresher.model.one_liners import format_turn_range
+from thresher.model.text import count_with_noun
 from thresher.policies.base import check_count, check_words, matches_any_glob
 from thresher.policies.identifiers import IdentifierSelector, find_identifiers
 from thresher.policies.xml_tools import XmlChain, find_xml_chains
 from thresher.summarize import extractive_summarizer
-from thresher.summarize.one_liners import format_turn_range
-from thresher.summarize.text import count_with_noun
 from thresher.tokens import TokenWeights, default_token_weights
 
 NEVER_SUMMARIZED_TOOLS = (

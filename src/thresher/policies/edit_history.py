@@ -13,11 +13,12 @@ from thresher.edits import Edit, Summarize
 from thresher.edits.placeholder import to_label_line
 from thresher.model import History, Message, Occurrence
 from thresher.model.message_cache import cached_per_message
+from thresher.model.one_liners import format_edit_list
+from thresher.model.paths import normalize_path
+from thresher.model.tool_actions import parse_chain_action
 from thresher.model.tool_calls import ToolUse
 from thresher.policies.base import check_count
-from thresher.policies.file_accesses import CHANGE_OPERATIONS, find_changed_paths, normalize_path
-from thresher.summarize import format_edit_list
-from thresher.summarize.actions import parse_chain_action
+from thresher.policies.file_accesses import CHANGE_OPERATIONS, find_changed_paths
 
 MAX_HISTORY_CHARS = 1000
 """Characters of one file's list."""

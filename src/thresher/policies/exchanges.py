@@ -16,7 +16,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, pairwise
 from statistics import fmean
 from typing import NamedTuple
 
@@ -25,15 +25,15 @@ from thresher.edits.placeholder import PLACEHOLDER_PREFIX, get_placeholder_id
 from thresher.errors import OptionError
 from thresher.model import Exchange, History, Image, Part, Place, Summary, Text, Thinking, ToolCall, Unknown
 from thresher.model.harness_text import extract_human_text
+from thresher.model.one_liners import format_turn_range
+from thresher.model.text import clip, count_with_noun, to_printable_line
 from thresher.model.tool_calls import ToolUse
+from thresher.model.tool_outcomes import parse_tool_outcome
 from thresher.policies.base import check_count, is_failed_call
 from thresher.policies.batch_summary import find_prompts, summarize_places
 from thresher.policies.exchange_dependencies import chain_places, find_file_dependencies
 from thresher.policies.importance import score_importance
-from thresher.summarize.one_liners import format_turn_range
-from thresher.summarize.outcomes import parse_tool_outcome
 from thresher.summarize.quotes import quote_opening
-from thresher.summarize.text import clip, count_with_noun, to_printable_line
 from thresher.tokens import TokenWeights, default_token_weights
 
 RELAXED_PRESSURE, STRICT_PRESSURE, EMERGENCY_PRESSURE = 0.5, 0.8, 0.95
@@ -216,13 +216,21 @@ def _inspect_exchanges(history: History) -> list[_ExchangeInfo]:
     starts = set(find_prompts(history))
     first = min(starts, default=None)
     spans: list[_ExchangeInfo] = []
-    for n, exchange in enumerate(history.exchanges):
+    for n, exchange in enumerate(_split_at_bridges(history)):
         parts = [(history[i].role, part) for i in range(*exchange) for part in history[i].parts]
         tools = any(isinstance(part, ToolCall) for _, part in parts)
         words = any(role == "assistant" and isinstance(part, Text) and part.text.strip() for role, part in parts)
         bridged = any(_is_bridge(part) for _, part in parts)
         spans.append(_ExchangeInfo(exchange, exchange.start if n else first, tools, words, bridged))
     return spans
+
+
+def _split_at_bridges(history: History) -> Iterator[Exchange]:
+    """Yield the exchanges; a bridge that replaced a prompt is no prompt, and yet not part of the exchange before it."""
+    for start, stop in history.exchanges:
+        users = (i for i in range(start + 1, stop) if history[i].role == "user")
+        bridges = (i for i in users if any(map(_is_bridge, history[i].parts)))
+        yield from (Exchange(*pair) for pair in pairwise((start, *bridges, stop)))
 
 
 def _is_bridge(part: Part) -> bool:

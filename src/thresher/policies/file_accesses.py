@@ -6,31 +6,21 @@ read shows of its file is an extent: its lines, and whatever else its arguments 
 show the same lines for certain.
 """
 
-import posixpath
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from thresher.edits.placeholder import find_placeholder_ids
 from thresher.model import History, Message, Place, ToolCall, ToolResult, part_text
-from thresher.model.jsontext import canonical_json, load_json_object
+from thresher.model.jsontext import load_json_object
+from thresher.model.line_extents import LineExtent, parse_read_extent
 from thresher.model.message_cache import cached_per_message
+from thresher.model.paths import normalize_path, resolve_relative_paths
 from thresher.model.tool_calls import FileOperation, ToolCallDetails, describe_tool_call
-from thresher.model.tool_catalog import FILE_KEYS, INTENT_KEYS
 from thresher.policies.base import is_failed_call
 
 CHANGE_OPERATIONS: tuple[FileOperation, ...] = ("write", "edit", "delete", "move")
-
-
-class LineExtent(NamedTuple):
-    """What a read shows of its file."""
-
-    first_line: int = 1
-    last_line: int | None = None
-    """None: to the end."""
-    variant: str = ""
-    """What makes it a look of its own kind, beyond lines: pages, the end of the file, several ranges."""
 
 
 class FileRead(NamedTuple):
@@ -87,7 +77,7 @@ def collect_file_accesses(history: History) -> FileAccesses:
         if (touch := _parse_message_accesses(history[link.chain.call.message])[link.chain.call.part])
         and not is_failed_call(link)
     ]
-    names = _resolve_relative_paths(
+    names = resolve_relative_paths(
         path for _, _, touch in touched for path in (touch.read_path, *touch.changed_paths) if path
     )
     reads: list[FileRead] = []
@@ -124,41 +114,6 @@ def _parse_call_access(call: ToolCall) -> _CallAccess | None:
 
 # --- paths ---------------------------------------------------------------------------------------------------
 
-_ROOT = re.compile(r"[A-Za-z]:/|/|~[^/]*/?")
-
-
-def normalize_path(path: str, cwd: str = "") -> str:
-    """The one way to write a path: forward slashes, no `.` or `..`; `~` and the case stay."""
-    flat = path.strip()
-    if re.match(r"[A-Za-z]:\\|\\\\", flat) or "/" not in flat:
-        flat = flat.replace("\\", "/")
-    if not flat:
-        return ""
-    root = _ROOT.match(flat)
-    if root is None:
-        return normalize_path(f"{cwd}/{flat}") if cwd else posixpath.normpath(flat)
-    rest = flat[root.end() :].lstrip("/")
-    if root[0].startswith("~"):
-        home = root[0].rstrip("/")
-        return f"{home}/{posixpath.normpath(rest)}" if rest else home
-    return root[0] + posixpath.normpath(f"/{rest}")[1:]
-
-
-def _resolve_relative_paths(paths: Iterable[str]) -> dict[str, str]:
-    """Each path with its full name: the one absolute path here that ends with it, or itself."""
-    known = dict.fromkeys(paths)
-    relative = {path for path in known if not _ROOT.match(path)}
-    found: dict[str, set[str]] = {}
-    for path in known:
-        if path in relative or not relative:
-            continue
-        at = path.find("/")
-        while at >= 0:
-            if path[at + 1 :] in relative:
-                found.setdefault(path[at + 1 :], set()).add(path)
-            at = path.find("/", at + 1)
-    return {path: min(found[path]) if len(found.get(path, ())) == 1 else path for path in known}
-
 
 _PATCH_HEADER = re.compile(r"^\*\*\* (?:(Update|Add|Delete) File|Move to): ([^\r\n]+)", re.MULTILINE)
 _PATCH_OPERATION: dict[str, FileOperation] = {"Update": "edit", "Add": "write", "Delete": "delete"}
@@ -186,82 +141,3 @@ def _argument_texts(call: ToolCall) -> Iterator[str]:
         yield call.arguments
     for value in fields.values():
         yield from (word for word in (value if isinstance(value, list) else [value]) if isinstance(word, str))
-
-
-# --- extents -------------------------------------------------------------------------------------------------
-
-_FIRST_LINE_KEYS = ("offset", "start_line", "startLine", "line_start", "start", "from_line", "start_line_one_indexed")
-_LAST_LINE_KEYS = ("end_line", "endLine", "line_end", "end", "to_line", "end_line_one_indexed_inclusive")
-_LINE_COUNT_KEYS = ("limit", "num_lines", "max_lines", "line_count")
-_LINE_RANGE_KEYS = ("view_range", "line_range", "lines", "range")
-_IGNORED_KEYS = frozenset((*INTENT_KEYS, "should_read_entire_file", "encoding"))
-"""Arguments that change nothing about which lines are shown."""
-
-
-def parse_read_extent(call: ToolCall, use: ToolCallDetails) -> LineExtent:
-    """What a read shows of its file, as far as its arguments tell."""
-    if use.command:
-        return _parse_command_extent(use.command)
-    fields = {key: value for key, value in load_json_object(call.arguments).items() if value not in (None, "", False)}
-    if fields.get("command") in ("view", "read"):  # an editor that also reads: its verb says no more
-        del fields["command"]
-    path = next((key for key in FILE_KEYS if key in fields), "")
-    if isinstance(fields.get(path), str):
-        del fields[path]
-    first, last = _take_line_range(fields)
-    rest = {key: value for key, value in fields.items() if key not in _IGNORED_KEYS}
-    return LineExtent(max(first, 1), last, canonical_json(rest) if rest else "")
-
-
-def _take_line_range(fields: dict[str, Any]) -> tuple[int, int | None]:
-    """Take the lines out of the arguments; what is no number stays there."""
-    pair = next((key for key in _LINE_RANGE_KEYS if _is_range(fields.get(key))), "")
-    if pair:
-        first, last = fields.pop(pair)
-        return first, last if last >= first else None
-    start = _take_int(fields, _FIRST_LINE_KEYS)
-    stop = _take_int(fields, _LAST_LINE_KEYS)
-    count = _take_int(fields, _LINE_COUNT_KEYS)
-    first = 1 if start is None else start
-    if stop is None and count is not None:
-        stop = max(first, 1) + count - 1
-    return first, stop
-
-
-def _is_range(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(type(one) is int for one in value) and value[0] > 0
-
-
-def _take_int(fields: dict[str, Any], keys: tuple[str, ...]) -> int | None:
-    for key in keys:
-        value = fields.get(key)
-        if type(value) is int and value >= 0:
-            del fields[key]
-            return value
-    return None
-
-
-MAX_COMMAND_CHARS = 1000
-_STAGE = re.compile(r"(?:^|[|;&\n]|\bsudo\s|=[^\s=]*\s)\s*(head|tail|sed)\s([^|]*)")
-_SED = re.compile(r"""-n\s+["']?(\d+)(?:,(\d+|\$))?p["']?\s""")
-_HEAD = re.compile(r"(?:-n\s*|--lines[=\s]|-)(\d+)(?=\s|$)")
-_TAIL = re.compile(r"(?:-n\s*|--lines[=\s])?\+(\d+)(?=\s|$)")
-
-
-def _parse_command_extent(command: str) -> LineExtent:
-    """The lines that a shell command shows of a file, where it is known to do no more than that."""
-    stages = _STAGE.findall(command) if len(command) <= MAX_COMMAND_CHARS else []
-    if not stages and len(command) <= MAX_COMMAND_CHARS:
-        return LineExtent()
-    name, options = stages[0] if len(stages) == 1 else ("", "")
-    found: re.Match[str] | None = None
-    if name == "sed" and (found := _SED.search(f"{options} ")):
-        last = found[2] or found[1]
-        return LineExtent(int(found[1]), None if last == "$" else int(last))
-    if name == "head" and (found := _HEAD.search(options)):
-        return LineExtent(1, int(found[1]))
-    if name == "head" and not re.search(r"(?:^|\s)-", options):
-        return LineExtent(1, 10)
-    if name == "tail" and (found := _TAIL.search(options)):
-        return LineExtent(int(found[1]))
-    return LineExtent(variant=" ".join(command.split()))

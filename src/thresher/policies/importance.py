@@ -27,7 +27,7 @@ from thresher.model import (
 )
 from thresher.model.message_cache import cached_per_history, cached_per_message
 from thresher.model.tool_calls import ToolCallDetails, ToolUse
-from thresher.summarize.outcomes import parse_tool_outcome
+from thresher.model.tool_outcomes import parse_tool_outcome
 
 KIND_WEIGHT, REQUEST_WEIGHT, RECENCY_WEIGHT, REFERENCES_WEIGHT, ERRORS_WEIGHT = 0.30, 0.25, 0.20, 0.15, 0.10
 """How much each sign weighs; together 1."""

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from thresher.edits import Edit, Replace
 from thresher.edits.placeholder import MAX_PATH_LENGTH, to_label_line
 from thresher.model import History
+from thresher.model.line_extents import LineExtent
 from thresher.policies.base import check_count
-from thresher.policies.file_accesses import FileAccesses, FileRead, LineExtent, collect_file_accesses
+from thresher.policies.file_accesses import FileAccesses, FileRead, collect_file_accesses
 
 REREAD_REASON = "re-read"
 STALE_REASON = "stale read"

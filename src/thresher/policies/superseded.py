@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from thresher.edits import Drop, Edit, Replace
 from thresher.edits.placeholder import get_placeholder_id
 from thresher.model import History, Place
+from thresher.model.line_extents import LineExtent
+from thresher.model.paths import normalize_path
 from thresher.model.tool_calls import ToolUse
 from thresher.policies.base import is_failed_call
-from thresher.policies.file_accesses import FileAccesses, FileRead, LineExtent, collect_file_accesses, normalize_path
+from thresher.policies.file_accesses import FileAccesses, FileRead, collect_file_accesses
 
 POLICY_NAME = "superseded"
 REPEATED_CALL_REASON = "same call again"

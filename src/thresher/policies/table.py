@@ -1,10 +1,17 @@
-"""The table of policies: one row each; a module is imported when its policy is first asked for."""
+"""The table of policies: one row each; a module is imported when its policy is first asked for.
 
+A third-party package adds its own through the entry point group `thresher.policies`: the name, and the path of a frozen
+dataclass whose fields are its options, or of any callable that takes a history and yields edits.
+"""
+
+import warnings
+from functools import cache
 from importlib import import_module
 from typing import Any, get_type_hints
 
 from msgspec import ValidationError, convert
 
+from thresher.dialects.plugins import POLICY_GROUP, load_plugins
 from thresher.errors import OptionError
 from thresher.policies.base import Policy
 
@@ -28,33 +35,58 @@ POLICIES: dict[str, str] = {
 """The name of a policy, and the path of its class."""
 
 
-def policy_class(name: str) -> type[Any]:
-    """The class of a policy."""
-    if name not in POLICIES:
-        raise OptionError(f"no policy is called `{name}`; there are {', '.join(POLICIES)}")
-    module, _, attribute = POLICIES[name].partition(":")
-    found: type[Any] = getattr(import_module(module), attribute)
-    return found
+@cache
+def _plugin_policies() -> dict[str, Any]:
+    plugins = load_plugins(POLICY_GROUP, POLICIES)
+    for name in [name for name, found in plugins.items() if not callable(found)]:
+        warnings.warn(f"the policy `{name}` ({plugins.pop(name)!r}) is not callable; it is ignored", stacklevel=2)
+    return plugins
+
+
+def policy_names() -> list[str]:
+    """Return all names, Thresher's own first."""
+    return [*POLICIES, *_plugin_policies()]
+
+
+def is_policy(name: str) -> bool:
+    """Whether a policy has that name; looks for other packages' policies only where it is none of Thresher's own."""
+    return name in POLICIES or name in _plugin_policies()
+
+
+def policy_class(name: str) -> Any:
+    """Return the class of a policy; a third-party policy may be any callable."""
+    if name in POLICIES:
+        module, _, attribute = POLICIES[name].partition(":")
+        return getattr(import_module(module), attribute)
+    if name in _plugin_policies():
+        return _plugin_policies()[name]
+    raise OptionError(f"no policy is called `{name}`; there are {', '.join(policy_names())}")
+
+
+def policy_options(name: str) -> dict[str, Any]:
+    """Return the options of a policy, each with its type."""
+    found = policy_class(name)
+    hints = get_type_hints(found) if isinstance(found, type) else {}
+    return {field: hints[field] for field in getattr(found, "__dataclass_fields__", {}) if field != "scale"}
 
 
 def policy_name(policy: Policy) -> str:
     """Return the name that a policy has in the table; of any other the name of its function or class."""
     kind = policy if hasattr(policy, "__name__") else type(policy)
     path = f"{kind.__module__}:{getattr(kind, '__name__', 'policy')}"
-    return next((name for name, known in POLICIES.items() if known == path), path.partition(":")[2].lower())
+    own = next((name for name, known in POLICIES.items() if known == path), None)
+    others = (name for name, found in _plugin_policies().items() if found in (kind, policy))
+    return own or next(others, path.partition(":")[2].lower())
 
 
 def make_policy(name: str, **options: Any) -> Policy:
-    """A policy with its options."""
-    found = policy_class(name)
-    known = [field for field in found.__dataclass_fields__ if field != "scale"]
+    """Make a policy with its options."""
+    found, known = policy_class(name), policy_options(name)
     unknown = sorted(set(options) - set(known) - {"scale"})
     if unknown:
         raise OptionError(f"policy `{name}` has no option `{unknown[0]}`; its options are {', '.join(known) or 'none'}")
-    hints = get_type_hints(found)
-    made: Policy = found(
-        **{option: _convert_option(name, option, value, hints[option]) for option, value in options.items()}
-    )
+    values = {option: _convert_option(name, option, value, known.get(option)) for option, value in options.items()}
+    made: Policy = found(**values) if isinstance(found, type) else found
     return made
 
 

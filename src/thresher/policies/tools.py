@@ -14,10 +14,10 @@ from thresher.edits.placeholder import to_label_line as flat
 from thresher.edits.truncate import MIN_SAVING_DIVISOR
 from thresher.errors import OptionError
 from thresher.model import History, Message, Place, ToolCall, ToolChain, ToolResult
+from thresher.model.one_liners import describe_chain
 from thresher.model.tool_calls import ToolUse
 from thresher.policies import base
 from thresher.policies.base import TOOL_CATEGORIES, check_choice, check_count, check_words
-from thresher.summarize import describe_chain
 
 POLICY_NAME = "tools"
 ToolAction = Literal["drop", "stub", "stub_calls", "cut_calls", "line", "cut"]

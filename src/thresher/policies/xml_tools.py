@@ -15,9 +15,9 @@ from thresher.model import History, Message, Place, Text, ToolCall
 from thresher.model.harness_text import find_harness_offsets
 from thresher.model.jsontext import dump_json
 from thresher.model.message_cache import cached_per_message
+from thresher.model.text import clip, to_printable_line
 from thresher.model.tool_calls import ToolCallDetails, describe_tool_call
 from thresher.model.tool_catalog import TOOLS_BY_NAME
-from thresher.summarize.text import clip, to_printable_line
 from thresher.transcripts.xml_calls import WRAPPER_TAG, find_xml_elements, parse_result_header
 
 MAX_LINE_CHARS = 120

@@ -13,9 +13,9 @@ from typing import Any
 
 from msgspec import to_builtins
 
+from thresher.model.text import clip_path
 from thresher.render.memory import StyledLine
 from thresher.render.text import plural, shorten, strip_control_codes
-from thresher.summarize.text import clip_path
 from thresher.timeline.path_index import relative_to_folder
 from thresher.timeline.records import Changelog, ChangelogEntry, FileActivity, FileChangelog, FileEvent, FileState
 

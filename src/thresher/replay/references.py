@@ -22,10 +22,10 @@ from typing import Literal, NamedTuple
 from msgspec import Struct
 
 from thresher.model import ToolCall
+from thresher.model.file_changes import NEW_TEXT_KEYS, OLD_TEXT_KEYS, PAIR_LIST_KEYS, PATCH_KEYS, WHOLE_TEXT_KEYS
 from thresher.model.jsontext import load_json_object
 from thresher.model.tool_calls import describe_tool_call
 from thresher.replay.trace import Trace, TraceBlock, argument_values
-from thresher.summarize.file_changes import NEW_TEXT_KEYS, OLD_TEXT_KEYS, PAIR_LIST_KEYS, PATCH_KEYS, WHOLE_TEXT_KEYS
 
 REFERENCE_DEFINITION = "v1"
 ReferenceKind = Literal["E", "G", "I", "P"]

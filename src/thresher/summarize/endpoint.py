@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from thresher.errors import OptionError, ThresherError
 from thresher.model.jsontext import dump_json, load_json
-from thresher.summarize.text import clip, to_printable_line
+from thresher.model.text import clip, to_printable_line
 
 if TYPE_CHECKING:
     from thresher.summarize.http_client import HttpReply

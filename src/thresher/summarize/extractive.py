@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from thresher.model import History, Place, Summary, Text, Thinking, ToolResult
+from thresher.model.file_changes import ToolFileChange, extract_file_changes
 from thresher.model.harness_text import extract_human_text
-from thresher.summarize.actions import ChainAction, parse_chain_action
-from thresher.summarize.file_changes import ToolFileChange, extract_file_changes
+from thresher.model.one_liners import format_turn_range
+from thresher.model.text import clip, count_text_lines, count_with_noun, to_printable_line
+from thresher.model.tool_actions import ChainAction, parse_chain_action
+from thresher.model.tool_outcomes import find_error_line, parse_tool_outcome
 from thresher.summarize.layout import SummarySection, fit_sections
-from thresher.summarize.one_liners import format_turn_range
-from thresher.summarize.outcomes import find_error_line, parse_tool_outcome
 from thresher.summarize.quotes import quote_opening, select_quotes
-from thresher.summarize.text import clip, count_text_lines, count_with_noun, to_printable_line
 
 MAX_COMMAND_CHARS = 120
 """Characters of a command."""

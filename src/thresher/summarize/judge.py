@@ -11,10 +11,10 @@ from typing import Any, Protocol
 
 from thresher.errors import OptionError
 from thresher.model import History, Occurrence
+from thresher.model.text import to_printable_line
 from thresher.model.tool_calls import ToolUse
 from thresher.summarize.endpoint import Endpoint, SummaryError, ask_model
 from thresher.summarize.prompt import make_fence_mark, shorten_middle, strip_leading_thinking, wrap_in_marked_tags
-from thresher.summarize.text import to_printable_line
 
 MAX_SHOWN_CHARS = 1_500
 """Characters of a chain, and of the human's words, that are shown."""

@@ -8,7 +8,7 @@ it says how much is missing.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from thresher.summarize.text import clip
+from thresher.model.text import clip
 
 MIN_CLIPPED_CHARS = 16
 """Characters under which a clipped line says nothing."""

@@ -16,11 +16,11 @@ from thresher.edits.placeholder import get_placeholder_id
 from thresher.errors import OptionError
 from thresher.model import History, Place, Summary, Text
 from thresher.model.parts import part_text
+from thresher.model.text import clip
 from thresher.summarize.base import Summarizer
 from thresher.summarize.endpoint import Endpoint, SummaryError, ask_model
 from thresher.summarize.extractive import extractive_summarizer
 from thresher.summarize.prompt import SUMMARY_INSTRUCTIONS, SummaryInput, build_summary_prompt, extract_summary_sections
-from thresher.summarize.text import clip
 
 MIN_SUMMARY_CHARS = 200
 """Characters under which sections say nothing that the ledger does not say better."""

@@ -14,7 +14,7 @@ from typing import NamedTuple, assert_never
 
 from thresher.model import History, Image, Part, Place, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
 from thresher.model.parts import part_text
-from thresher.summarize.text import clip, clip_path, to_printable_line
+from thresher.model.text import clip, clip_path, to_printable_line
 
 SUMMARY_SECTIONS = {
     "Goal": "what the human wants and the limits they set, in their own words where the words matter",

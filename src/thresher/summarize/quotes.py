@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from heapq import nlargest
 
-from thresher.summarize.text import clip, to_printable_line
+from thresher.model.text import clip, to_printable_line
 
 MAX_QUOTE_CHARS = 200
 """Characters of one quotation."""

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from thresher.model.file_changes import NEW_TEXT_KEYS, OLD_TEXT_KEYS, PAIR_LIST_KEYS, PATCH_KEYS, WHOLE_TEXT_KEYS
 from thresher.model.jsontext import load_json_object
 from thresher.model.tool_calls import ToolUse
-from thresher.summarize.file_changes import NEW_TEXT_KEYS, OLD_TEXT_KEYS, PAIR_LIST_KEYS, PATCH_KEYS, WHOLE_TEXT_KEYS
 from thresher.timeline.patches import PatchHunk, parse_patch_sections
 
 

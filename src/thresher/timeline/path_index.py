@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
-from thresher.policies.file_accesses import normalize_path
+from thresher.model.paths import normalize_path
 from thresher.timeline.shell_effects import CommandTarget
 
 _WORD = re.compile(r"[\w@+~%.\-/\\]+")

@@ -8,9 +8,9 @@ result: a text that may be wrong is worse than none.
 import re
 from typing import NamedTuple
 
+from thresher.model.line_extents import LineExtent, parse_read_extent
 from thresher.model.tool_calls import ToolUse
-from thresher.policies.file_accesses import LineExtent, parse_read_extent
-from thresher.summarize.outcomes import parse_tool_outcome
+from thresher.model.tool_outcomes import parse_tool_outcome
 
 MOST_LINES = 2000
 """So many lines agents show of a file where nobody says how many; if all are there, there may be more."""

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple, assert_never
 
 from thresher.model.jsontext import load_json_object
+from thresher.model.paths import normalize_path
+from thresher.model.text import clip, to_printable_line
 from thresher.model.tool_calls import ToolUse
-from thresher.policies.file_accesses import normalize_path
-from thresher.summarize.outcomes import parse_tool_outcome
-from thresher.summarize.text import clip, to_printable_line
+from thresher.model.tool_outcomes import parse_tool_outcome
 from thresher.timeline.actions import (
     FileAction,
     FileCopyAction,

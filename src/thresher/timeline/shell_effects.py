@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from thresher.policies.file_accesses import normalize_path
+from thresher.model.paths import normalize_path
 from thresher.timeline.programs import (
     CHANGING_TASK,
     FORMATTER_OPTIONS,

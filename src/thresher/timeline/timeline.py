@@ -10,7 +10,7 @@ from typing import assert_never
 
 from thresher.errors import OptionError
 from thresher.model import Session
-from thresher.policies.file_accesses import normalize_path
+from thresher.model.paths import normalize_path
 from thresher.timeline.actions import (
     FileAction,
     FileCopyAction,

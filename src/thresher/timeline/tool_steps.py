@@ -11,9 +11,9 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from thresher.model import History, Message, Place, Session, Text, ToolCall
+from thresher.model.text import clip, to_printable_line
 from thresher.model.tool_calls import ToolUse
 from thresher.model.turns import is_prompt
-from thresher.summarize.text import clip, to_printable_line
 
 LONGEST_REASON = 300
 REASON_TAIL_CHARS = 4000

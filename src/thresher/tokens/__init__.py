@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from thresher.deprecation import ForwardedNames
 from thresher.tokens.calibrate import Calibration, calibrate
-from thresher.tokens.counter import TokenCounter, get_counter
-from thresher.tokens.model_catalog import ModelInfo, find_model, load_models
+from thresher.tokens.counter import CounterError, TokenCounter, get_counter
+from thresher.tokens.model_catalog import ModelCatalogError, ModelInfo, find_model, load_models
 from thresher.tokens.weights import (
     TokenWeights,
     count,
@@ -20,6 +20,8 @@ from thresher.tokens.weights import (
 
 __all__ = [
     "Calibration",
+    "CounterError",
+    "ModelCatalogError",
     "ModelInfo",
     "TokenCounter",
     "TokenWeights",

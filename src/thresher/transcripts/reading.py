@@ -19,14 +19,31 @@ from thresher.transcripts.table import SourceFormat, find_format, format_names, 
 
 _JSON_DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 CERTAIN = 3
+MAX_LISTED_IDS = 20
+"""Ids that an error lists."""
 
 
 def read(
-    path: str | os.PathLike[str], *, format: str | None = None, limits: ReadLimits | None = None
-) -> Session | list[Session]:
-    """Read any agent's file: the session in it, or the list of them where it holds several."""
-    sessions = read_all(path, format=format, limits=limits)
-    return sessions[0] if len(sessions) == 1 else sessions
+    path: str | os.PathLike[str],
+    *,
+    session: str | None = None,
+    format: str | None = None,
+    limits: ReadLimits | None = None,
+) -> Session:
+    """Read the session in any agent's file; where the file holds several, `session` is the id of the one wanted."""
+    ids = list(list_session_versions(path, format=format) or ()) if session is None else []
+    if len(ids) < 2:
+        is_wanted = None if session is None else session.__eq__
+        found = read_all(path, format=format, limits=limits, is_wanted=is_wanted)
+        ids = [one.id for one in found]
+        wanted = [one for one in found if session in (None, one.id)]
+        if len(wanted) == 1:
+            return wanted[0]
+    if not ids:
+        raise ReadError(f"`{path}` holds no session" + (f" `{session}`" if session else ""))
+    listed = ", ".join(ids[:MAX_LISTED_IDS]) + (", …" if len(ids) > MAX_LISTED_IDS else "")
+    problem = f"holds {len(ids)} sessions" if session is None else f"holds no single session `{session}`"
+    raise ReadError(f"`{path}` {problem}: use `read_all(path)`, or `read(path, session=ID)` with one of {listed}")
 
 
 def read_all(

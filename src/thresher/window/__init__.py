@@ -6,14 +6,15 @@ with an event for every change. Writes the store and the ledger.
 
 from typing import TYPE_CHECKING
 
+from thresher.budget.thresholds import Thresholds
 from thresher.deprecation import ForwardedNames
-from thresher.window.events import WindowEvent
+from thresher.window.events import Trigger, WindowEvent
 from thresher.window.ledger import Ledger, LedgerError
+from thresher.window.options import WindowOptions
 from thresher.window.prices import Prices
-from thresher.window.thresholds import Thresholds
 from thresher.window.window import Window
 
-__all__ = ["Ledger", "LedgerError", "Prices", "Thresholds", "Window", "WindowEvent"]
+__all__ = ["Ledger", "LedgerError", "Prices", "Thresholds", "Trigger", "Window", "WindowEvent", "WindowOptions"]
 
 if not TYPE_CHECKING:  # a type checker shall not take every name for one that is here
     __getattr__ = ForwardedNames(

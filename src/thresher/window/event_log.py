@@ -38,7 +38,13 @@ class EventLog:
         """Tell of something that changes nothing in what is sent."""
         tokens, calls = (thread.tokens, thread.calls) if thread is not None else (0, 0)
         event = WindowEvent(
-            trigger=trigger, why=why, at=now, model=model, call=calls, tokens_before=tokens, tokens_after=tokens
+            trigger=trigger,
+            reason=why,
+            time=now,
+            model=model,
+            calls_before=calls,
+            tokens_before=tokens,
+            tokens_after=tokens,
         )
         self.publish(event)
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from thresher.deprecation import RenamedField
 from thresher.edits import Edit, Plan, list_targets
 from thresher.edits.explain import UNREPORTED_REFUSALS
 from thresher.model import Message
@@ -14,7 +15,18 @@ from thresher.store import short_id
 from thresher.window.conversation import WindowConversation
 
 Trigger = Literal[
-    "worth", "cold", "boundary", "high", "ride", "emergency", "arrival", "repair", "over", "store", "helper", "other"
+    "break_even",
+    "cold",
+    "boundary",
+    "high_water",
+    "piggyback",
+    "emergency",
+    "oversized_result",
+    "repair",
+    "overflow",
+    "store",
+    "helper",
+    "external",
 ]
 """Why now: it pays; the cache is cold; a new human message; the high water mark; the prefix changes anyway; it would
 not fit; a result came too large; the history came in broken; nothing legal fits; the store failed; a summariser
@@ -25,30 +37,38 @@ class WindowEvent(Struct, frozen=True, kw_only=True):
     """One change of plan."""
 
     trigger: Trigger
-    why: str
-    at: float
+    reason: str
+    time: float
     """Seconds since the epoch."""
     model: str = ""
-    call: int = 0
-    """How many calls the model had made before."""
+    calls_before: int = 0
+    """Calls that the model had made before."""
     tokens_before: int = 0
     tokens_after: int = 0
     first_changed: int = 0
     """The message from which on the cache is of no use."""
     cost: float = 0.0
     """What the change makes this request dearer by, in dollars; without a price, as if a million tokens cost one."""
-    saving: float = 0.0
+    saving_per_call: float = 0.0
     """What it makes each later request cheaper by."""
     edits: dict[str, int] = {}
     """New edits by their kind."""
-    elided: tuple[str, ...] = ()
+    removed_ids: tuple[str, ...] = ()
     """The ids by which what was left out comes back."""
-    excluded: tuple[str, ...] = ()
+    rejected_edits: tuple[str, ...] = ()
     """What was not edited though a policy wanted it, and why."""
     notes: tuple[str, ...] = ()
 
+    why = RenamedField("reason")
+    at = RenamedField("time")
+    call = RenamedField("calls_before")
+    saving = RenamedField("saving_per_call")
+    elided = RenamedField("removed_ids")
+    excluded = RenamedField("rejected_edits")
+
     def __str__(self) -> str:
-        return f"{self.trigger} at call {self.call}: {self.why} ({self.tokens_before:,} → {self.tokens_after:,} tokens)"
+        tokens = f"{self.tokens_before:,} → {self.tokens_after:,} tokens"
+        return f"{self.trigger} at call {self.calls_before}: {self.reason} ({tokens})"
 
     @property
     def saved(self) -> int:
@@ -71,7 +91,7 @@ class AppliedReplan(Struct, frozen=True):
 
 
 EXTERNAL_REPLAN = AppliedReplan(
-    "other", "what the ledger holds for these messages, of another process or another time", Plan((), 0, 0), ()
+    "external", "what the ledger holds for these messages, of another process or another time", Plan((), 0, 0), ()
 )
 
 
@@ -87,18 +107,18 @@ def build_window_event(
     """The event of a change from one thread to the other."""
     return WindowEvent(
         trigger=change.trigger,
-        why=change.reason,
-        at=at,
+        reason=change.reason,
+        time=at,
         model=model,
-        call=after.calls,
+        calls_before=after.calls,
         tokens_before=before.tokens,
         tokens_after=after.tokens,
         first_changed=_first_difference(before.sent_messages, after.sent_messages),
         cost=cost,
-        saving=read * (before.tokens - after.tokens) / 1_000_000,
+        saving_per_call=read * (before.tokens - after.tokens) / 1_000_000,
         edits=dict(Counter(str(type(edit).__struct_config__.tag) for edit in change.new_edits)),
-        elided=tuple(short_id(target.content) for edit in change.new_edits for target in list_targets(edit)),
-        excluded=tuple(
+        removed_ids=tuple(short_id(target.content) for edit in change.new_edits for target in list_targets(edit)),
+        rejected_edits=tuple(
             f"{one.policy}: {one.parts} × {one.reason}"
             for one in change.plan.refused
             if one.reason not in UNREPORTED_REFUSALS

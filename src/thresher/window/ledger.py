@@ -28,6 +28,17 @@ MAX_CACHED_REPLANS = 64
 """Decisions that are held in memory: the others are read again when they are wanted."""
 EditsByTarget = dict[Occurrence, Edit]
 """The edits that hold, by the first part that each speaks of."""
+RENAMED_EDIT_KINDS = {"stub": "replace", "cut": "truncate", "fold": "summarize"}
+"""Edits as earlier versions wrote them."""
+RENAMED_TRIGGERS = {
+    "worth": "break_even",
+    "ride": "piggyback",
+    "high": "high_water",
+    "over": "overflow",
+    "arrival": "oversized_result",
+    "other": "external",
+}
+"""Triggers as earlier versions wrote them."""
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS epochs (number INTEGER PRIMARY KEY, chain BLOB NOT NULL, serial INTEGER NOT NULL, "
@@ -216,8 +227,12 @@ class Ledger:
 
 def _decode_replan(body: bytes, name: str) -> ReplanRecord:
     try:
-        return msgspec.json.decode(body, type=ReplanRecord)
-    except (msgspec.MsgspecError, ValueError) as error:
+        told = msgspec.json.decode(body)
+        told["trigger"] = RENAMED_TRIGGERS.get(told["trigger"], told["trigger"])
+        for edit in told["added"]:
+            edit["kind"] = RENAMED_EDIT_KINDS.get(edit["kind"], edit["kind"])
+        return msgspec.convert(told, ReplanRecord)
+    except (KeyError, TypeError, msgspec.MsgspecError, ValueError) as error:
         raise LedgerError(f"{name}: a decision in it cannot be read ({error}); begin a new ledger") from error
 
 

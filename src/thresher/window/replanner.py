@@ -10,7 +10,8 @@ from msgspec import structs
 
 from thresher.budget.escalation import build_budget_error
 from thresher.budget.fitting import PlanSetup, default_budget, store_removed_parts
-from thresher.dialects.anthropic.cache_breakpoints import CacheTtl
+from thresher.budget.thresholds import Thresholds
+from thresher.dialects.cache_control import CacheTtl
 from thresher.edits import ThinkingRule, finish_plan
 from thresher.model.turns import is_prompt
 from thresher.store import ContentStore, StoreError, default_content_store
@@ -24,7 +25,6 @@ from thresher.window.refetches import RefetchTracker
 from thresher.window.replan import ReplanContext, resume_draft, select_window_policies
 from thresher.window.request import WindowRequest
 from thresher.window.summary_jobs import SummaryJobs
-from thresher.window.thresholds import Thresholds
 from thresher.window.triggers import (
     ReplanDecision,
     choose_protected_age,
@@ -48,9 +48,9 @@ class Replanner:
     _setup: PlanSetup
     _store: ContentStore | None
     _prices: Prices | None
-    _pace: Thresholds
+    _thresholds: Thresholds
     _on_overflow: OnOverflow
-    _life: CacheTtl
+    _cache_ttl: CacheTtl
     _event_log: EventLog
     _can_drop_thinking: bool
     _conversations: list[WindowConversation]
@@ -78,7 +78,7 @@ class Replanner:
 
     @property
     def _list_prices(self) -> Prices:
-        return self._prices or prices_for_model_name(self._setup.model, hour=self._life == "1h")
+        return self._prices or prices_for_model_name(self._setup.model, hour=self._cache_ttl == "1h")
 
     @property
     def budget(self) -> int:
@@ -93,7 +93,7 @@ class Replanner:
         self, request: WindowRequest, thread: WindowConversation, came: NewContent, now: float
     ) -> WindowConversation:
         """The thread, with new edits where that is called for."""
-        limit, pace = self.budget, self._pace
+        limit, thresholds = self.budget, self._thresholds
         cached = self._cached_tokens(thread, now)
 
         def situation() -> ReplanContext:
@@ -102,10 +102,10 @@ class Replanner:
         state = self._cache.state
         decision: ReplanDecision | None = None
         tried = False
-        if thread.tokens > limit * pace.high or not thread.is_legal:
+        if thread.tokens > limit * thresholds.high_water or not thread.is_legal:
             waits = thread.tokens < state.retry_above_tokens and (thread.tokens <= limit or state.exceeds_budget)
             tried = not thread.is_legal or not waits
-            if tried and (decision := decide_forced_replan(thread, situation(), pace, limit, self._veto)) is None:
+            if tried and (decision := decide_forced_replan(thread, situation(), thresholds, limit, self._veto)) is None:
                 self._back_off(thread)
         elif came.carried_edits:
             decision = decide_carried_edits(situation(), thread)
@@ -120,8 +120,8 @@ class Replanner:
 
     def _choose_trigger(self, came: NewContent, cached: int, now: float) -> Trigger:
         if not cached:
-            return "ride" if self._cache.is_warm(now, self.prices.life) else "cold"
-        return "boundary" if any(map(is_prompt, came.messages)) else "worth"
+            return "piggyback" if self._cache.is_warm(now, self.prices.life) else "cold"
+        return "boundary" if any(map(is_prompt, came.messages)) else "break_even"
 
     def _find_worthwhile_replan(
         self,
@@ -132,18 +132,20 @@ class Replanner:
         situation: Callable[[], ReplanContext],
     ) -> ReplanDecision | None:
         """A change that pays, if there is one; what could go and stays is paid for with each call."""
-        prices, pace = self.prices, self._pace
-        found, clearable = estimate_clearing(thread, prices, pace, cached, pace.kept_age(self.budget))
+        prices, thresholds = self.prices, self._thresholds
+        found, clearable = estimate_clearing(thread, prices, thresholds, cached, thresholds.kept_age(self.budget))
         state = self._cache.state
         state.avoidable_cost += prices.read * clearable / 1_000_000
-        further = pace.expected_calls(thread.calls)
+        further = thresholds.expected_calls(thread.calls)
         trigger = self._choose_trigger(came, cached, now)
-        waits = trigger == "worth" and thread.tokens < state.retry_above_tokens
+        waits = trigger == "break_even" and thread.tokens < state.retry_above_tokens
         # A prompt of the human's is a good time: what came before it is asked for less from then on.
-        rent = state.avoidable_cost / pace.boundary if trigger == "boundary" else state.avoidable_cost
-        if waits or not is_replan_worthwhile(found, further, rent, pace):
+        rent = (
+            state.avoidable_cost / thresholds.prompt_patience_share if trigger == "boundary" else state.avoidable_cost
+        )
+        if waits or not is_replan_worthwhile(found, further, rent, thresholds):
             return None
-        decision = decide_optional_replan(trigger, situation, further, rent, pace, self._veto)
+        decision = decide_optional_replan(trigger, situation, further, rent, thresholds, self._veto)
         if decision is None:
             self._back_off(thread)
         return decision
@@ -151,7 +153,7 @@ class Replanner:
     def _back_off(self, thread: WindowConversation) -> None:
         """Look again when there is more to gain: each time that it was in vain, twice as much."""
         state = self._cache.state
-        state.retry_above_tokens = thread.tokens + self._pace.worth * 2 ** min(state.fruitless_attempts, 10)
+        state.retry_above_tokens = thread.tokens + self._thresholds.min_saving * 2 ** min(state.fruitless_attempts, 10)
         state.fruitless_attempts += 1
 
     @property
@@ -168,11 +170,11 @@ class Replanner:
             carried_edits=came.carried_edits,
             setup=setup,
             policies=select_window_policies(
-                setup.policy_label, setup.policies, choose_protected_age(thread, self.budget, self._pace)
+                setup.policy_label, setup.policies, choose_protected_age(thread, self.budget, self._thresholds)
             ),
             prices=self.prices,
             cached_tokens=cached,
-            expected_calls=self._pace.expected_calls(thread.calls),
+            expected_calls=self._thresholds.expected_calls(thread.calls),
             store=self.store,
         )
 
@@ -204,7 +206,7 @@ class Replanner:
         self._switch_to(after, thread)
         state = self._cache.state
         state.avoidable_cost, state.retry_above_tokens = 0.0, 0
-        if thread.tokens - after.tokens < self._pace.worth:
+        if thread.tokens - after.tokens < self._thresholds.min_saving:
             self._back_off(after)
         else:
             state.fruitless_attempts = 0
@@ -225,4 +227,4 @@ class Replanner:
         if tried:
             self._back_off(thread)
         why = f"nothing legal fits into {limit:,} tokens: the smallest request has {thread.tokens:,}"
-        self._event_log.report("over", why, thread, self._setup.model, now)
+        self._event_log.report("overflow", why, thread, self._setup.model, now)

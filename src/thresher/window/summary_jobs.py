@@ -18,7 +18,7 @@ from thresher.tokens import TokenWeights
 from thresher.window.ledger import Ledger
 
 SUMMARY_FACT_PREFIX = "summary:"
-SummaryTiming = Literal["background", "now", "never"]
+SummaryTiming = Literal["background", "blocking", "never"]
 """When summaries are asked for: while the loop goes on; before it does; not at all, for somebody else fills them."""
 
 
@@ -26,12 +26,12 @@ class SummaryJobs:
     """Keeps the requests that are open, and the texts that came."""
 
     def __init__(
-        self, ledger: Ledger, summariser: Summarizer | None, when: SummaryTiming, on_failure: Callable[[str], None]
+        self, ledger: Ledger, summarizer: Summarizer | None, when: SummaryTiming, on_failure: Callable[[str], None]
     ) -> None:
         self._on_failure = on_failure
         self._ledger = ledger
-        self._summariser = summariser
-        self._timing: SummaryTiming = when if summariser is not None else "never"
+        self._summarizer = summarizer
+        self._timing: SummaryTiming = when if summarizer is not None else "never"
         self._worker: Worker | None = None
         self._queue: deque[tuple[History, SummaryRequest]] = deque()
         self._attempted_ids: set[str] = set()
@@ -45,7 +45,7 @@ class SummaryJobs:
             return plan
         texts = self._ledger.find_facts(SUMMARY_FACT_PREFIX)
         requests = find_summary_requests(history, structs.replace(plan, edits=tuple(behind)))
-        if self._timing == "now":
+        if self._timing == "blocking":
             new = tuple(one for one in requests if one.id not in texts and one.id not in self._attempted_ids)
             self._attempted_ids.update(one.id for one in new)
             self._write_summaries(history, new)
@@ -81,12 +81,12 @@ class SummaryJobs:
             self._worker.join(seconds)
 
     def _write_summaries(self, history: History, requests: tuple[SummaryRequest, ...]) -> None:
-        if self._summariser is not None:
-            for id_, text in write_summaries(requests, history, self._summariser, self._report_failure).items():
+        if self._summarizer is not None:
+            for id_, text in write_summaries(requests, history, self._summarizer, self._report_failure).items():
                 self.fill(id_, text)
 
     def _report_failure(self, error: Exception) -> None:
-        heard = getattr(self._summariser, "on_failure", None)
+        heard = getattr(self._summarizer, "on_failure", None)
         if heard is not None:
             heard(error)
         self._on_failure(f"a summary was not written, and the one without a model stands: {error}")

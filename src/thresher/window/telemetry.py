@@ -24,8 +24,18 @@ MAX_LISTED = 32
 
 AttributeValue = str | bool | int | float | Sequence[str]
 
-_SCALAR_FIELDS = ("trigger", "why", "at", "call", "tokens_before", "tokens_after", "first_changed", "cost", "saving")
-_LIST_FIELDS = ("elided", "excluded", "notes")
+_SCALAR_FIELDS = (
+    "trigger",
+    "reason",
+    "time",
+    "calls_before",
+    "tokens_before",
+    "tokens_after",
+    "first_changed",
+    "cost",
+    "saving_per_call",
+)
+_LIST_FIELDS = ("removed_ids", "rejected_edits", "notes")
 
 
 def add_span_event(event: WindowEvent) -> None:

@@ -6,11 +6,11 @@ from msgspec import structs
 
 from thresher.edits import Edit, Summarize, list_targets
 from thresher.model import History, Occurrence, ToolCall
+from thresher.model.one_liners import format_turn_range
+from thresher.model.text import count_with_noun
 from thresher.model.tool_calls import ToolUse
 from thresher.policies.batch_summary import summarize_places
 from thresher.summarize import Judge
-from thresher.summarize.one_liners import format_turn_range
-from thresher.summarize.text import count_with_noun
 from thresher.window.ledger import Ledger
 from thresher.window.refetches import RefetchTracker
 

@@ -5,29 +5,37 @@ byte for byte, so that the provider's cache still serves it; a new edit is made 
 it costs nothing. Every such change is an event, and a decision in the ledger before anything goes out.
 """
 
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from threading import RLock
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from msgspec import structs
 
-from thresher.budget.fitting import PolicyLike, resolve_plan_setup
+from thresher.budget.fitting import resolve_plan_setup
+from thresher.budget.options import PlanOptions, check_option_names
+from thresher.budget.thresholds import Thresholds
+from thresher.deprecation import rename_options, rename_value
 from thresher.dialects import emit, parse
-from thresher.dialects.anthropic.cache_breakpoints import CacheBreakpointMode, CacheTtl
+from thresher.dialects.cache_control import CacheBreakpointMode, CacheTtl
 from thresher.dialects.table import find_vendor_dialect, get_native_dialect
-from thresher.edits import ThinkingRule
 from thresher.errors import OptionError
 from thresher.model import History, Session
-from thresher.store import ContentStore
-from thresher.summarize import Judge, Summarizer, SummaryRequest
+from thresher.policies import PolicyLike
+from thresher.summarize import SummaryRequest
 from thresher.tokens import token_weights_for
 from thresher.window.cache_state import PromptCacheTracker, conversation_key
 from thresher.window.conversation import NewContent, WindowConversation, parse_request_prompt
 from thresher.window.event_log import EventLog
 from thresher.window.events import EXTERNAL_REPLAN, WindowEvent, build_window_event
 from thresher.window.ledger import EditsByTarget, Ledger, LedgerError, ReplanRecord
+from thresher.window.options import (
+    RENAMED_OPTIONS,
+    WindowOptions,
+    check_callable,
+    check_window_choice,
+    check_window_option_type,
+)
 from thresher.window.prices import Prices
 from thresher.window.refetches import RefetchTracker
 from thresher.window.replanner import OnOverflow, Replanner
@@ -41,7 +49,6 @@ from thresher.window.request import (
     to_epoch_seconds,
 )
 from thresher.window.summary_jobs import SummaryJobs, SummaryTiming
-from thresher.window.thresholds import Thresholds, check_callable, check_window_choice, check_window_option_type
 from thresher.window.usage import UsageObserver, parse_provider_usage
 from thresher.window.veto import EditVeto
 
@@ -51,57 +58,35 @@ M = TypeVar("M")
 class Window(Replanner):
     """Keeps a growing conversation small, and its beginning as the provider's cache knows it."""
 
-    def __init__(  # noqa: PLR0913 - a window has many keys
-        self,
-        policy: PolicyLike = "auto",
-        *,
-        budget: int | str | None = None,
-        model: str | None = None,
-        prices: Prices | None = None,
-        store: ContentStore | None = None,
-        ledger: str | Path | Ledger | None = None,
-        format: str | None = None,
-        thinking: ThinkingRule | None = None,
-        counter: str = "auto",
-        pace: Thresholds | None = None,
-        on_over: OnOverflow = "send",
-        marks: CacheBreakpointMode = "auto",
-        life: CacheTtl = "5m",
-        summariser: Summarizer | None = None,
-        summaries: SummaryTiming = "background",
-        judge: Judge | None = None,
-        on_event: Callable[[WindowEvent], None] | None = None,
-        **options: Any,
-    ) -> None:
-        """Start with nothing seen, or where a ledger left off.
+    def __init__(self, policy: PolicyLike = "auto", **options: Unpack[WindowOptions]) -> None:
+        """Start with nothing seen, or where a ledger left off; `WindowOptions` says what each option does.
 
-        `policy`, `budget`, `model`, `thinking`, `counter` and other options are those of `plan`; `format` names the
-        API where it is not to be told from the messages. `prices` are the model's own unless given, `life` says which
-        of Anthropic's caches is used, `marks` what happens to its cache marks: "auto" places them in a request body
-        for Claude that has none, "place" moves the user's own, too, "leave" leaves all as it is. `pace` says how eager
-        it is, `on_over` what happens when nothing legal fits, `on_event` hears of every change. `store` keeps what is
-        left out, `ledger` is a file for decisions that processes may share. `summariser` writes what stands in for
-        many parts, in the background, or before the loop goes on (`summaries="now"`), or others do ("never"); `judge`
-        may hold on to tool chains, and the loop waits for it.
+        `policy`, `budget`, `model`, `thinking`, `counter` and the options that filter are those of `plan`.
         """
+        rename_options("Window", options, RENAMED_OPTIONS)
+        check_option_names(options, WindowOptions.__annotations__)
+        format, ledger = options.pop("format", None), options.pop("ledger", None)
+        summarizer, judge = options.pop("summarizer", None), options.pop("judge", None)
+        thresholds, on_event = options.pop("thresholds", None), options.pop("on_event", None)
+        summaries = rename_value("Window", "summaries", options.pop("summaries", "background"), {"now": "blocking"})
+        self._store = options.pop("store", None)
+        self._prices = options.pop("prices", None)
+        self._on_overflow = options.pop("on_overflow", "send")
+        self._breakpoint_mode = options.pop("cache_breakpoints", "auto")
+        self._cache_ttl = options.pop("cache_ttl", "5m")
         check_window_choice(
-            on_over=(on_over, OnOverflow),
-            marks=(marks, CacheBreakpointMode),
-            life=(life, CacheTtl),
+            on_overflow=(self._on_overflow, OnOverflow),
+            cache_breakpoints=(self._breakpoint_mode, CacheBreakpointMode),
+            cache_ttl=(self._cache_ttl, CacheTtl),
             summaries=(summaries, SummaryTiming),
         )
-        check_window_option_type(pace=(pace, Thresholds), prices=(prices, Prices))
-        check_callable(summariser=summariser, judge=judge, on_event=on_event)
-        self._plan_options: dict[str, Any] = {"policy": policy, "budget": budget, "model": model, "thinking": thinking}
-        self._plan_options |= {"counter": counter, **options}
-        self._setup = resolve_plan_setup(History(), **self._plan_options)
+        check_window_option_type(thresholds=(thresholds, Thresholds), prices=(self._prices, Prices))
+        check_callable(summarizer=summarizer, judge=judge, on_event=on_event)
+        self._policy = policy
+        self._plan_options: PlanOptions = options
+        self._setup = resolve_plan_setup(History(), policy, options)
         self._format = None if format is None else resolve_window_dialect(format).name
-        self._store = store
-        self._prices = prices
-        self._pace = pace or Thresholds(**self._setup.settings.pace)
-        self._on_overflow = on_over
-        self._marks = marks
-        self._life = life
+        self._thresholds = thresholds or Thresholds(**self._setup.settings.thresholds)
         self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
         self._event_log = EventLog(on_event)
         self._model = ""
@@ -112,7 +97,7 @@ class Window(Replanner):
         self._cache = PromptCacheTracker(self.ledger)
         self._refetches = RefetchTracker(self.ledger)
         self._veto = EditVeto(self._refetches, self.ledger, judge, self._event_log.failures.append)
-        self._summary_jobs = SummaryJobs(self.ledger, summariser, summaries, self._event_log.failures.append)
+        self._summary_jobs = SummaryJobs(self.ledger, summarizer, summaries, self._event_log.failures.append)
         self._usage_observer = UsageObserver()
         self._lock = RLock()
 
@@ -217,7 +202,7 @@ class Window(Replanner):
         if self._request is not None:
             self._cache.reset()
         head = parse_request_prompt(request)
-        self._setup = resolve_plan_setup(History((), head.tools, head.extras), **self._plan_options)
+        self._setup = resolve_plan_setup(History((), head.tools, head.extras), self._policy, self._plan_options)
         self._model = model
 
     def _build_output(self, request: WindowRequest, thread: WindowConversation, now: float) -> Any:
@@ -231,12 +216,12 @@ class Window(Replanner):
         if dialect.request_thinking_drop is not None and self._thinking_rule == "drop_block" and thread.edits:
             value = dialect.request_thinking_drop(value) or value
         place = dialect.place_cache_breakpoints
-        if place is None or (self._marks == "auto" and not is_for_vendor(request)):
+        if place is None or (self._breakpoint_mode == "auto" and not is_for_vendor(request)):
             return value
         return place(
             value,
-            asked=self._marks,
-            ttl=self._life,
+            asked=self._breakpoint_mode,
+            ttl=self._cache_ttl,
             stable=thread.stable_rows,
             previous=previous,
             own=request.has_cache_breakpoints,
@@ -286,11 +271,12 @@ class Window(Replanner):
             self.ledger.save(path)
 
     @classmethod
-    def load(cls, path: str | Path, **options: Any) -> "Window":
+    def load(cls, path: str | Path, policy: PolicyLike = "auto", **options: Unpack[WindowOptions]) -> "Window":
         """A window that goes on with the ledger of a file, with the options that it is given."""
         if not Path(path).exists():
             raise LedgerError(f"{path}: there is no ledger; `window.save(path)` writes one")
-        return cls(ledger=path, **options)
+        options["ledger"] = path
+        return cls(policy, **options)
 
 
 def _is_same_replan(one: ReplanRecord | None, other: ReplanRecord | None) -> bool:

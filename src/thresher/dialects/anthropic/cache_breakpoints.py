@@ -17,20 +17,19 @@ the same objects, so a request costs no more for having a long past.
 """
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
 from thresher.dialects.cache_control import (
     CACHE_CONTROL,
     BlockPosition,
+    CacheBreakpointMode,
+    CacheTtl,
     any_has_breakpoint,
     find_last_markable,
     is_markable,
     list_blocks,
     strip_item,
 )
-
-CacheBreakpointMode = Literal["auto", "place", "leave"]
-CacheTtl = Literal["5m", "1h"]
 
 MAX_BREAKPOINTS = 4
 """As many marks as a request may have."""

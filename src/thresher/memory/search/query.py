@@ -9,9 +9,9 @@ Nothing in a query is syntax but the quotes and the star, so no query is wrong.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Literal
+from typing import Literal, TypedDict
 
 from msgspec import Struct
 
@@ -40,6 +40,29 @@ _QUOTED = re.compile(r'"([^"]*)"|“([^”]*)”')
 _PREFIX = re.compile(r"(?<!\S)([^\s*]+)\*(?!\S)")
 _AGO = re.compile(r"(\d+)\s*(h|d|w|m|y)[a-z]*")
 _UNITS = {"h": 1 / 24, "d": 1.0, "w": 7.0, "m": 30.0, "y": 365.0}
+
+
+class SearchFilters(TypedDict, total=False):
+    """Fields of `Query` as `Memory.search` takes them."""
+
+    phrases: Sequence[str]
+    prefixes: Sequence[str]
+    require: str | Sequence[str]
+    exclude: str | Sequence[str]
+    regex: str
+    fields: SearchField | Sequence[SearchField]
+    project: str
+    agent: str
+    branch: str
+    since: str | datetime | None
+    until: str | datetime | None
+    role: Literal["", "user", "assistant"]
+    file: str
+    subagents: bool
+    everything: bool
+    current: str
+    cutoff: bool
+    rank: Rank
 
 
 class Query(Struct, frozen=True, kw_only=True):

@@ -23,7 +23,8 @@ import msgspec
 from thresher.budget import PRESETS, load_settings
 from thresher.budget.settings import parse_thresholds
 from thresher.errors import OptionError
-from thresher.policies import POLICIES, Policy
+from thresher.policies import Policy
+from thresher.policies.table import policy_names
 from thresher.replay.cost import Rates, rates_for_model
 from thresher.replay.scores import FULL_HISTORY, ORACLE_BASELINE, WINDOW_BASELINE
 from thresher.replay.simulate import Strategy
@@ -78,7 +79,7 @@ PEER_STRATEGIES: dict[str, StrategyFactory] = {
     "langchain-trim": lambda budget, _: peer_libraries.langchain_trim_strategy(budget),
 }
 STRATEGIES: dict[str, StrategyFactory] = {
-    **{name: _window_factory(name) for name in (*PRESETS, *POLICIES)},
+    **{name: _window_factory(name) for name in PRESETS},
     **BASELINES,
     **PEER_STRATEGIES,
 }
@@ -87,7 +88,8 @@ GROUPS = ("presets", "peers", "controls", "all")
 
 def collect_strategies() -> Mapping[str, StrategyFactory]:
     """Every way that has a name here, the user's own presets too; a control keeps its name."""
-    return {**{name: _window_factory(name) for name in load_settings().presets}, **STRATEGIES}
+    names = (*load_settings().presets, *policy_names())
+    return {**{name: _window_factory(name) for name in names}, **STRATEGIES}
 
 
 def select_strategies(names: Iterable[str]) -> tuple[list[str], list[str]]:
@@ -172,7 +174,7 @@ def _make_threshold_factory(name: str) -> StrategyFactory:
     except msgspec.DecodeError as error:
         raise OptionError(f"`{name}`: behind the policy stands a window's pace as JSON; {error}") from error
     pace = Thresholds(**parse_thresholds(options, name))
-    return lambda budget, rates: window_strategy(policy, budget, rates, name=name, pace=pace)
+    return lambda budget, rates: window_strategy(policy, budget, rates, name=name, thresholds=pace)
 
 
 # Policies in files

@@ -3,8 +3,8 @@
 from itertools import chain
 from typing import Any
 
-from thresher.budget.fitting import PolicyLike
 from thresher.dialects import parse
+from thresher.policies import PolicyLike
 from thresher.replay.conversation import ReplayConversation, RequestBuilder, RequestPiece
 from thresher.replay.cost import Rates
 from thresher.replay.residency import ResidencyChecker
@@ -25,7 +25,7 @@ def window_strategy(policy: PolicyLike, budget: int, rates: Rates, *, name: str 
             store=feed.store,
             counter=recording.token_weights.counter.name,
             format=recording.dialect,
-            marks="leave",
+            cache_breakpoints="leave",
             **options,
         )
 

@@ -48,13 +48,13 @@ from thresher.replay.tuning.trials import (
 from thresher.window import Thresholds
 
 SEARCH_SPACE: dict[str, tuple[float, ...]] = {
-    "age": (8, 14, 22, 32, 45, 70),
+    "keep_calls": (8, 14, 22, 32, 45, 70),
     "patience": (0.15, 0.3, 0.6, 1.2, 2.5, 5.0),
-    "low": (0.3, 0.4, 0.5, 0.6, 0.7),
-    "high": (0.7, 0.8, 0.9, 0.95),
-    "boundary": (0.1, 0.25, 0.5, 1.0),
-    "worth": (500, 1_000, 2_000, 4_000),
-    "calls": (10, 20, 40, 80),
+    "low_water": (0.3, 0.4, 0.5, 0.6, 0.7),
+    "high_water": (0.7, 0.8, 0.9, 0.95),
+    "prompt_patience_share": (0.1, 0.25, 0.5, 1.0),
+    "min_saving": (500, 1_000, 2_000, 4_000),
+    "min_expected_calls": (10, 20, 40, 80),
 }
 """What is tried, by the names of a window's pace; those that matter most come first."""
 BUDGETS = (40_000, 60_000, 90_000, 140_000, 200_000)
@@ -141,7 +141,7 @@ def tune(  # noqa: PLR0913 - a search has many keys
     """
     sized = sort_files_by_size(files)
     key = compute_sweep_key(
-        sized, (), rates, replace(load_settings(), pace={}, budget=None)
+        sized, (), rates, replace(load_settings(), thresholds={}, budget=None)
     )  # these are what is looked for
     book = TrialLog(log or folder / f"{key}.jsonl", key)
     saved = SweepCheckpoint(folder / "begun", key)
@@ -267,7 +267,7 @@ def format_settings_toml(choice: TuningSettings, notes: Iterable[str] = ()) -> s
     budget, pace = _split_budget(choice)
     lines = (line for note in notes for line in wrap(note, WIDTH - 2, break_on_hyphens=False))
     head = [*(f"# {line}" for line in lines), *(() if budget is None else (f"{BUDGET_OPTION} = {budget}",))]
-    table = ["[pace]", *(f"{name} = {value}" for name, value in pace.items())] if pace else []
+    table = ["[thresholds]", *(f"{name} = {value}" for name, value in pace.items())] if pace else []
     return "\n\n".join("\n".join(part) for part in (head, table) if part) + "\n"
 
 
@@ -276,7 +276,7 @@ def has_same_settings(file: Path, choice: TuningSettings) -> bool:
     budget, pace = _split_budget(choice)
     try:
         found = load_settings(environment={}, file=file)
-        return (found.budget, Thresholds(**found.pace)) == (budget, Thresholds(**pace))
+        return (found.budget, Thresholds(**found.thresholds)) == (budget, Thresholds(**pace))
     except OptionError:
         return False
 

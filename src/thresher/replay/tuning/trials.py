@@ -8,6 +8,7 @@ nothing leaves none.
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
@@ -34,7 +35,7 @@ HoldoutSide = Literal["tune", "report"]
 
 def make_default_settings(budget: int | None = None) -> TuningSettings:
     """The defaults."""
-    return {BUDGET_OPTION: default_budget("") if budget is None else budget, **structs.asdict(Thresholds())}
+    return {BUDGET_OPTION: default_budget("") if budget is None else budget, **asdict(Thresholds())}
 
 
 def format_strategy_name(choice: TuningSettings) -> str:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from thresher.model.jsontext import load_json_object
 from thresher.model.parts import ToolResult
-from thresher.summarize.text import to_printable_line
+from thresher.model.text import to_printable_line
 
 
 class ToolOutcome(NamedTuple):

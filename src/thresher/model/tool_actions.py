@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 from thresher.model import History, Place, ToolCall, ToolChain, ToolResult
 from thresher.model.jsontext import load_json_object
+from thresher.model.text import to_printable_line
 from thresher.model.tool_calls import ToolCallDetails, describe_tool_call
-from thresher.summarize.outcomes import ToolOutcome, parse_tool_outcome
-from thresher.summarize.text import to_printable_line
+from thresher.model.tool_outcomes import ToolOutcome, parse_tool_outcome
 
 QUERY_KEYS = (
     "query", "queries", "search_query", "search_term", "searchTerm", "q", "pattern", "regex", "glob_pattern", "glob",

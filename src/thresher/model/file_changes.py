@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from thresher.model.parts import ToolCall
+from thresher.model.text import to_printable_line
 from thresher.model.tool_calls import FileOperation, ToolCallDetails
-from thresher.summarize.text import to_printable_line
 
 OLD_TEXT_KEYS = ("old_string", "oldString", "oldText", "old_text", "old_str", "search", "before")
 NEW_TEXT_KEYS = ("new_string", "newString", "newText", "new_text", "new_str", "insert_text", "replace", "after")

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from thresher.model import History, ToolChain
-from thresher.summarize.actions import ChainAction, parse_chain_action
-from thresher.summarize.file_changes import ToolFileChange, extract_file_changes
-from thresher.summarize.outcomes import find_error_line
-from thresher.summarize.text import clip, clip_path, count_text_lines, count_with_noun, to_printable_line
+from thresher.model.file_changes import ToolFileChange, extract_file_changes
+from thresher.model.text import clip, clip_path, count_text_lines, count_with_noun, to_printable_line
+from thresher.model.tool_actions import ChainAction, parse_chain_action
+from thresher.model.tool_outcomes import find_error_line
 
 MAX_LINE_CHARS = 160
 MAX_ITEM_CHARS = 120

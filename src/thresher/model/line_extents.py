@@ -1,0 +1,98 @@
+"""Extents of reads: the lines of a file that a call asks for.
+
+An extent is lines, and whatever else the arguments ask for. Only reads of equal extent show the same lines for certain.
+"""
+
+import re
+from typing import Any, NamedTuple
+
+from thresher.model.jsontext import canonical_json, load_json_object
+from thresher.model.parts import ToolCall
+from thresher.model.tool_calls import ToolCallDetails
+from thresher.model.tool_catalog import FILE_KEYS, INTENT_KEYS
+
+_FIRST_LINE_KEYS = ("offset", "start_line", "startLine", "line_start", "start", "from_line", "start_line_one_indexed")
+_LAST_LINE_KEYS = ("end_line", "endLine", "line_end", "end", "to_line", "end_line_one_indexed_inclusive")
+_LINE_COUNT_KEYS = ("limit", "num_lines", "max_lines", "line_count")
+_LINE_RANGE_KEYS = ("view_range", "line_range", "lines", "range")
+_IGNORED_KEYS = frozenset((*INTENT_KEYS, "should_read_entire_file", "encoding"))
+"""Arguments that change nothing about which lines are shown."""
+
+
+class LineExtent(NamedTuple):
+    """What a read shows of its file."""
+
+    first_line: int = 1
+    last_line: int | None = None
+    """None: to the end."""
+    variant: str = ""
+    """What makes it a look of its own kind, beyond lines: pages, the end of the file, several ranges."""
+
+
+def parse_read_extent(call: ToolCall, use: ToolCallDetails) -> LineExtent:
+    """What a read shows of its file, as far as its arguments tell."""
+    if use.command:
+        return _parse_command_extent(use.command)
+    fields = {key: value for key, value in load_json_object(call.arguments).items() if value not in (None, "", False)}
+    if fields.get("command") in ("view", "read"):  # an editor that also reads: its verb says no more
+        del fields["command"]
+    path = next((key for key in FILE_KEYS if key in fields), "")
+    if isinstance(fields.get(path), str):
+        del fields[path]
+    first, last = _take_line_range(fields)
+    rest = {key: value for key, value in fields.items() if key not in _IGNORED_KEYS}
+    return LineExtent(max(first, 1), last, canonical_json(rest) if rest else "")
+
+
+def _take_line_range(fields: dict[str, Any]) -> tuple[int, int | None]:
+    """Take the lines out of the arguments; what is no number stays there."""
+    pair = next((key for key in _LINE_RANGE_KEYS if _is_range(fields.get(key))), "")
+    if pair:
+        first, last = fields.pop(pair)
+        return first, last if last >= first else None
+    start = _take_int(fields, _FIRST_LINE_KEYS)
+    stop = _take_int(fields, _LAST_LINE_KEYS)
+    count = _take_int(fields, _LINE_COUNT_KEYS)
+    first = 1 if start is None else start
+    if stop is None and count is not None:
+        stop = max(first, 1) + count - 1
+    return first, stop
+
+
+def _is_range(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(type(one) is int for one in value) and value[0] > 0
+
+
+def _take_int(fields: dict[str, Any], keys: tuple[str, ...]) -> int | None:
+    for key in keys:
+        value = fields.get(key)
+        if type(value) is int and value >= 0:
+            del fields[key]
+            return value
+    return None
+
+
+MAX_COMMAND_CHARS = 1000
+_STAGE = re.compile(r"(?:^|[|;&\n]|\bsudo\s|=[^\s=]*\s)\s*(head|tail|sed)\s([^|]*)")
+_SED = re.compile(r"""-n\s+["']?(\d+)(?:,(\d+|\$))?p["']?\s""")
+_HEAD = re.compile(r"(?:-n\s*|--lines[=\s]|-)(\d+)(?=\s|$)")
+_TAIL = re.compile(r"(?:-n\s*|--lines[=\s])?\+(\d+)(?=\s|$)")
+
+
+def _parse_command_extent(command: str) -> LineExtent:
+    """The lines that a shell command shows of a file, where it is known to do no more than that."""
+    stages = _STAGE.findall(command) if len(command) <= MAX_COMMAND_CHARS else []
+    if not stages and len(command) <= MAX_COMMAND_CHARS:
+        return LineExtent()
+    name, options = stages[0] if len(stages) == 1 else ("", "")
+    found: re.Match[str] | None = None
+    if name == "sed" and (found := _SED.search(f"{options} ")):
+        last = found[2] or found[1]
+        return LineExtent(int(found[1]), None if last == "$" else int(last))
+    if name == "head" and (found := _HEAD.search(options)):
+        return LineExtent(1, int(found[1]))
+    if name == "head" and not re.search(r"(?:^|\s)-", options):
+        return LineExtent(1, 10)
+    if name == "tail" and (found := _TAIL.search(options)):
+        return LineExtent(int(found[1]))
+    return LineExtent(variant=" ".join(command.split()))
