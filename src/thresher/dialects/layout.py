@@ -4,9 +4,6 @@
 `DialectLayout` arranges the same parts in the rows that a dialect sends: a message native to the dialect is a row of
 its own, foreign ones grow together by role, what the dialect leaves out is not there. A row of which only the vendor
 knows the meaning (`whole`) is opaque: rules pass it by.
-
-A result answers the latest open call of its id, since every API looks at the turn before it; where one message
-holds several open calls of that id, it answers the first of them.
 """
 
 from collections.abc import Callable
@@ -14,6 +11,7 @@ from typing import NamedTuple
 
 from thresher.dialects.extras import is_opaque_message
 from thresher.model import History, Message, Place
+from thresher.model.open_calls import OpenCalls
 from thresher.model.parts import Image, Part, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
 
 
@@ -69,7 +67,7 @@ class HistoryIndex:
         """Results to a call that has one already."""
         self.encoding_suspects: list[tuple[int, int | None]] | None = None
         """Where something may be that cannot be sent; looked for by the rule on it, once for all dialects."""
-        self._open_calls: dict[str, list[Place]] = {}
+        self._open_calls = OpenCalls[Place]()
         for index, message in enumerate(history.messages):
             self._add_message(index, message)
 
@@ -81,7 +79,7 @@ class HistoryIndex:
             pieces.append(PlacedPart(place, part))
             kind = type(part)
             if kind is ToolCall:
-                self._open_calls.setdefault(part.id, []).append(place)  # type: ignore[union-attr]
+                self._open_calls.add(part.id, index, place)  # type: ignore[union-attr]
             elif kind is ToolResult:
                 self._pair_result(place, part.call_id)  # type: ignore[union-attr]
             elif kind is Thinking or kind is Unknown:
@@ -95,14 +93,10 @@ class HistoryIndex:
         self.all_portable.append(simple)
 
     def _pair_result(self, result: Place, call_id: str) -> None:
-        waiting = self._open_calls.get(call_id)
-        if not waiting:
-            (self.orphan_results if waiting is None else self.repeated_results).add(result)
+        call = self._open_calls.answer(call_id)
+        if call is None:
+            (self.repeated_results if self._open_calls.was_called(call_id) else self.orphan_results).add(result)
             return
-        first = len(waiting) - 1
-        while first and waiting[first - 1].message == waiting[-1].message:
-            first -= 1
-        call = waiting.pop(first)
         self.result_by_call[call] = result
         self.call_by_result[result] = call
 

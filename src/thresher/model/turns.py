@@ -1,14 +1,13 @@
 """The shape of a history, derived in one pass: turns, exchanges, tool chains, sub-agents.
 
-Calls and results are paired by id, never by position. Where an id repeats (some models count `call_0`, `call_1`
-anew in every turn), a result answers the oldest open call of that id that came before it.
+Calls and results are paired as `OpenCalls` says.
 """
 
-from collections import defaultdict, deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from thresher.model.message import Message
+from thresher.model.open_calls import OpenCalls
 from thresher.model.parts import ToolCall, ToolResult
 
 
@@ -119,7 +118,7 @@ def _exchanges(human: Sequence[int], length: int) -> list[Exchange]:
 
 
 def _pair_calls(messages: Sequence[Message]) -> tuple[tuple[ToolChain, ...], tuple[Place, ...]]:
-    open_calls: dict[str, deque[int]] = defaultdict(deque)
+    open_calls = OpenCalls[int]()
     calls: list[Place] = []
     answers: dict[int, Place] = {}
     orphans: list[Place] = []
@@ -129,17 +128,17 @@ def _pair_calls(messages: Sequence[Message]) -> tuple[tuple[ToolChain, ...], tup
             last_spoken = i
         for j, part in enumerate(message.parts):
             if isinstance(part, ToolCall):
-                open_calls[part.id].append(len(calls))
+                open_calls.add(part.id, i, len(calls))
                 calls.append(Place(i, j))
             elif isinstance(part, ToolResult):
-                waiting = open_calls.get(part.call_id)
-                if waiting:
-                    answers[waiting.popleft()] = Place(i, j)
-                else:
+                call = open_calls.answer(part.call_id)
+                if call is None:
                     orphans.append(Place(i, j))
+                else:
+                    answers[call] = Place(i, j)
     chains = (
-        ToolChain(call, answers.get(n), active=answers.get(n, call).message >= last_spoken)
-        for n, call in enumerate(calls)
+        ToolChain(place, answers.get(n), active=answers.get(n, place).message >= last_spoken)
+        for n, place in enumerate(calls)
     )
     return tuple(chains), tuple(orphans)
 

@@ -12,6 +12,7 @@ from itertools import zip_longest
 from msgspec.structs import replace
 
 from thresher.model import Message
+from thresher.model.open_calls import OpenCalls
 from thresher.model.parts import Part, Text, ToolCall, ToolResult
 
 MAX_RESULT_PARTS = 100
@@ -100,7 +101,9 @@ class _PendingCalls:
 
     def __init__(self) -> None:
         self._used_ids: set[str] = set()
-        self._ids_by_given_id: dict[str, deque[str]] = defaultdict(deque)
+        self._open_by_given_id = OpenCalls[str]()
+        self._round = 0
+        """Counts the groups of calls that are answered together."""
         self._open_calls: dict[str, str] = {}
         """The calls made last that wait: id and tool."""
         self._open_by_tool: dict[str, deque[str]] = defaultdict(deque)
@@ -111,12 +114,13 @@ class _PendingCalls:
     def add_call(self, call: ToolCall, place: str) -> str:
         if self._answering:
             self._open_calls, self._open_by_tool, self._result_ids, self._answering = {}, defaultdict(deque), [], False
+            self._round += 1
         name = call.id or place
         while name in self._used_ids:
             name = place if name == call.id else name + "-"
         self._used_ids.add(name)
         if call.id:
-            self._ids_by_given_id[call.id].append(name)
+            self._open_by_given_id.add(call.id, self._round, name)
         self._open_calls[name] = call.name
         self._open_by_tool[call.name].append(name)
         return name
@@ -125,9 +129,8 @@ class _PendingCalls:
         """The id of the call that is answered; empty where no call waits for it."""
         self._answering = True
         self._result_ids.append(result.call_id)
-        waiting = self._ids_by_given_id.get(result.call_id) if result.call_id else None
-        if waiting or result.call_id:
-            name = waiting.popleft() if waiting else result.call_id
+        if result.call_id:
+            name = self._open_by_given_id.answer(result.call_id) or result.call_id
         else:
             name = self._find_oldest_open(result.name) or next(iter(self._open_calls), "")
         self._open_calls.pop(name, None)

@@ -17,7 +17,6 @@ Pictures and long runs of base64 are in no piece: nobody searches for them.
 """
 
 import re
-from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
@@ -34,6 +33,7 @@ from thresher.memory.records import ExclusionReason
 from thresher.model import Message, Summary, Text, Thinking, ToolCall, ToolResult
 from thresher.model.harness_text import find_harness_spans
 from thresher.model.jsontext import load_json
+from thresher.model.open_calls import OpenCalls
 from thresher.model.parts import Part
 from thresher.model.tool_calls import describe_tool_call
 
@@ -101,12 +101,14 @@ class _ProvenanceReader:
         """Whether the last message held a prompt: a human's, another model's, or a command to look."""
         self.calls: list[_PendingCall] = []
         """The calls in the last message."""
-        self._pending: dict[str, deque[_PendingCall]] = defaultdict(deque)
+        self._pending = OpenCalls[_PendingCall]()
+        self._message_count = 0
         self._is_after_recall = False
         self._recall_count = 0
 
     def read(self, message: Message) -> list[AttributedText]:
         """The pieces of one message."""
+        self._message_count += 1
         self.calls = []
         echoes, recalls = self._is_after_recall, self._recall_count
         found = _exclude_short([piece for part in message.parts for piece in self._part(part, message)])
@@ -138,13 +140,12 @@ class _ProvenanceReader:
         recall, use = classify_recall(call), describe_tool_call(call)
         acts = bool(use.command) or use.category in ("file_edit", "execution")
         self.calls.append(_PendingCall(recall, acts and not recall, self._recall_count))
-        self._pending[call.id].append(self.calls[-1])
+        self._pending.add(call.id, self._message_count, self.calls[-1])
         text = strip_embedded_data(_join_argument_texts(call.arguments))
         return _single_text("input", text, "recall") if recall else _split_recalled("input", text, printed=True)
 
     def _result(self, result: ToolResult) -> list[AttributedText]:
-        waiting = self._pending.get(result.call_id)
-        asked = waiting.popleft() if waiting else _unpaired_call(result)
+        asked = self._pending.answer(result.call_id) or _unpaired_call(result)
         if asked.recall:
             self._recall_count += 1
         elif asked.changes_state and asked.recalls_before == self._recall_count:
