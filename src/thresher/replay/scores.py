@@ -52,14 +52,9 @@ TotalsBySetting = Mapping[StrategySetting, Mapping[str, ReplayTotals]]
 
 
 _SCORE_KEYS = {
-    "survival": "hit_share",
-    "resident": "hit_share_by_kind",
-    "lost": "lost_share",
-    "fetched": "refetch_share",
-    "replans": "replan_share",
-    "broken": "warm_replan_share",
-    "milliseconds": "decision_milliseconds",
-}
+    "survival": "hit_share", "resident": "hit_share_by_kind", "lost": "lost_share", "fetched": "refetch_share",
+    "replans": "replan_share", "broken": "warm_replan_share", "milliseconds": "decision_milliseconds",
+}  # fmt: skip
 """Names in JSON."""
 
 
