@@ -178,7 +178,7 @@ def test_explain_is_a_table_that_adds_up() -> None:
     assert sum(edit.saved for edit in plan.edits) == plan.saved
     value = plan.to_dict()
     assert {"tokens_before", "tokens_after", "budget", "policy", "edits", "repaired"} <= value.keys()
-    assert {"kind", "target", "policy", "why", "saved"} <= value["edits"][0].keys()
+    assert {"kind", "target", "policy", "reason", "tokens_saved"} <= value["edits"][0].keys()
 
 
 def test_every_step_down_proposes_something() -> None:

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from thresher.cli import COMMAND_MODULES, cli
+from thresher.cli.common import JSON_SCHEMA
 from thresher.errors import ThresherError
 from thresher.samples import write_samples
 
@@ -69,16 +70,16 @@ def test_an_empty_machine_is_told_what_to_try(tmp_path: Path, monkeypatch: pytes
 
 
 def test_sessions_lists_what_is_found(home: Path) -> None:
-    rows = data("sessions", "--source", str(home / "runs"))
+    rows = data("sessions", "--source", str(home / "runs"))["sessions"]
     assert sorted(row["agent"] for row in rows) == ["claude-code", "claude-code", "codex", "mini-swe-agent", "pi"]
     assert all(row.keys() >= COLUMNS for row in rows)
     assert "claude-code" in run("sessions").output
 
 
 def test_sessions_reads_named_places_and_lists_a_sub_agent_with_its_parent(home: Path) -> None:
-    rows = data("sessions", str(home / ".claude"))
+    rows = data("sessions", str(home / ".claude"))["sessions"]
     assert sorted((row["subagents"], row["compactions"], row["unpaired"]) for row in rows) == [(0, 0, 1), (1, 1, 0)]
-    assert data("sessions", "--no-discover", "--source", str(home / ".codex"))[0]["agent"] == "codex"
+    assert data("sessions", "--no-discover", "--source", str(home / ".codex"))["sessions"][0]["agent"] == "codex"
 
 
 def test_a_file_that_cannot_be_read_is_named_and_the_others_are_listed(home: Path) -> None:
@@ -86,7 +87,7 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_are_listed(home: Pat
     strange.write_text("milk")
     result = run("sessions", str(strange), str(home / ".codex"), "--json")
     assert result.exit_code == 1
-    assert len(json.loads(result.stdout)) == 1
+    assert len(json.loads(result.stdout)["sessions"]) == 1
     assert "shopping.txt" in result.stderr
 
 
@@ -98,7 +99,7 @@ def test_problems_are_shown_on_request(home: Path) -> None:
 
 
 def test_show_reads_well_and_folds_long_outputs(home: Path) -> None:
-    session = next(row for row in data("sessions", str(home / ".claude")) if row["compactions"])
+    session = next(row for row in data("sessions", str(home / ".claude"))["sessions"] if row["compactions"])
     output = run("show", session["id"][:8]).output
     for expected in ("you ", "model ", "▸ Edit", "✗ Bash", "more lines", "compacted", "taken back", "sub-agent"):
         assert expected in output
@@ -106,7 +107,7 @@ def test_show_reads_well_and_folds_long_outputs(home: Path) -> None:
 
 
 def test_show_gives_a_sub_agent_and_data(home: Path) -> None:
-    session = next(row for row in data("sessions", str(home / ".claude")) if row["subagents"])
+    session = next(row for row in data("sessions", str(home / ".claude"))["sessions"] if row["subagents"])
     value = data("show", session["id"])
     child = value["children"][0]["id"]
     assert data("show", session["id"], "--child", child)["id"] == child
@@ -144,7 +145,7 @@ def test_convert_writes_any_wire_format_and_says_what_is_lost(home: Path, target
     file = next((home / ".codex").rglob("*.jsonl"))
     before = file.read_bytes()
     value = data("convert", str(file), "--to", target, "--whole")
-    assert value["format"] == target
+    assert value["dialect"] == target
     assert value["value"]
     if target != "openai-responses":
         assert any("thinking" in loss for loss in value["losses"])
@@ -175,8 +176,14 @@ def test_the_demo_writes_to_the_data_directory_and_shows_what_it_made(home: Path
     assert (home / "elsewhere" / ".codex").is_dir()
 
 
+@pytest.mark.parametrize("command", [(), ("sessions",), ("sync",), ("files",), ("check",), ("fit",), ("show",)])
+def test_every_output_says_which_version_its_keys_are(home: Path, command: tuple[str, ...]) -> None:
+    session = () if command in [(), ("sessions",), ("sync",)] else (a_session(home),)
+    assert json.loads(run(*command, *session, "--json").stdout)["schema"] == JSON_SCHEMA
+
+
 def a_session(home: Path) -> str:
-    return str(next(row["file"] for row in data("sessions", str(home / ".claude")) if row["compactions"]))
+    return str(next(row["file"] for row in data("sessions", str(home / ".claude"))["sessions"] if row["compactions"]))
 
 
 def test_fit_says_what_it_would_do_and_writes_nothing(home: Path) -> None:
@@ -184,7 +191,7 @@ def test_fit_says_what_it_would_do_and_writes_nothing(home: Path) -> None:
     before = Path(file).read_bytes()
     value = data("fit", file, "--policy", "smart")
     assert value["tokens_after"] < value["tokens_before"]
-    assert value["edits"][0].keys() >= {"kind", "target", "policy", "why", "saved"}
+    assert value["edits"][0].keys() >= {"kind", "target", "policy", "reason", "tokens_saved"}
     assert not (home / "thresher" / "store.sqlite3").exists()
     output = run("fit", file, "--explain").output
     assert "file read" in output

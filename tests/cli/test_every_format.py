@@ -55,7 +55,7 @@ def path(name: str, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", EVERY)
 def test_sessions_are_listed_and_shown(name: str, path: Path) -> None:
-    rows = told("sessions", "--no-discover", "--source", str(path))
+    rows = told("sessions", "--no-discover", "--source", str(path))["sessions"]
     assert {row["agent"] for row in rows} == {name}
     assert all(row["messages"] and row["tokens"] for row in rows)
     for row in rows:
@@ -77,7 +77,7 @@ def test_a_session_is_fitted_and_what_comes_out_is_legal(
         place = ["--no-discover", "--source", str(path)]
         made = told("fit", session.id, *place, "--policy", "aggressive", "-b", "60k", "-o", str(out), *asked)
         assert made["tokens_after"] <= made["tokens_before"]
-        checked = told("check", str(out), "--dialect", made["format"])
+        checked = told("check", str(out), "--dialect", made["dialect"])
         assert not checked["violations"], checked
 
 
@@ -118,16 +118,16 @@ def test_a_recorded_session_is_sent_again(name: str, kind: str, shared_data: Pat
     for row, sessions in indexed(shared_data, kind):
         if any(len(session.history.turns) >= CALLS for session in sessions):
             replayed = told("replay", str(shared_data / row["file"]), "--policy", "smart", "--budget", "20k")
-            assert {one["name"] for one in replayed["policies"]} >= {"full", "smart"}, name
+            assert {one["name"] for one in replayed["strategies"]} >= {"full", "smart"}, name
             return
     pytest.skip(f"no recording of {name} has {CALLS} model calls")
 
 
 def test_sub_agents_in_a_store_are_listed_on_request(tmp_path: Path) -> None:
     path = str(ready(FIXTURES / "opencode.store.sql", tmp_path))
-    listed = [row["id"] for row in told("sessions", "--no-discover", "--source", path)]
+    listed = [row["id"] for row in told("sessions", "--no-discover", "--source", path)["sessions"]]
     assert listed == ["ses_s3NEWER", "ses_s1MAIN"]
-    every = [row["id"] for row in told("sessions", "--no-discover", "--source", path, "--subagents")]
+    every = [row["id"] for row in told("sessions", "--no-discover", "--source", path, "--subagents")["sessions"]]
     assert every == ["ses_s3NEWER", "ses_s2CHILD", "ses_s1MAIN"]
     assert told("show", "ses_s2C", "--no-discover", "--source", path)["id"] == "ses_s2CHILD"
 

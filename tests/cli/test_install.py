@@ -74,8 +74,9 @@ def test_without_being_asked_it_only_shows(home: Path, client: str, scope: list[
         "key": MCP_CLIENTS[client].servers_key,
         "entry": data(client, *scope)["entry"],
         "check": "",
-        "found": None,
-        "needed": True,
+        "schema": 1,
+        "current_entry": None,
+        "change_needed": True,
         "changed": False,
         "backup": None,
         "problem": None,
@@ -154,7 +155,7 @@ def test_an_entry_with_other_values_is_shown_and_replaced(home: Path) -> None:
     shown = run("claude-code").stdout
     assert "with other values now" in shown
     assert "/old" in shown
-    assert data("claude-code", "--write")["found"] == {"command": "/old"}
+    assert data("claude-code", "--write")["current_entry"] == {"command": "/old"}
     assert said(home / ".claude.json")["mcpServers"] == OTHER | {SERVER_NAME: data("claude-code")["entry"]}
 
 

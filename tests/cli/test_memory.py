@@ -187,16 +187,16 @@ def test_short_ids_still_tell_sessions_apart() -> None:
 
 def test_an_answer_as_data_has_the_names_that_other_programs_know() -> None:
     value = search_result_value(SearchResults("jwt", (session(),), 1, excluded={"recall": 2}))
-    assert value.keys() == {"query", "sessions", "found", "page", "more", "excluded"}
+    assert value.keys() == {"query", "sessions", "total", "page", "has_more", "excluded"}
     facts = {"id", "agent", "project", "branch", "title", "file", "line", "score", "matches", "time"}
-    assert value["sessions"][0].keys() == facts | {"family", "parent", "gone", "resume", "hits"}
+    assert value["sessions"][0].keys() == facts | {"family", "parent", "file_deleted", "resume_command", "hits"}
     assert value["sessions"][0]["time"] == "2024-12-28T10:40:00+00:00"
     assert value["sessions"][0]["hits"][0] == {
         "role": "user",
         "author": "human",
         "kind": "human",
         "text": "We signed the JWT with a key of its own",
-        "at": 12,
+        "message_index": 12,
         "line": 88,
         "time": "2024-12-28T10:40:00+00:00",
     }
@@ -241,10 +241,10 @@ def test_excerpts_are_cited_by_file_and_line() -> None:
 
 def test_what_a_session_says_as_data_has_the_names_that_other_programs_know() -> None:
     value = recall_value(RecallResult(session(), "which key?", (excerpt("We signed the JWT"),), 6))
-    assert value.keys() == {"question", "found", "answer", "session", "excerpts", "tokens"}
-    facts = {"id", "agent", "project", "branch", "title", "file", "gone", "resume"}
+    assert value.keys() == {"question", "is_answered", "answer", "session", "excerpts", "tokens"}
+    facts = {"id", "agent", "project", "branch", "title", "file", "file_deleted", "resume_command"}
     assert value["session"].keys() == facts
-    keys = {"role", "author", "kind", "text", "at", "line", "time", "file", "tokens"}
+    keys = {"role", "author", "kind", "text", "message_index", "line", "time", "file", "tokens"}
     assert value["excerpts"][0].keys() == keys
     assert value["excerpts"][0].items() >= {"file": "/somewhere/s.jsonl", "line": 88}.items()
 
@@ -278,10 +278,12 @@ def test_a_sync_says_what_it_forgot_by_the_retention() -> None:
         in [line.text for line in sync_report_lines(report, NO_SIZES, {})][1]
     )
     value = sync_report_value(report, NO_SIZES, {"": 60, "sub-agent": 30, "short": 10})
-    files = {"new", "grown", "rewritten", "unchanged", "gone", "foreign", "failed"}
-    assert value.keys() == files | {"messages", "forgotten", "forgotten_again", "seconds", "busy", "sizes", "left_out"}
-    assert value["forgotten"] == 3
-    assert value["left_out"] == {"texts": {"sub-agent": 30, "short": 10}, "of": 100, "share": 0.4}
+    files = {"new", "grown", "rewritten", "unchanged", "missing", "unrecognized", "failed"}
+    assert value.keys() == files | {
+        "messages", "expired", "skipped_forgotten", "seconds", "busy", "sizes", "excluded_texts"
+    }  # fmt: skip
+    assert value["expired"] == 3
+    assert value["excluded_texts"] == {"by_reason": {"sub-agent": 30, "short": 10}, "total": 100, "share": 0.4}
 
 
 @pytest.mark.usefixtures("home")
@@ -323,10 +325,10 @@ def test_search_gives_data_and_nothing_else(home: Path) -> None:
 def test_what_search_prints_can_be_shown_around() -> None:
     found = data("search", "bookkeeper")["sessions"][0]
     first = found["hits"][0]
-    value = data("show", found["id"], "--around", str(first["at"]), "--context", "1")
-    shown = {message["at"]: message for message in value["messages"]}
+    value = data("show", found["id"], "--around", str(first["message_index"]), "--context", "1")
+    shown = {message["message_index"]: message for message in value["messages"]}
     assert len(shown) in (2, 3)
-    assert shown[first["at"]]["line"] == first["line"]
+    assert shown[first["message_index"]]["line"] == first["line"]
     output = run("show", found["id"], "--around", "3").output
     assert re.findall(r"── #(\d+)", output) == [str(number) for number in range(7)]
     assert "── #3 ◀ ──" in output
@@ -402,14 +404,14 @@ def test_an_id_or_a_path_among_the_words_is_told_what_finds_it() -> None:
 
 @pytest.mark.usefixtures("home")
 def test_a_page_behind_the_last_one_says_how_many_there_are() -> None:
-    many = data("search", "receipt", "--sessions", "2")["found"]
+    many = data("search", "receipt", "--sessions", "2")["total"]
     told = f"there is no page 99; matches in {many} sessions are on {-(-many // 2)} pages"
     result = run("search", "receipt", "--sessions", "2", "--page", "99")
     assert result.exit_code == 1
     assert told in result.stderr
     assert "Nothing found" not in result.stdout
     found = run("search", "receipt", "--sessions", "2", "--page", "99", "--json")
-    assert json.loads(found.stdout).items() >= {"sessions": [], "found": many, "more": False}.items()
+    assert json.loads(found.stdout).items() >= {"sessions": [], "total": many, "has_more": False}.items()
     assert told in found.stderr
 
 
@@ -472,9 +474,9 @@ def test_the_next_page_is_one_command_away() -> None:
     first = data("search", "receipt", "--sessions", "1")
     second = data("search", "receipt", "--sessions", "1", "--page", "2")
     assert first["sessions"][0]["id"] != second["sessions"][0]["id"]
-    last = data("search", "receipt", "--sessions", "1", "--page", str(first["found"]))
-    assert last["page"] == first["found"]
-    assert "next:" not in run("search", "receipt", "--sessions", "1", "--page", str(first["found"])).stdout
+    last = data("search", "receipt", "--sessions", "1", "--page", str(first["total"]))
+    assert last["page"] == first["total"]
+    assert "next:" not in run("search", "receipt", "--sessions", "1", "--page", str(first["total"])).stdout
 
 
 @pytest.mark.usefixtures("home")
@@ -500,9 +502,9 @@ def test_an_agent_whose_session_is_not_known_is_told(monkeypatch: pytest.MonkeyP
 def test_what_is_left_out_is_shown_on_request() -> None:
     assert "Left out of searches" in run("search", "--left-out").stdout
     value = data("search", "--left-out")
-    assert value["left_out"].keys() == {"texts", "of", "share"}
-    assert 0 < value["left_out"]["share"] < 1
-    assert value["left_out"]["texts"]["sub-agent"] > 0
+    assert value["excluded_texts"].keys() == {"by_reason", "total", "share"}
+    assert 0 < value["excluded_texts"]["share"] < 1
+    assert value["excluded_texts"]["by_reason"]["sub-agent"] > 0
 
 
 @pytest.mark.usefixtures("home")
@@ -678,7 +680,7 @@ def test_a_session_whose_file_is_gone_is_shown_from_the_archive(home: Path) -> N
     assert SECRET in run("show", "111fbf01", "--reveal").stdout
     assert SECRET not in run("convert", "111fbf01", "--to", "anthropic").stdout
     found = data("search", "bookkeeper", "CSV")["sessions"][0]
-    assert found["gone"] is True
+    assert found["file_deleted"] is True
     assert "its file is gone" in run("search", "bookkeeper", "CSV").stdout
 
 

@@ -24,11 +24,11 @@ FIGURES = {
     "name",
     "tokens_per_turn",
     "served",
-    "lost",
+    "lost_share",
     "cost",
     "cost_with_refetch",
-    "t95",
-    "c95",
+    "tokens_at_95",
+    "cost_at_95",
     "points",
     "gap_closed",
 }
@@ -89,24 +89,28 @@ def data(*arguments: str) -> Any:
 
 def test_data_has_the_figures_of_each_policy(runs: Path) -> None:
     value = data(str(runs), *FEW)
-    assert value["definition"] == "v1"
-    assert [one["name"] for one in value["policies"]] == ["auto", "newest-batched", "oracle-batched", "full"]
-    assert all(one.keys() >= FIGURES for one in value["policies"])
-    by_name = {one["name"]: one for one in value["policies"]}
+    assert value["reference_definition"] == "v1"
+    assert [one["name"] for one in value["strategies"]] == ["auto", "newest-batched", "oracle-batched", "full"]
+    assert all(one.keys() >= FIGURES for one in value["strategies"])
+    by_name = {one["name"]: one for one in value["strategies"]}
     assert [point["budget"] for point in by_name["newest-batched"]["points"]] == [800, 2400, 6000]
     assert (by_name["full"]["served"], by_name["full"]["cost"], by_name["full"]["budget"]) == (1.0, 1.0, None)
-    assert by_name["oracle-batched"]["t95"] < by_name["newest-batched"]["t95"] < by_name["full"]["t95"]
+    assert (
+        by_name["oracle-batched"]["tokens_at_95"]
+        < by_name["newest-batched"]["tokens_at_95"]
+        < by_name["full"]["tokens_at_95"]
+    )
     assert (by_name["oracle-batched"]["gap_closed"], by_name["newest-batched"]["gap_closed"]) == (1.0, 0.0)
-    assert value["bound"]["t95"] <= by_name["oracle-batched"]["t95"]
+    assert value["upper_bound"]["tokens_at_95"] <= by_name["oracle-batched"]["tokens_at_95"]
     assert [(Path(one["file"]).name, one["agent"], one["calls"]) for one in value["sessions"]] == [
         ("run-2.json", "anthropic", 32), ("run-1.json", "anthropic", 26), ("run-0.json", "anthropic", 20)
     ]  # fmt: skip
-    assert (value["calls"], value["short"], value["failures"], value["formats"]) == (78, 1, [], [])
+    assert (value["calls"], value["short_recordings"], value["failures"], value["formats"]) == (78, 1, [], [])
     assert value["references"] == sum(one["references"] for one in value["sessions"]) > 0
 
 
 def test_the_figures_on_top_are_those_of_the_smallest_budget_that_serves_enough(runs: Path) -> None:
-    for one in data(str(runs), *FEW)["policies"]:
+    for one in data(str(runs), *FEW)["strategies"]:
         enough = [point for point in one["points"] if point["served"] >= 0.95]
         expected = (
             min(enough, key=lambda point: point["budget"] or 0)
@@ -140,7 +144,7 @@ def test_several_formats_have_a_table_each(runs: Path) -> None:
         ("anthropic", 3, 78),
         ("openai-chat", 1, 24),
     ]
-    assert all([one["name"] for one in part["policies"]] == ["recency", "full"] for part in value["formats"])
+    assert all([one["name"] for one in part["strategies"]] == ["recency", "full"] for part in value["formats"])
     assert "openai-chat 1 session, 24 turns" in " ".join(run(str(runs), *FEW, "--policy", "recency").output.split())
 
 
@@ -158,8 +162,8 @@ def test_a_policy_of_the_users_own_is_measured_beside_the_others(runs: Path, tmp
     path = tmp_path / "mine.py"
     path.write_text("def keep_all(history):\n    return ()\n")
     value = data(str(runs), *FEW, "--policy", f"{path}:keep_all", "--policy", "recency")
-    assert [one["name"] for one in value["policies"]] == [f"{path}:keep_all", "recency", "full"]
-    assert value["policies"][0]["sessions"] == 3
+    assert [one["name"] for one in value["strategies"]] == [f"{path}:keep_all", "recency", "full"]
+    assert value["strategies"][0]["sessions"] == 3
 
 
 def test_a_policy_that_raises_is_told_and_the_others_are_measured(runs: Path, tmp_path: Path) -> None:
@@ -169,8 +173,8 @@ def test_a_policy_that_raises_is_told_and_the_others_are_measured(runs: Path, tm
     result = run(*arguments, "--json")
     assert result.exit_code == 1
     value = json.loads(result.stdout)
-    by_name = {one["name"]: one for one in value["policies"]}
-    assert (by_name[f"{path}:never"]["left_out"], by_name[f"{path}:never"]["served"]) == (3, None)
+    by_name = {one["name"]: one for one in value["strategies"]}
+    assert (by_name[f"{path}:never"]["excluded_sessions"], by_name[f"{path}:never"]["served"]) == (3, None)
     assert by_name["recency"]["sessions"] == 3
     assert len(value["failures"]) == 3
     assert "ValueError: no  way" in result.stderr
@@ -227,7 +231,7 @@ def test_a_picture_that_fails_takes_no_figures_with_it(
     arguments = ("--json",) if as_json else ()
     result = run(str(runs), *FEW, "--policy", "recency", "--plot", str(tmp_path / "curves.svg"), *arguments)
     assert isinstance(result.exception, ConvertError)
-    assert "T95" in result.output or json.loads(result.stdout)["policies"]
+    assert "T95" in result.output or json.loads(result.stdout)["strategies"]
     assert "drawn in" not in result.output
 
 
@@ -273,12 +277,12 @@ def test_price_lists_are_those_that_the_measure_has(runs: Path) -> None:
     assert tuple(PRICES) == CHOICES
     found = [data(str(runs), *FEW, "--policy", "recency", "--prices", prices) for prices in PRICES]
     assert [value["prices"] for value in found] == list(PRICES)
-    assert len({value["policies"][0]["points"][0]["cost"] for value in found}) > 1
+    assert len({value["strategies"][0]["points"][0]["cost"] for value in found}) > 1
 
 
 def test_budgets_are_those_that_the_measure_has(runs: Path) -> None:
     assert tuple(map(parse_token_count, SAID.split(","))) == BUDGETS
-    points = data(str(runs), "--policy", "recency", "--jobs", "1")["policies"][0]["points"]
+    points = data(str(runs), "--policy", "recency", "--jobs", "1")["strategies"][0]["points"]
     assert sorted(point["budget"] for point in points) == [*BUDGETS]
     assert f"Default: {SAID}." in "".join(run("--help").output.split()).replace("Default:", "Default: ")
 

@@ -64,9 +64,9 @@ def test_the_table_says_what_was_done_and_what_is_known(session: str) -> None:
         "  1-3             2       1  gaps   config.py",
         "1 file; the state at the end is known of 0, with gaps of 1",
     ]
-    (value,) = json.loads(run("files", session, "--json").stdout)
+    (value,) = json.loads(run("files", session, "--json").stdout)["files"]
     assert value == {
-        "path": "/w/config.py", "reads": 0, "edits": 2, "writes": 1, "first": 1, "last": 3,
+        "path": "/w/config.py", "reads": 0, "edits": 2, "writes": 1, "first_turn": 1, "last_turn": 3,
         "deleted": False, "exact": False,
     }  # fmt: skip
 
@@ -88,7 +88,7 @@ def test_the_text_after_a_turn_and_its_gaps(session: str) -> None:
     assert (unsure.exit_code, unsure.stdout) == (1, "a = 2\n")
     assert "turn 3" in unsure.stderr
     value = json.loads(run("files", session, "config.py", "--at", "1", "--json").stdout)
-    assert value == {"path": "/w/config.py", "turn": 1, "text": "a = 1\n", "exact": True, "gaps": []}
+    assert value == {"schema": 1, "path": "/w/config.py", "turn": 1, "text": "a = 1\n", "exact": True, "gaps": []}
 
 
 def test_what_the_session_did_as_a_diff(session: str) -> None:
@@ -96,7 +96,7 @@ def test_what_the_session_did_as_a_diff(session: str) -> None:
     assert (result.exit_code, result.stdout) == (0, "--- /dev/null\n+++ b/config.py\n@@ -0,0 +1 @@\n+a = 2\n")
     every = run("files", session, "--diff", "--json")
     assert every.exit_code == 1
-    assert [one["exact"] for one in json.loads(every.stdout)] == [False]
+    assert [one["exact"] for one in json.loads(every.stdout)["files"]] == [False]
 
 
 @pytest.mark.parametrize(

@@ -130,13 +130,18 @@ def test_data_has_both_settings_on_both_sides(runs: Path, tmp_path: Path) -> Non
     result = run(str(runs), *FEW, "--json", "--log", str(log), "-o", "mine.toml", "--prices", "openai")
     assert result.exit_code == 0, result.stderr
     value = json.loads(result.stdout)
-    assert (value["definition"], value["prices"], value["target"], value["trials"]) == ("v1", "openai", 0.95, 2)
+    assert (value["reference_definition"], value["prices"], value["served_target"], value["trials"]) == (
+        "v1",
+        "openai",
+        0.95,
+        2,
+    )
     assert value["defaults"]["settings"] == make_default_settings(4_000)
     assert value["chosen"]["settings"].keys() == {"budget", *Thresholds.__dataclass_fields__}
-    assert all(value[one].keys() == {"settings", "tune", "report"} for one in ("defaults", "chosen"))
+    assert all(value[one].keys() == {"settings", "tuning", "report"} for one in ("defaults", "chosen"))
     change = value["chosen"]["report"]["cost_with_refetch"] - value["defaults"]["report"]["cost_with_refetch"]
     assert value["difference"]["cost_with_refetch"]["value"] == pytest.approx(change)
-    assert (value["split"]["by"], value["split"]["tune"]["projects"]) == ("project", 1)
+    assert (value["split"]["by"], value["split"]["tuning"]["projects"]) == ("project", 1)
     assert value["log"] == str(log)
     assert len(log.read_text().splitlines()) >= 3
     assert (value["better"], value["written"], Path("mine.toml").exists()) == (False, None, False)

@@ -10,8 +10,8 @@ import click
 from thresher.cli.common import (
     find_session,
     json_option,
-    print_json,
     print_lines,
+    print_output,
     progress_bar,
     source_options,
     sync_before_search,
@@ -79,7 +79,7 @@ def changelog_command(
         )
     log = build_changelog(sessions, since=start, until=stop)
     if as_json:
-        print_json(changelog_value(log))
+        print_output(changelog_value(log))
     else:
         print_lines(changelog_lines(log, _title(ids, project)))
     if not log.files:

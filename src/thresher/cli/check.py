@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from thresher.cli.common import find_session, json_option, print_json, program_name, session_dialect, source_options
+from thresher.cli.common import find_session, json_option, print_output, program_name, session_dialect, source_options
 from thresher.edits import Violation, check
 from thresher.transcripts import format_names
 
@@ -36,7 +36,7 @@ def check_command(
     violations = check(found.history, chosen)
     if as_json:
         dialects = [chosen] if chosen else list(wire)
-        print_json(
+        print_output(
             {"file": found.file, "dialects": dialects, "violations": [_violation_value(one) for one in violations]}
         )
     else:
@@ -49,8 +49,8 @@ def _violation_value(one: Violation) -> dict[str, Any]:
     return {
         "rule": one.rule,
         "dialect": one.dialect,
-        "message": one.message,
-        "part": one.part,
+        "message_index": one.message,
+        "part_index": one.part,
         "detail": one.detail,
         "documented": one.documented,
     }

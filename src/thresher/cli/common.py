@@ -3,7 +3,7 @@
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -28,6 +28,8 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 PIPED_WIDTH = 160
 INTERRUPTED_EXIT_CODE = 130
 """The exit code of what was stopped by Ctrl-C."""
+JSON_SCHEMA = 1
+"""Version of the keys in every `--json` output: it grows when a key is renamed or removed, not when one is added."""
 SLOW_SYNC_SECONDS = 2.0
 """Seconds of a sync that is worth a word."""
 
@@ -52,6 +54,11 @@ def program_name() -> str:
     called = sys.argv[0]
     found = shutil.which("thresher")
     return "thresher" if found and Path(found).resolve() == Path(called).resolve() else called
+
+
+def print_output(value: Mapping[str, Any]) -> None:
+    """Print what a command gives for `--json`, with the number of the keys' version."""
+    print_json({"schema": JSON_SCHEMA, **value})
 
 
 def print_json(value: Any) -> None:

@@ -5,7 +5,15 @@ from pathlib import Path
 import click
 from msgspec import structs
 
-from thresher.cli.common import find_session, json_option, print_json, source_options, warn, write_output_file
+from thresher.cli.common import (
+    find_session,
+    json_option,
+    print_json,
+    print_output,
+    source_options,
+    warn,
+    write_output_file,
+)
 from thresher.dialects import emit_with_losses
 from thresher.model.jsontext import dump_json
 from thresher.transcripts import format_names
@@ -42,12 +50,12 @@ def convert_command(
     if whole:
         history = structs.replace(history, messages=tuple(found.messages()))
     result = emit_with_losses(history, target, body=body)
-    value = {"format": target, "value": result.value, "losses": [str(loss) for loss in result.losses]}
+    value = {"dialect": target, "value": result.value, "losses": [str(loss) for loss in result.losses]}
     if output is not None:
         write_output_file(output, dump_json(result.value), found.file)
     elif not as_json:
         print_json(result.value)
     if as_json:
-        print_json(value if output is None else value | {"value": None, "output": str(output)})
+        print_output(value if output is None else value | {"value": None, "output": str(output)})
     for loss in result.losses:
         warn(f"thresher: {loss}")

@@ -11,8 +11,8 @@ from thresher.cli.common import (
     find_session_files,
     json_option,
     make_console,
-    print_json,
     print_lines,
+    print_output,
     program_name,
     read_sessions,
 )
@@ -56,7 +56,7 @@ def demo_command(folder: Path | None, as_json: bool) -> None:
     if as_json:
         value = {"folder": str(folder), "files": [str(file) for file in files]}
         found = {"sessions": [msgspec.to_builtins(row) for row in rows], "search": search_result_value(answer)}
-        print_json(value | found)
+        print_output(value | found)
         return
     _print_demo(folder, rows, answer)
 

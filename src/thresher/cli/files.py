@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from thresher.cli.common import find_session, json_option, print_json, print_lines, source_options, warn
+from thresher.cli.common import find_session, json_option, print_lines, print_output, source_options, warn
 from thresher.errors import OptionError
 
 if TYPE_CHECKING:
@@ -68,10 +68,10 @@ def _print_history(timeline: "Timeline", path: str, *, as_json: bool) -> None:
     project = timeline.session.project
     if not path:
         files = timeline.files()
-        return print_json(files_value(files)) if as_json else print_lines(files_lines(files, project))
+        return print_output({"files": files_value(files)}) if as_json else print_lines(files_lines(files, project))
     events, state = timeline.events(path), timeline.file_state_at(path)
     return (
-        print_json(file_event_value(events, state))
+        print_output(file_event_value(events, state))
         if as_json
         else print_lines(file_event_lines(events, state, project))
     )
@@ -81,7 +81,7 @@ def _print_state(state: "FileState", *, as_json: bool) -> None:
     from thresher.render.timeline import file_state_value
 
     if as_json:
-        print_json(file_state_value(state))
+        print_output(file_state_value(state))
     elif state.text is not None:
         _print_text(state.text)
     elif state.exact:
@@ -97,7 +97,7 @@ def _diff(timeline: "Timeline", path: str, until: int | None, *, as_json: bool) 
     if as_json:
         both = zip(states, diffs, strict=True)
         rows = [{"path": s.path, "turn": s.turn, "exact": s.exact, "gaps": list(s.gaps), "diff": d} for s, d in both]
-        print_json(rows[0] if path else rows)
+        print_output(rows[0] if path else {"files": rows})
     else:
         _print_text("".join(diffs))
     _report_gaps(states)

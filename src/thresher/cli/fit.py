@@ -11,7 +11,7 @@ from thresher.cli.common import (
     find_session,
     json_option,
     make_console,
-    print_json,
+    print_output,
     session_dialect,
     source_options,
     warn,
@@ -77,7 +77,7 @@ def fit_command(
     if output is not None:
         write_output_file(output, value if isinstance(value, str) else dump_json(value), found.file)
     if as_json:
-        print_json(made.to_dict() | {"file": found.file, "format": target, "value": None if output else value})
+        print_output(made.to_dict() | {"file": found.file, "dialect": target, "value": None if output else value})
         return
     if target is None or output is not None:
         _print_plan(made, output)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from thresher.cli.common import json_option, print_json, print_lines, progress_bar, warn
+from thresher.cli.common import json_option, print_lines, print_output, progress_bar, warn
 from thresher.errors import OptionError
 from thresher.memory.search.query import parse_date_or_age
 
@@ -89,6 +89,6 @@ def _print_sessions(sessions: "list[ArchivedSession]", heading: str, *, as_json:
     from thresher.render.memory import StyledLine, archived_session_lines, archived_session_value
 
     if as_json:
-        print_json({"sessions": [archived_session_value(one) for one in sessions], "removed": removed})
+        print_output({"sessions": [archived_session_value(one) for one in sessions], "removed": removed})
     else:
         print_lines([StyledLine(((heading, "bold"),)), *archived_session_lines(sessions)])

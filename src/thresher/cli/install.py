@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from thresher.cli.common import json_option, print_json, program_name, warn
+from thresher.cli.common import json_option, print_output, program_name, warn
 from thresher.serve.config_edits import SERVER_NAME
 from thresher.serve.mcp_clients import (
     MCP_CLIENTS,
@@ -76,7 +76,7 @@ def install_command(client: str, write: bool, remove: bool, project: Path | None
         _print_manual_steps(row, error, value, remove=remove, as_json=as_json)
         sys.exit(1)
     if as_json:
-        print_json(value | _change_value(change, backup, changed=wanted))
+        print_output(value | _change_value(change, backup, changed=wanted))
         return
     for line in _format_result(row, change, backup, again, asked=write or remove, project=project is not None):
         click.echo(line.encode("utf-8", "replace"))
@@ -144,8 +144,8 @@ def _write_backup(real: Path, content: bytes) -> Path:
 def _change_value(change: ConfigChange, backup: Path | None, *, changed: bool) -> dict[str, Any]:
     return {
         "entry": change.new_entry,
-        "found": change.current_entry,
-        "needed": change.new_content is not None,
+        "current_entry": change.current_entry,
+        "change_needed": change.new_content is not None,
         "changed": changed,
         "backup": str(backup) if backup else None,
         "problem": None,
@@ -157,7 +157,10 @@ def _print_manual_steps(
 ) -> None:
     """What could not be done, and how to do it by hand."""
     if as_json:
-        print_json(value | {"found": None, "needed": True, "changed": False, "backup": None, "problem": str(error)})
+        print_output(
+            value
+            | {"current_entry": None, "change_needed": True, "changed": False, "backup": None, "problem": str(error)}
+        )
         warn(f"thresher: {error}")
         return
     warn(f"thresher: {error}.")

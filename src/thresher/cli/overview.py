@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
-from thresher.cli.common import make_console, print_json
+from thresher.cli.common import make_console, print_output
 from thresher.errors import ReadError
 from thresher.memory.ingest.change_detection import read_file_stat
 from thresher.render.text import format_byte_size, format_count
@@ -26,7 +26,7 @@ def show_overview(*, as_json: bool) -> None:
         by_agent[found.format].append(found.path)
     agents = [_agent_value(name, paths) for name, paths in by_agent.items()]
     if as_json:
-        print_json({"agents": agents, "home": str(get_data_folder()), "memory": to_builtins(_measure_memory())})
+        print_output({"agents": agents, "home": str(get_data_folder()), "memory": to_builtins(_measure_memory())})
         return
     out = make_console()
     if not agents:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from thresher.cli.common import json_option, print_json, print_lines, program_name, source_options, sync_before_search
+from thresher.cli.common import json_option, print_lines, print_output, program_name, source_options, sync_before_search
 from thresher.errors import OptionError
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def recall_session_command(
             f"{error}; look at --model, --url and --api. Without --model no model is asked, and the excerpts are shown"
         ) from None
     if as_json:
-        print_json(recall_value(recalled))
+        print_output(recall_value(recalled))
     else:
         lines = recall_lines(recalled, program=program_name())
         print_lines(lines if sys.stdout.isatty() else wrap_lines_in_tags(lines, [recalled.session.id]))

@@ -14,7 +14,7 @@ from thresher.cli.common import (
     find_session_files,
     json_option,
     make_console,
-    print_json,
+    print_output,
     progress_bar,
     source_options,
     warn,
@@ -99,7 +99,7 @@ def replay_command(
     if as_json:
         from thresher.render.replay_export import replay_report_value
 
-        print_json(replay_report_value(report) | {"not_installed": missing})
+        print_output(replay_report_value(report) | {"not_installed": missing})
     else:
         _print_report(report, missing)
     # What was found is said before it is drawn: a picture that fails takes nothing with it.

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from thresher.budget import restore
-from thresher.cli.common import json_option, print_json, write_output_file
+from thresher.cli.common import json_option, print_output, write_output_file
 
 
 @click.command("restore")
@@ -25,6 +25,6 @@ def restore_command(part_id: str, output: Path | None, as_json: bool) -> None:
     if output is not None:
         write_output_file(output, text, errors="surrogatepass")
     if as_json:
-        print_json({"id": part_id, "text": None if output else text, "output": str(output) if output else None})
+        print_output({"id": part_id, "text": None if output else text, "output": str(output) if output else None})
     elif output is None:
         click.echo(text.encode("utf-8", "surrogatepass"), nl=False)

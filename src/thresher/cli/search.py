@@ -12,8 +12,8 @@ import click
 
 from thresher.cli.common import (
     json_option,
-    print_json,
     print_lines,
+    print_output,
     program_name,
     source_options,
     sync_before_search,
@@ -208,7 +208,7 @@ def _print_answer(memory: "Memory", answer: "SearchResults | None", *, left_out:
 
     if as_json:
         value = search_result_value(answer) if answer else {}
-        print_json(value | ({"left_out": exclusion_value(memory.left_out())} if left_out else {}))
+        print_output(value | ({"excluded_texts": exclusion_value(memory.left_out())} if left_out else {}))
         return
     if answer:
         lines = _answer_lines(memory, answer)

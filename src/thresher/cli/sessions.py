@@ -10,7 +10,7 @@ from thresher.cli.common import (
     find_session_files,
     json_option,
     make_console,
-    print_json,
+    print_output,
     read_sessions,
     source_options,
     warn,
@@ -47,7 +47,7 @@ def sessions_command(
     listed = [one for one in sessions if subagents or not (one.is_subagent and (one.agent, one.parent) in ids)]
     rows = sorted((make_session_row(session) for session in listed), key=lambda row: row.started, reverse=True)
     if as_json:
-        print_json([msgspec.to_builtins(row) for row in rows])
+        print_output({"sessions": msgspec.to_builtins(rows)})
     elif rows:
         out = make_console()
         out.print(session_table(rows, out.width))

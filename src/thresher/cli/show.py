@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import structs
 
-from thresher.cli.common import find_session, json_option, make_console, print_json, source_options
+from thresher.cli.common import find_session, json_option, make_console, print_output, source_options
 from thresher.errors import OptionError, ReadError
 from thresher.model import Session
 
@@ -81,7 +81,7 @@ def _print_session(found: Session, policy: str | None, budget: str | None, *, fu
 
     plan, found = _plan_session(found, policy, budget) if policy or budget else (None, found)
     if as_json:
-        print_json(session_value(found) | ({"plan": plan.to_dict()} if plan else {}))
+        print_output(session_value(found) | ({"plan": plan.to_dict()} if plan else {}))
     else:
         _print_texts(transcript_lines(found, full=full, plan=plan))
 
@@ -93,7 +93,7 @@ def _print_excerpt(found: Session, at: int, context: int, *, full: bool, as_json
     if at >= count:
         raise OptionError(f"session `{found.id}` has {count:,} messages, counted from 0; there is no {at:,}")
     if as_json:
-        print_json(excerpt_value(found, at, context))
+        print_output(excerpt_value(found, at, context))
     else:
         _print_texts(excerpt_lines(found, at, context, full=full))
 

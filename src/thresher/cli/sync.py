@@ -8,8 +8,8 @@ import click
 from thresher.cli.common import (
     exit_on_interrupt,
     json_option,
-    print_json,
     print_lines,
+    print_output,
     progress_bar,
     source_options,
     warn,
@@ -40,7 +40,7 @@ def sync_command(sources: tuple[Path, ...], no_discover: bool, as_json: bool) ->
     for failure in report.failed:
         warn(f"thresher: {failure}")
     if as_json:
-        print_json(sync_report_value(report, memory.sizes(), memory.left_out()))
+        print_output(sync_report_value(report, memory.sizes(), memory.left_out()))
     else:
         print_lines(sync_report_lines(report, memory.sizes(), memory.left_out()))
     if report.failed:

@@ -14,7 +14,7 @@ from thresher.cli.common import (
     find_session_files,
     json_option,
     make_console,
-    print_json,
+    print_output,
     progress_bar,
     source_options,
     warn,
@@ -147,7 +147,7 @@ def _report_result(tuned: "TuningResult", prices: str, output: Path, *, force: b
         _print_result(tuned, text)
     kept, problem = _write_settings(output, text) if written else (None, None)
     if as_json:
-        print_json(tune_value(tuned, prices) | {"written": str(output) if written and not problem else None})
+        print_output(tune_value(tuned, prices) | {"written": str(output) if written and not problem else None})
     if problem is not None:
         raise problem
     if same:

@@ -65,17 +65,17 @@ class Plan(Struct, frozen=True):
             "unpinned": self.unpinned,
             "edits": [_edit_row(edit) for edit in self.edits],
             "repaired": [
-                {"rule": one.rule, "message": one.message, "part": one.part, "detail": one.detail}
+                {"rule": one.rule, "message_index": one.message, "part_index": one.part, "detail": one.detail}
                 for one in self.repairs
             ],
-            "refused": [{"policy": one.policy, "reason": one.reason, "parts": one.parts} for one in self.refused],
+            "refusals": [{"policy": one.policy, "reason": one.reason, "parts": one.parts} for one in self.refused],
             "notes": list(self.notes),
         }
 
 
 def _edit_row(edit: Edit) -> dict[str, Any]:
     row = {"kind": type(edit).__struct_config__.tag, "target": "#".join(map(str, edit.target))}
-    return row | {"policy": edit.policy, "why": edit.why, "before": edit.before, "saved": edit.saved}
+    return row | {"policy": edit.policy, "reason": edit.why, "tokens_before": edit.before, "tokens_saved": edit.saved}
 
 
 def build_plan(

@@ -90,7 +90,9 @@ class ArchivedSession(Struct, frozen=True, kw_only=True):
     """The file is not there any more, cannot be read, or no longer holds it: what is kept here is all there is."""
 
 
-class MemorySizes(Struct, frozen=True):
+class MemorySizes(
+    Struct, frozen=True, rename={"text": "text_bytes", "archive": "archive_bytes", "index": "index_bytes"}
+):
     """How much is remembered, and what it takes, in bytes."""
 
     text: int

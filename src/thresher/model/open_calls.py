@@ -1,8 +1,8 @@
 """Pair tool calls with results: the one rule that every package follows.
 
-By id, never by position. Where an id repeats (some models count `call_0`, `call_1` again in every turn), a result answers
-the latest open call of its id, as every API looks at the turn before it; where one message holds several open calls of
-that id, it answers the first of them.
+By id, never by position. Where an id repeats (some models count `call_0`, `call_1` again in every turn), a result
+answers the latest open call of its id, as every API looks at the turn before it; where one message holds several open
+calls of that id, it answers the first of them.
 """
 
 from typing import Generic, NamedTuple, TypeVar

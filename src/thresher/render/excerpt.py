@@ -28,7 +28,7 @@ def excerpt_value(session: Session, at: int, context: int) -> dict[str, Any]:
     value = session_value(session)
     every = [message for history in (*value.pop("segments"), *value.pop("branches")) for message in history]
     shown = _excerpt_range(len(every), at, context)
-    return value | {"around": at, "messages": [{"at": number, **every[number]} for number in shown]}
+    return value | {"around": at, "messages": [{"message_index": number, **every[number]} for number in shown]}
 
 
 def message_count(session: Session) -> int:

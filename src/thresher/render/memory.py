@@ -53,6 +53,16 @@ EXCLUSION_LABELS = {
 """Why something is left out, in words; a reason that is not here speaks for itself."""
 
 
+_SYNC_KEYS = {
+    "gone": "missing",
+    "foreign": "unrecognized",
+    "forgotten": "expired",
+    "forgotten_again": "skipped_forgotten",
+}
+_ARCHIVE_KEYS = {"call": "call_id", "root": "family_root", "made_by": "memory_tool", "gone": "file_deleted"}
+"""JSON names of fields whose own names are columns in the archive."""
+
+
 class StyledLine(NamedTuple):
     """One line; where a terminal must wrap it, its later rows start under the character `hang`."""
 
@@ -166,9 +176,9 @@ def search_result_value(answer: SearchResults) -> dict[str, Any]:
     return {
         "query": answer.query,
         "sessions": [_session_value(session) for session in answer.sessions],
-        "found": answer.found,
+        "total": answer.found,
         "page": answer.page,
-        "more": answer.more,
+        "has_more": answer.more,
         "excluded": dict(answer.excluded),
     }
 
@@ -187,8 +197,8 @@ def _session_value(session: SessionHit) -> dict[str, Any]:
         "time": _iso(session.time),
         "family": list(session.family),
         "parent": session.parent,
-        "gone": session.gone,
-        "resume": session.resume,
+        "file_deleted": session.gone,
+        "resume_command": session.resume,
         "hits": [_hit_value(hit) for hit in session.hits],
     }
 
@@ -199,7 +209,7 @@ def _hit_value(hit: SearchHit) -> dict[str, Any]:
         "author": hit.author,
         "kind": hit.kind,
         "text": hit.text,
-        "at": hit.at,
+        "message_index": hit.at,
         "line": hit.line,
         "time": _iso(hit.time),
     }
@@ -252,7 +262,7 @@ def recall_value(recalled: RecallResult) -> dict[str, Any]:
     session = recalled.session
     return {
         "question": recalled.question,
-        "found": recalled.found,
+        "is_answered": recalled.found,
         "answer": recalled.answer,
         "session": {
             "id": session.id,
@@ -261,8 +271,8 @@ def recall_value(recalled: RecallResult) -> dict[str, Any]:
             "branch": session.branch,
             "title": session.title,
             "file": session.file,
-            "gone": session.gone,
-            "resume": session.resume,
+            "file_deleted": session.gone,
+            "resume_command": session.resume,
         },
         "excerpts": [
             _hit_value(excerpt) | {"file": session.file, "tokens": excerpt.tokens} for excerpt in recalled.excerpts
@@ -328,14 +338,15 @@ def _nonzero_reasons(left_out: Mapping[str, int]) -> dict[str, int]:
 def sync_report_value(report: SyncReport, sizes: MemorySizes, left_out: Mapping[str, int]) -> dict[str, Any]:
     """The same for a program."""
     told = {"failed": list(report.failed), "seconds": round(report.seconds, 3)}
-    return report._asdict() | told | {"sizes": to_builtins(sizes), "left_out": exclusion_value(left_out)}
+    value = {_SYNC_KEYS.get(name, name): count for name, count in (report._asdict() | told).items()}
+    return value | {"sizes": to_builtins(sizes), "excluded_texts": exclusion_value(left_out)}
 
 
 def exclusion_value(left_out: Mapping[str, int]) -> dict[str, Any]:
     """How much is left out, by reason, and as a share of all: texts, of which a message can have several."""
     every = sum(left_out.values())
     reasons = _nonzero_reasons(left_out)
-    return {"texts": reasons, "of": every, "share": sum(reasons.values()) / every if every else 0.0}
+    return {"by_reason": reasons, "total": every, "share": sum(reasons.values()) / every if every else 0.0}
 
 
 def archived_session_lines(sessions: Sequence[ArchivedSession]) -> Iterator[StyledLine]:
@@ -356,7 +367,8 @@ def archived_session_lines(sessions: Sequence[ArchivedSession]) -> Iterator[Styl
 def archived_session_value(one: ArchivedSession) -> dict[str, Any]:
     """A session that is kept, for a program; its number in the store says nothing outside."""
     value: dict[str, Any] = to_builtins(one)
-    return {name: value[name] for name in value if name != "key"} | {"title": redact(one.title)}
+    shown = {_ARCHIVE_KEYS.get(name, name): value[name] for name in value if name != "key"}
+    return shown | {"title": redact(one.title)}
 
 
 def wrap_lines_in_tags(lines: Iterable[StyledLine], ids: Iterable[str]) -> Iterator[StyledLine]:

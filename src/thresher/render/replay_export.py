@@ -20,6 +20,7 @@ from thresher.replay.scores import (
 )
 from thresher.replay.strategies.registry import PEER_STRATEGIES, is_baseline
 from thresher.replay.strategies.upper_bound import most_served
+from thresher.replay.sweep_results import ReplayFailure
 
 if TYPE_CHECKING:
     pass
@@ -40,15 +41,15 @@ def replay_report_value(report: ReplayReport) -> dict[str, Any]:
     whole, results = report.overall, report.results
     full = results.tallies.get(StrategySetting(FULL_HISTORY, None), {})
     return {
-        "definition": REFERENCE_DEFINITION,
+        "reference_definition": REFERENCE_DEFINITION,
         "prices": report.prices,
-        "policies": [_strategy_value(line) for line in whole.results],
-        "bound": {
-            "t95": report.bound,
+        "strategies": [_strategy_value(line) for line in whole.results],
+        "upper_bound": {
+            "tokens_at_95": report.bound,
             "points": [{"tokens_per_turn": x, "served": y} for x, y in _bound_points(report)],
         },
         "calls": whole.calls,
-        "bearing": whole.calls_with_references,
+        "calls_with_references": whole.calls_with_references,
         "references": whole.references,
         "sessions": [
             {**msgspec.to_builtins(facts), "references": sum(full[key].needles.values()) if key in full else 0}
@@ -59,15 +60,21 @@ def replay_report_value(report: ReplayReport) -> dict[str, Any]:
                 "name": one.name,
                 "sessions": one.sessions,
                 "calls": one.calls,
-                "bearing": one.calls_with_references,
+                "calls_with_references": one.calls_with_references,
                 "references": one.references,
-                "policies": [_strategy_value(line) for line in one.results],
+                "strategies": [_strategy_value(line) for line in one.results],
             }
             for one in report.formats
         ],
-        "short": results.short,
-        "failures": [msgspec.to_builtins(failure) for failure in results.failures],
+        "short_recordings": results.short,
+        "failures": [replay_failure_value(failure) for failure in results.failures],
     }
+
+
+def replay_failure_value(failure: ReplayFailure) -> dict[str, Any]:
+    """Something that could not be replayed."""
+    kind = "strategy" if failure.kind == "way" else failure.kind
+    return {"file": failure.file, "strategy": failure.way, "error": failure.error, "kind": kind}
 
 
 def _strategy_value(line: StrategyResult) -> dict[str, Any]:
@@ -77,15 +84,15 @@ def _strategy_value(line: StrategyResult) -> dict[str, Any]:
     gap = line.gap or IntervalEstimate(None)
     return {
         "name": curve.name,
-        **(dict.fromkeys(BudgetScore.__struct_fields__) if best is None else msgspec.to_builtins(best)),
-        "t95": curve.t95.value,
-        "t95_interval": curve.t95.interval,
-        "c95": curve.c95.value,
-        "c95_interval": curve.c95.interval,
-        "lost95": curve.lost95.value,
+        **(dict.fromkeys(BudgetScore.__struct_encode_fields__) if best is None else msgspec.to_builtins(best)),
+        "tokens_at_95": curve.t95.value,
+        "tokens_at_95_interval": curve.t95.interval,
+        "cost_at_95": curve.c95.value,
+        "cost_at_95_interval": curve.c95.interval,
+        "lost_share_at_95": curve.lost95.value,
         "gap_closed": gap.value,
         "gap_closed_interval": gap.interval,
-        "left_out": curve.excluded_sessions,
+        "excluded_sessions": curve.excluded_sessions,
         "points": [msgspec.to_builtins(score) for score in curve.scores],
     }
 

@@ -214,7 +214,7 @@ def session_value(session: Session) -> dict[str, Any]:
         "tokens": count(session.history),
         "segments": [[_message_value(message) for message in segment] for segment in session.segments],
         "branches": [[_message_value(message) for message in branch.history] for branch in session.branches],
-        "children": [{"id": child.id, "call": child.call_id, "file": child.file} for child in session.children],
+        "children": [{"id": child.id, "call_id": child.call_id, "file": child.file} for child in session.children],
         "problems": [str(problem) for problem in session.problems],
     }
 
@@ -226,7 +226,7 @@ def _message_value(message: Message) -> dict[str, Any]:
         "id": message.id,
         "time": message.time.isoformat() if message.time else None,
         "line": message.source.line if message.source else None,
-        "carried": message.carried,
+        "is_replayed": message.carried,
         "parts": [_part_value(part) for part in message.parts],
     }
 
@@ -234,7 +234,7 @@ def _message_value(message: Message) -> dict[str, Any]:
 def _part_value(part: Part) -> dict[str, Any]:
     value: dict[str, Any] = {"kind": type(part).__name__, "id": content_id(part), "text": part_text(part)}
     if isinstance(part, ToolCall):
-        value |= {"name": part.name, "call": part.id}
+        value |= {"name": part.name, "call_id": part.id}
     elif isinstance(part, ToolResult):
-        value |= {"call": part.call_id, "is_error": part.is_error}
+        value |= {"call_id": part.call_id, "is_error": part.is_error}
     return value

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import to_builtins
 
 from thresher.budget.settings import SETTINGS_FILE
+from thresher.render.replay_export import replay_failure_value
 from thresher.render.text import plural, strip_control_codes
 from thresher.replay.tuning.holdout import HoldoutHalf
 from thresher.replay.tuning.search import MIN_REPORT_SESSIONS, MeasuredDifference, TuningResult, format_settings_toml
@@ -194,27 +195,33 @@ def _format_difference(one: MeasuredDifference, factor: float, unit: str, places
 # For programs
 
 
+_FIGURE_KEYS = {"tokens": "tokens_per_turn", "lost": "lost_share"}
+
+
 def tune_value(tuned: TuningResult, prices: str) -> dict[str, Any]:
     """All of it; the names are stable for other programs."""
+    split = tuned.split
     return {
-        "definition": tuned.after.definition,
+        "reference_definition": tuned.after.definition,
         "prices": prices,
-        "target": tuned.target,
-        "split": to_builtins(tuned.split),
+        "served_target": tuned.target,
+        "split": {"by": split.by, "tuning": to_builtins(split.tune), "report": to_builtins(split.report)},
         "defaults": _trial_pair_value(tuned.defaults, tuned.before),
         "chosen": _trial_pair_value(tuned.chosen, tuned.after),
         "difference": {"cost_with_refetch": to_builtins(tuned.cost), "served": to_builtins(tuned.served)},
         "better": tuned.is_better,
         "trials": tuned.trials,
-        "reused": tuned.reused,
+        "reused_trials": tuned.reused,
         "log": tuned.log,
-        "failures": to_builtins(tuned.failures),
+        "failures": [replay_failure_value(failure) for failure in tuned.failures],
         "toml": tune_toml(tuned, prices) or None,
     }
 
 
 def _trial_pair_value(tune: Trial, report: Trial) -> dict[str, Any]:
     """A configuration on both halves."""
-    sides = {"tune": tune, "report": report}
-    figures = {side: {name: getattr(one, name) for name in REPORTED_FIELDS} for side, one in sides.items()}
-    return {"settings": tune.settings} | figures
+    return {"settings": tune.settings, "tuning": _figures_value(tune), "report": _figures_value(report)}
+
+
+def _figures_value(trial: Trial) -> dict[str, Any]:
+    return {_FIGURE_KEYS.get(name, name): getattr(trial, name) for name in REPORTED_FIELDS}

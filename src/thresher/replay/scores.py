@@ -51,7 +51,14 @@ TotalsBySetting = Mapping[StrategySetting, Mapping[str, ReplayTotals]]
 """What each way did at each budget, by session."""
 
 
-class BudgetScore(Struct, frozen=True, kw_only=True):
+_SCORE_KEYS = {
+    "survival": "hit_share", "resident": "hit_share_by_kind", "lost": "lost_share", "fetched": "refetch_share",
+    "replans": "replan_share", "broken": "warm_replan_share", "milliseconds": "decision_milliseconds",
+}  # fmt: skip
+"""Names in JSON."""
+
+
+class BudgetScore(Struct, frozen=True, kw_only=True, rename=_SCORE_KEYS):
     """One policy at one budget, over all its sessions."""
 
     budget: int | None

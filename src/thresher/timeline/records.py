@@ -8,7 +8,18 @@ from msgspec import Struct
 FileOperation = Literal["read", "write", "edit", "delete", "move"]
 
 
-class FileEvent(Struct, frozen=True):
+_CHANGE_KEYS = {
+    "message": "message_index",
+    "to": "moved_to",
+    "why": "reason",
+    "agent": "subagent",
+    "added": "lines_added",
+    "removed": "lines_removed",
+}
+"""Names in JSON, where a key has to explain itself without these docstrings."""
+
+
+class FileEvent(Struct, frozen=True, rename=_CHANGE_KEYS):
     """One thing that happened to one file."""
 
     turn: int
@@ -30,7 +41,7 @@ class FileEvent(Struct, frozen=True):
     failed: bool = False
 
 
-class FileActivity(Struct, frozen=True):
+class FileActivity(Struct, frozen=True, rename={"first": "first_turn", "last": "last_turn"}):
     """What a session did to one file."""
 
     path: str
@@ -57,7 +68,7 @@ class FileState(Struct, frozen=True):
     """Why it is not exact; where lines are missing, a line in the text says which."""
 
 
-class ChangelogEntry(Struct, frozen=True):
+class ChangelogEntry(Struct, frozen=True, rename=_CHANGE_KEYS):
     """One change of a file, as a changelog tells it."""
 
     session: str
