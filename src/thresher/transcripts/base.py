@@ -113,7 +113,8 @@ def make_session(
     known = [time for time in found if time]
     told = {"started": min(known, default=None), "ended": max(known, default=None)} | told
     told |= {name: tuple(told.get(name, ())) for name in ("branches", "children")}
-    told |= {"records": dict(told.get("records", {})), "title": told.get("title", title_from_prompt(histories))}
+    told["records"] = dict(told.get("records", {}))
+    told["title"] = told["title"] if "title" in told else title_from_prompt(histories)
     return Session(agent, id_, source.file, histories, **told)
 
 

@@ -113,12 +113,12 @@ class CodexRolloutReader:
         if message.role == "tool":
             message = replace(message, parts=tuple(_with_exit_status(part) for part in message.parts))
         model = self.model if message.role == "assistant" else ""
-        message = replace(message, id=text_at(item, "id") or f"{line}", model=model, carried=carried)
-        self._add_message(line, record, row, message)
+        facts = {"id": text_at(item, "id") or f"{line}", "model": model, "carried": carried}
+        self._add_message(line, record, row, message, **facts)
 
-    def _add_message(self, line: int, record: bytes, row: CodexRecord, message: Message) -> None:
-        place = self.source.at(line)
-        self.messages.append(replace(message, time=parse_time(row.timestamp), source=place, records=(record,)))
+    def _add_message(self, line: int, record: bytes, row: CodexRecord, message: Message, **facts: Any) -> None:
+        place, time = self.source.at(line), parse_time(row.timestamp)
+        self.messages.append(replace(message, time=time, source=place, records=(record,), **facts))
 
     def _read_session_meta(self, line: int, record: bytes, row: CodexRecord, meta: Any) -> None:
         if not isinstance(meta, dict):
