@@ -48,17 +48,22 @@ def list_at(value: Any, key: str, *path: str) -> list[Any]:
 
 def text_at(value: Any, key: str, *path: str) -> str:
     """The string at the end of a path of keys, or an empty one."""
-    # Most paths are one key: these three are called for every field that is read, so they call nothing else for it.
+    # Most paths are one key: these are called for every field that is read, so they call nothing else for it.
     found = value.get(key) if isinstance(value, dict) else None
     found = value_at(found, *path) if path else found
     return found if isinstance(found, str) else ""
 
 
-def count_at(value: Any, *path: str) -> int:
+def count_at(value: Any, key: str, *path: str) -> int:
     """The number of things at the end of a path of keys, or none of them."""
-    return as_count(value_at(value, *path))
+    found = value.get(key) if isinstance(value, dict) else None
+    found = value_at(found, *path) if path else found
+    return found if type(found) is int and found > 0 else 0
 
 
 def first_text(value: Any, *keys: str) -> str:
     """The first string under one of the keys that is not empty, or an empty one."""
-    return next((found for key in keys if (found := text_at(value, key))), "")
+    for key in keys:
+        if found := text_at(value, key):
+            return found
+    return ""
