@@ -109,11 +109,12 @@ def make_session(
     """
     histories = tuple(one if isinstance(one, History) else History(tuple(one)) for one in segments)
     told: dict[str, Any] = {"problems": tuple(source.problems), "compactions": max(len(histories) - 1, 0), **facts}
-    found = (message.time for history in histories for message in history) if times is None else times
-    known = [time for time in found if time]
+    found = [message.time for history in histories for message in history] if times is None else times
+    known = [*filter(None, found)]
     told = {"started": min(known, default=None), "ended": max(known, default=None)} | told
     told |= {name: tuple(told.get(name, ())) for name in ("branches", "children")}
-    told |= {"records": dict(told.get("records", {})), "title": told.get("title", title_from_prompt(histories))}
+    told["records"] = dict(told.get("records", {}))
+    told["title"] = told["title"] if "title" in told else title_from_prompt(histories)
     return Session(agent, id_, source.file, histories, **told)
 
 

@@ -110,15 +110,13 @@ class CodexRolloutReader:
     def add_item(self, line: int, record: bytes, row: CodexRecord, item: Any, *, carried: bool = False) -> None:
         """One item of the conversation."""
         message = parse_openai_responses_item(item)
-        if message.role == "tool":
-            message = replace(message, parts=tuple(_with_exit_status(part) for part in message.parts))
-        model = self.model if message.role == "assistant" else ""
-        message = replace(message, id=text_at(item, "id") or f"{line}", model=model, carried=carried)
-        self._add_message(line, record, row, message)
+        parts = tuple(map(_with_exit_status, message.parts)) if message.role == "tool" else message.parts
+        model, id_ = self.model if message.role == "assistant" else "", text_at(item, "id") or f"{line}"
+        self._add_message(line, record, row, message, parts=parts, id=id_, model=model, carried=carried)
 
-    def _add_message(self, line: int, record: bytes, row: CodexRecord, message: Message) -> None:
-        place = self.source.at(line)
-        self.messages.append(replace(message, time=parse_time(row.timestamp), source=place, records=(record,)))
+    def _add_message(self, line: int, record: bytes, row: CodexRecord, message: Message, **facts: Any) -> None:
+        place, time = self.source.at(line), parse_time(row.timestamp)
+        self.messages.append(replace(message, time=time, source=place, records=(record,), **facts))
 
     def _read_session_meta(self, line: int, record: bytes, row: CodexRecord, meta: Any) -> None:
         if not isinstance(meta, dict):
@@ -255,7 +253,7 @@ def _as_summary(message: Message) -> Message:
 
 def _parse_usage(usage: Any) -> Usage | None:
     names = ("input", "output", "cached_input", "cache_write_input", "reasoning_output")
-    counts = (count_at(usage, f"{name}_tokens") for name in names)
+    counts = [count_at(usage, f"{name}_tokens") for name in names]
     return usage_with_cached_input(*counts) if isinstance(usage, dict) else None
 
 

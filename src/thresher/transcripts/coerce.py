@@ -26,30 +26,44 @@ def as_count(value: Any) -> int:
 def value_at(value: Any, *path: str) -> Any:
     """The value at the end of a path of keys, or None."""
     for key in path:
-        value = value.get(key) if isinstance(value, dict) else None
+        if not isinstance(value, dict):
+            return None
+        value = value.get(key)
     return value
 
 
-def dict_at(value: Any, *path: str) -> dict[str, Any]:
+def dict_at(value: Any, key: str, *path: str) -> dict[str, Any]:
     """The object at the end of a path of keys, or one without fields."""
-    return as_dict(value_at(value, *path))
+    found = value.get(key) if isinstance(value, dict) else None
+    found = value_at(found, *path) if path else found
+    return found if isinstance(found, dict) else {}
 
 
-def list_at(value: Any, *path: str) -> list[Any]:
+def list_at(value: Any, key: str, *path: str) -> list[Any]:
     """The list at the end of a path of keys, or an empty one."""
-    return as_list(value_at(value, *path))
+    found = value.get(key) if isinstance(value, dict) else None
+    found = value_at(found, *path) if path else found
+    return found if isinstance(found, list) else []
 
 
-def text_at(value: Any, *path: str) -> str:
+def text_at(value: Any, key: str, *path: str) -> str:
     """The string at the end of a path of keys, or an empty one."""
-    return as_text(value_at(value, *path))
+    # Most paths are one key: these are called for every field that is read, so they call nothing else for it.
+    found = value.get(key) if isinstance(value, dict) else None
+    found = value_at(found, *path) if path else found
+    return found if isinstance(found, str) else ""
 
 
-def count_at(value: Any, *path: str) -> int:
+def count_at(value: Any, key: str, *path: str) -> int:
     """The number of things at the end of a path of keys, or none of them."""
-    return as_count(value_at(value, *path))
+    found = value.get(key) if isinstance(value, dict) else None
+    found = value_at(found, *path) if path else found
+    return found if type(found) is int and found > 0 else 0
 
 
 def first_text(value: Any, *keys: str) -> str:
     """The first string under one of the keys that is not empty, or an empty one."""
-    return next((found for key in keys if (found := text_at(value, key))), "")
+    for key in keys:
+        if found := text_at(value, key):
+            return found
+    return ""

@@ -1,7 +1,7 @@
 """A message of a chat, however it is written: for formats that only say that somebody says something.
 
 Each of these is met in the wild under many names: who speaks, what is said, a call of a tool, its result. The tables
-here name them. A row is read for itself; `settled` then joins what belongs together: a call to the words before it, a
+here name them. A row is read for itself; `pairing` then joins what belongs together: a call to the words before it, a
 result to its call.
 
 Some tell calls in Python's own notation: smolagents prints the list of calls as Python shows it, the Berkeley

@@ -208,7 +208,7 @@ def _parse_block(block: Any) -> Part:
 
 
 def _parse_usage(usage: Any) -> Usage | None:
-    counts = (count_at(usage, name) for name in ("input", "output", "cacheRead", "cacheWrite"))
+    counts = [count_at(usage, name) for name in ("input", "output", "cacheRead", "cacheWrite")]
     return Usage(*counts) if isinstance(usage, dict) else None
 
 

@@ -130,8 +130,8 @@ class AtifStepReader:
         """The results by call, in the order of the calls; what names none answers the last that are open."""
         self._note_delegations(step, calls)
         given = [(text_at(one, "source_call_id"), one) for one in _observation_results(step)]
-        own = self._unique_call_ids | {id_: call.id for id_, call in calls.items()}
-        named = [(own.get(id_, id_), one) for id_, one in given if id_]
+        own, known = {id_: call.id for id_, call in calls.items()}, self._unique_call_ids
+        named = [(own.get(id_) or known.get(id_, id_), one) for id_, one in given if id_]
         nameless = [one for id_, one in given if not id_]
         answered = {id_ for id_, _ in named}
         waiting = [call.id for call in calls.values() if call.id not in answered]

@@ -1,7 +1,7 @@
 """Cline, Roo Code and Kilo Code: one JSON document a conversation.
 
 In the editor a task is a plain list of messages in Anthropic's shape, with files beside it that tell the rest
-(`cline_beside`). In the Cline CLI, and in the editor since it runs on the same core, the list stands in a document that
+(`sidecars`). In the Cline CLI, and in the editor since it runs on the same core, the list stands in a document that
 names its session; a sub-agent's document names the session that started it. Calls are blocks of their own, or XML in
 the model's words (`xml_calls`); a conversation that once had blocks has no calls in its words any more.
 

@@ -1,6 +1,6 @@
 """Traces of agents, as OpenTelemetry spans: each span of a model's call holds all that the model was given.
 
-The calls below an agent's span, or of one conversation, are put together to conversations (`threads`). An agent's main
+The calls below an agent's span, or of one conversation, are joined to conversations (`stitching`). An agent's main
 conversation is the one with the most calls; what else it asked a model for (a plan, a summary) is a child of it, and so
 is an agent that works inside another. What a child repeats of its parent's conversation is marked as carried.
 """
