@@ -247,7 +247,7 @@ def measure_check(rounds: int = 7) -> Row:
     history = made(CHECKED)
     calls = len(history.links)
     best = {}
-    for name, policy in (("usual", SummarizeBatches()), ("none", SummarizeBatches(never=()))):
+    for name, policy in (("usual", SummarizeBatches()), ("none", SummarizeBatches(exclude_tools=()))):
         policy.count_excluded(history)
         best[name] = min(timed(lambda policy=policy: policy.excluded(history))[1] for _ in range(rounds)) / calls * 1e6  # type: ignore[misc]
     plain = min(timed(dumped(history))[1] for _ in range(rounds)) / calls * 1e6

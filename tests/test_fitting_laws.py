@@ -34,9 +34,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "messages": {"empty": True, "longer_than": 300, "roles": ("tool",)},
     "tools": {"names": ("Read", "b*"), "categories": ("web",)},
     "newest": {"budget": 200},
-    "batches": {"age": 2, "minimum": 1, "distance": 4},
+    "batches": {"older_than": 2, "min_calls": 1, "max_distance": 4},
     "mask": {"keep": 1},
-    "output": {"bash_truncate": 2_000, "head": 300, "tail": 300},
+    "output": {"truncate_above": 2_000, "head": 300, "tail": 300},
     "exchanges": {"keep": 1},
     "diffs": {"keep_all_edits": False, "keep_newest": 1},
 }

@@ -32,33 +32,39 @@ def rename_value(where: str, option: str, value: Any, renamed: Mapping[str, str]
 class RenamedField:
     """An attribute's old name, which warns and gives the new one."""
 
-    def __init__(self, current: str) -> None:
+    def __init__(self, old: str, current: str) -> None:
+        self.name = old
         self.current = current
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
 
     def __get__(self, instance: object, owner: type) -> Any:
         warn_renamed(owner.__name__, self.name, self.current)
         return getattr(instance, self.current)
 
 
-def renamed_fields(**renamed: str) -> Callable[[type[T]], type[T]]:
-    """Let a dataclass accept and show its fields by their old names, too, with a warning."""
+def update_options(kind: Any, options: dict[str, Any]) -> None:
+    """Give the options of a class with renamed fields their new names and values, with a warning."""
+    renamed, values = getattr(kind, "renamed_options", ({}, {}))
+    rename_options(kind.__name__, options, renamed)
+    for option in values.keys() & options.keys():
+        options[option] = rename_value(kind.__name__, option, options[option], values[option])
+
+
+def renamed_fields(
+    *, values: Mapping[str, Mapping[str, str]] | None = None, **renamed: str
+) -> Callable[[type[T]], type[T]]:
+    """Let a dataclass accept and show its fields by old names, and accept old values, with a warning."""
 
     def decorate(kind: type[T]) -> type[T]:
         original = kind.__init__
 
         @wraps(original)
-        def initialize(self: T, *values: Any, **options: Any) -> None:
-            rename_options(kind.__name__, options, renamed)
-            original(self, *values, **options)
+        def initialize(self: T, *positional: Any, **options: Any) -> None:
+            update_options(kind, options)
+            original(self, *positional, **options)
 
-        attributes = {old: RenamedField(new) for old, new in renamed.items()}
-        for name, value in {**attributes, "__init__": initialize, "renamed_fields": renamed}.items():
+        fields = {old: RenamedField(old, new) for old, new in renamed.items()}
+        for name, value in {**fields, "__init__": initialize, "renamed_options": (renamed, values or {})}.items():
             setattr(kind, name, value)
-        for old, field in attributes.items():
-            field.__set_name__(kind, old)
         return kind
 
     return decorate

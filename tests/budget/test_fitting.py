@@ -222,12 +222,12 @@ def test_options_are_heard_beside_a_policy_of_ones_own() -> None:
 
 
 def test_options_of_policies_reach_the_way_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("THRESHER_BATCHES_NEVER", "bash")
+    monkeypatch.setenv("THRESHER_BATCHES_EXCLUDE_TOOLS", "bash")
     monkeypatch.setenv("THRESHER_EXCHANGES_KEEP", "9")
     plan = th.plan(th.parse(conversation(40)), policy="auto", budget=4_000)
     assert "batches" not in {edit.policy for edit in plan.edits}
     idle = th.plan(th.parse(conversation()), policy="smart").notes
-    assert "`batches.never` is set, and no step uses it" in idle
+    assert "`batches.exclude_tools` is set, and no step uses it" in idle
 
 
 def test_newest_takes_the_budget_of_the_plan() -> None:
@@ -262,7 +262,7 @@ def test_summaries_of_equal_texts_follow_the_pairs() -> None:
         asked = Message("user", (Text("go"),))
         done = Message("assistant", (Text("done"),), author="model")
         history = History((asked, Message("assistant", tuple(calls)), Message("tool", tuple(results)), done))
-        plan = th.plan(history, policy=make_policy("batches", age=0, minimum=1))
+        plan = th.plan(history, policy=make_policy("batches", older_than=0, min_calls=1))
         return "".join(getattr(edit, "text", "") for edit in plan.edits)
 
     assert "- make lint → Traceback" in told("c0", "c1")

@@ -37,10 +37,10 @@ def test_a_budget_that_is_none_is_refused(text: Any) -> None:
         ("EXCLUDE_SYSTEM_REMINDERS", "true", ("reminders", {})),
         ("EXCLUDE_SUBAGENT_CALLS", "true", ("subagents", {"calls": True, "responses": False})),
         ("EXCLUDE_SUBAGENT_RESPONSES", "true", ("subagents", {"calls": False, "responses": True})),
-        ("EXCLUDE_TOOLS", "Edit, Write", ("tools", {"names": ("Edit", "Write"), "categories": (), "do": "drop"})),
-        ("EXCLUDE_TOOL_CATEGORIES", "web", ("tools", {"names": (), "categories": ("web",), "do": "drop"})),
-        ("EXCLUDE_TOOL_RESULTS_ONLY", "true", ("tools", {"names": ("*",), "do": "stub"})),
-        ("EXCLUDE_TOOL_CALLS_ONLY", "true", ("tools", {"names": ("*",), "do": "stub_calls"})),
+        ("EXCLUDE_TOOLS", "Edit, Write", ("tools", {"names": ("Edit", "Write"), "categories": (), "action": "drop"})),
+        ("EXCLUDE_TOOL_CATEGORIES", "web", ("tools", {"names": (), "categories": ("web",), "action": "drop"})),
+        ("EXCLUDE_TOOL_RESULTS_ONLY", "true", ("tools", {"names": ("*",), "action": "replace"})),
+        ("EXCLUDE_TOOL_CALLS_ONLY", "true", ("tools", {"names": ("*",), "action": "replace_calls"})),
         ("EXCLUDE_FAILED_TOOLS", "true", ("tools", {"failed": True})),
         ("EXCLUDE_ERRORS", "true", ("tools", {"failed": True})),
         ("EXCLUDE_EMPTY", "true", ("messages", {"empty": True})),
@@ -78,9 +78,9 @@ def test_the_preset_can_be_chosen_by_either_name() -> None:
 
 
 def test_every_option_of_a_policy_has_an_environment_name() -> None:
-    made = load_settings(environment={"THRESHER_READS_MAX_FILE_READS": "3", "THRESHER_BATCHES_NEVER": "a,b"})
+    made = load_settings(environment={"THRESHER_READS_MAX_FILE_READS": "3", "THRESHER_BATCHES_EXCLUDE_TOOLS": "a,b"})
     assert dict(made.steps("reads")) == {"reads": {"max_file_reads": 3}}
-    assert dict(made.steps("batches")) == {"batches": {"never": ("a", "b")}}
+    assert dict(made.steps("batches")) == {"batches": {"exclude_tools": ("a", "b")}}
 
 
 def test_what_is_given_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:

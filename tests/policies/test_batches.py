@@ -56,7 +56,7 @@ def test_a_batch_waits_for_number_or_age(calls: int, after: int, fires: bool) ->
 
 
 def test_a_summary_may_be_held_to_so_many_calls() -> None:
-    folds = taken(story(*["Read"] * 25), SummarizeBatches(at_most=10))
+    folds = taken(story(*["Read"] * 25), SummarizeBatches(max_calls_per_summary=10))
     assert [len(one.targets) for one in folds if isinstance(one, Summarize)] == [20, 20, 10]
 
 
@@ -77,7 +77,7 @@ def test_a_batch_is_one_summary_in_place_of_calls_and_results() -> None:
 def test_human_words_and_what_the_agent_said_stay_in_order() -> None:
     messages = [user("one"), *chain(0, text="looking"), *chain(1), user("two"), *chain(2), *chain(3, text="hm")]
     history = History((*messages, *story(after=20).messages[1:]))
-    policy = SummarizeBatches(minimum=2)
+    policy = SummarizeBatches(min_calls=2)
     after = apply(history, build_plan(history, policy(history), SCALE))
     told = [
         part.text.partition("\n")[0] for message in after for part in message.parts if isinstance(part, Text | Summary)
@@ -103,7 +103,7 @@ def test_human_words_and_what_the_agent_said_stay_in_order() -> None:
 )
 def test_what_is_never_folded(never: tuple[str, ...] | None, kept: set[str]) -> None:
     history = story("Read", "AskUserQuestion", "Bash", "attempt_completion", "Read", "Bash")
-    policy = SummarizeBatches(minimum=1, never=never)
+    policy = SummarizeBatches(min_calls=1, exclude_tools=never)
     after = apply(history, build_plan(history, policy(history), SCALE))
     assert {call.name for message in after for call in message.calls} == kept
     assert {name for name, _ in policy.count_excluded(history)} == kept
@@ -126,11 +126,11 @@ def test_a_question_and_its_answer_survive_word_for_word() -> None:
 def test_a_mark_keeps_a_call() -> None:
     messages = [*chain(0), *chain(1, mark="[keep] this"), *chain(2, text="[keep] as reference"), *chain(3)]
     history = History((user("go"), *messages, *story(after=20).messages[1:]))
-    policy = SummarizeBatches(minimum=1)
+    policy = SummarizeBatches(min_calls=1)
     after = apply(history, build_plan(history, policy(history), SCALE))
     assert [call.id for message in after for call in message.calls] == ["c1", "c2"]
     assert policy.notes(history) == ("batches left 2 calls alone: marked 2",)
-    unmarked = SummarizeBatches(minimum=1, keep_marked="")
+    unmarked = SummarizeBatches(min_calls=1, keep_marked="")
     assert not [
         call for message in apply(history, build_plan(history, unmarked(history), SCALE)) for call in message.calls
     ]
@@ -139,7 +139,7 @@ def test_a_mark_keeps_a_call() -> None:
 def test_small_calls_are_left_alone() -> None:
     messages = [*chain(0, result="ok"), *chain(1), *chain(2, result="ok")]
     history = History((user("go"), *messages, *story(after=20).messages[1:]))
-    policy = SummarizeBatches(minimum=1, smaller_than=100)
+    policy = SummarizeBatches(min_calls=1, min_tokens=100)
     (fold,) = taken(history, policy)
     assert isinstance(fold, Summarize)
     assert len(fold.targets) == 2
@@ -189,26 +189,26 @@ def xml_story(*chains: list[Message]) -> History:
 def test_calls_in_text_fold_with_their_answers() -> None:
     environment = "<environment_details>\nnow\n</environment_details>"
     history = xml_story(*(xml(f"f{n}.py", extra=environment) for n in range(4)))
-    (fold,) = taken(history, SummarizeBatches(minimum=2))
+    (fold,) = taken(history, SummarizeBatches(min_calls=2))
     assert isinstance(fold, Summarize)
     assert len(fold.targets) == 12
     assert "4 calls folded" in fold.text
     assert "read_file f3.py" in fold.text
-    after = apply(history, build_plan(history, SummarizeBatches(minimum=2)(history), SCALE))
+    after = apply(history, build_plan(history, SummarizeBatches(min_calls=2)(history), SCALE))
     assert [message.text for message in after.messages[2:6]] == [environment] * 4
-    assert not taken(after, SummarizeBatches(minimum=2))
-    assert not taken(history, SummarizeBatches(minimum=2, xml=False))
+    assert not taken(after, SummarizeBatches(min_calls=2))
+    assert not taken(history, SummarizeBatches(min_calls=2, xml=False))
 
 
 def test_prose_around_a_call_stays() -> None:
     prose = "The rounding happens in two places, and the second one is wrong because it truncates.\n" * 4
     history = xml_story(xml("a.py", prose), xml("b.py", prose))
-    edits = taken(history, SummarizeBatches(minimum=2))
+    edits = taken(history, SummarizeBatches(min_calls=2))
     assert [type(edit) for edit in edits] == [Replace, Replace]
     after = apply(history, build_plan(history, edits, SCALE))
     assert after[1] == history[1]
     assert after[2].parts[0] == history[2].parts[0]
-    assert not taken(after, SummarizeBatches(minimum=2))
+    assert not taken(after, SummarizeBatches(min_calls=2))
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,14 @@ def test_which_texts_are_calls(call: str, answer: str, name: str | None) -> None
 
 @pytest.mark.parametrize(
     "options",
-    [{"age": -1}, {"minimum": "3"}, {"never": "Read"}, {"keep_marked": None}, {"limit": 1.0}, {"smaller_than": True}],
+    [
+        {"older_than": -1},
+        {"min_calls": "3"},
+        {"exclude_tools": "Read"},
+        {"keep_marked": None},
+        {"max_chars": 1.0},
+        {"min_tokens": True},
+    ],
 )
 def test_options_that_make_no_sense(options: dict[str, int]) -> None:
     with pytest.raises(OptionError, match="batches"):

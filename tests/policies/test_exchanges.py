@@ -111,7 +111,11 @@ def test_a_bridge_quotes_what_was_asked_and_tells_what_was_done() -> None:
 
 def test_bridges_may_be_held_to_so_many_exchanges() -> None:
     history = talk(*[True] * 8)
-    labels = [edit.label for edit in SummarizeExchanges(keep=1, at_most=3)(history) if isinstance(edit, Summarize)]
+    labels = [
+        edit.label
+        for edit in SummarizeExchanges(keep=1, max_exchanges_per_summary=3)(history)
+        if isinstance(edit, Summarize)
+    ]
     assert [label.split(" left out")[0] for label in labels] == ["3 exchanges", "3 exchanges", "1 exchange"]
 
 
@@ -128,7 +132,7 @@ def test_what_is_kept_is_kept_byte_for_byte_and_in_order() -> None:
 @pytest.mark.parametrize("bridges", [True, False])
 @pytest.mark.parametrize("tools", [(True,) * 7, (True, False) * 4, (False,) * 5])
 def test_a_second_run_finds_nothing(options: dict[str, float], bridges: bool, tools: tuple[bool, ...]) -> None:
-    policy = SummarizeExchanges(bridges=bridges, **options)  # type: ignore[arg-type]
+    policy = SummarizeExchanges(summaries=bridges, **options)  # type: ignore[arg-type]
     after = fitted(talk(*tools), policy)
     assert not build_plan(after, policy(after), SCALE).edits
 
@@ -145,9 +149,9 @@ def test_bridges_survive_as_the_talk_goes_on() -> None:
 
 def test_without_bridges_nothing_tells_of_them() -> None:
     history = talk(*[True] * 4)
-    edits: list[Edit] = list(SummarizeExchanges(bridges=False)(history))
+    edits: list[Edit] = list(SummarizeExchanges(summaries=False)(history))
     assert {type(edit) for edit in edits} == {Drop}
-    after = fitted(history, SummarizeExchanges(bridges=False))
+    after = fitted(history, SummarizeExchanges(summaries=False))
     assert [message.text for message in after if message.role == "user"] == ["request 1", "request 3", "request 4"]
 
 

@@ -52,26 +52,26 @@ def test_a_file_stays_for_so_many_calls_and_an_output_for_two_thirds_of_them() -
     def after(count: int, name: str) -> History:
         return told(user(), did(name, FILLER, file_path="/a.py", command="make"), calls(count))
 
-    assert worn(after(10, "Read"), age=10) == []
-    assert worn(after(11, "Read"), age=10) == [2]
-    assert worn(after(6, "Bash"), age=10) == []
-    assert worn(after(7, "Bash"), age=10) == [2]
+    assert worn(after(10, "Read"), max_decay=10) == []
+    assert worn(after(11, "Read"), max_decay=10) == [2]
+    assert worn(after(6, "Bash"), max_decay=10) == []
+    assert worn(after(7, "Bash"), max_decay=10) == [2]
 
 
 def test_each_prompt_since_then_wears_by_half_as_much_again() -> None:
     def after(prompts: int) -> History:
         return told(user(), did("Read", FILLER, file_path="/a.py"), *[user()] * prompts, calls(8))
 
-    assert [bool(worn(after(prompts), age=15)) for prompts in (0, 1, 2, 3)] == [False, False, True, True]
-    assert worn(after(3), age=20) == worn(after(9), age=20) == []
+    assert [bool(worn(after(prompts), max_decay=15)) for prompts in (0, 1, 2, 3)] == [False, False, True, True]
+    assert worn(after(3), max_decay=20) == worn(after(9), max_decay=20) == []
 
 
 def test_what_was_edited_since_or_came_again_wears_faster() -> None:
     edit = did("Edit", "done", file_path="/a.py", old_string="story", new_string="tale")
     read = did("Read", FILLER, file_path="/a.py")
-    assert worn(told(user(), read, edit, calls(8)), age=9) == [2]
-    assert worn(told(user(), edit, read, calls(8)), age=9) == []
-    assert worn(told(user(), read, read, calls(8)), age=12) == [2]
+    assert worn(told(user(), read, edit, calls(8)), max_decay=9) == [2]
+    assert worn(told(user(), edit, read, calls(8)), max_decay=9) == []
+    assert worn(told(user(), read, read, calls(8)), max_decay=12) == [2]
 
 
 def test_the_most_worn_go_first_and_long_calls_last() -> None:
@@ -79,14 +79,14 @@ def test_the_most_worn_go_first_and_long_calls_last() -> None:
     history = told(
         user(), write, did("Read", FILLER, file_path="/a.py"), did("Bash", FILLER[1:], command="make"), calls(9)
     )
-    assert worn(history, age=4) == [6, 4, 1]
+    assert worn(history, max_decay=4) == [6, 4, 1]
 
 
 def test_what_must_not_go_stays() -> None:
     question = did("AskUserQuestion", FILLER, question="which?")
     pointer = did("Read", "[thresher t1:0123456789abcdef · Read /a.py · 342 lines]", file_path="/a.py")
     history = told(user(), question, pointer, calls(20), did("Bash", FILLER, command="last")[:1])
-    assert worn(history, age=1) == []
+    assert worn(history, max_decay=1) == []
 
 
 CODE = "class OrderBook:\n    def match_orders(self): ...\n# see src/orders/book.py\n" + FILLER
@@ -97,20 +97,25 @@ def test_a_pointer_tells_the_names_that_stand_nowhere_else() -> None:
     history = told(user("parsed_rows is wrong"), did("Read", CODE, file_path="/a.py"), other, calls(20))
     notes = {
         history.places[edit.target].message: edit.note
-        for edit in DecayResults(age=5)(history)
+        for edit in DecayResults(max_decay=5)(history)
         if isinstance(edit, Replace)
     }
     assert notes[2].split() == ["src/orders/book.py", "OrderBook", "match_orders"]
     assert notes[4] == ""
-    assert next(edit.note for edit in DecayResults(age=5, names=0)(history) if isinstance(edit, Replace)) == ""
+    assert (
+        next(edit.note for edit in DecayResults(max_decay=5, max_identifiers=0)(history) if isinstance(edit, Replace))
+        == ""
+    )
 
 
 def test_pointers_with_many_long_names_are_still_pointers() -> None:
     names = "\n".join(f"some_rather_long_name_of_a_function_number_{n}_that_is_there" for n in range(400))
     history = told(user(), did("Read", names + FILLER, file_path="/" + "deep/" * 70 + "a.py"), calls(30))
-    after = apply(history, build_plan(history, DecayResults(age=5, names=400)(history), SCALE))
+    after = apply(history, build_plan(history, DecayResults(max_decay=5, max_identifiers=400)(history), SCALE))
     assert get_placeholder_id(after.part(Place(2, 0)))
-    assert list(DecayResults(age=5)(after)) == [] or all(_small(after, edit) for edit in DecayResults(age=5)(after))
+    assert list(DecayResults(max_decay=5)(after)) == [] or all(
+        _small(after, edit) for edit in DecayResults(max_decay=5)(after)
+    )
 
 
 def _small(history: History, edit: object) -> bool:
@@ -142,4 +147,4 @@ def test_a_name_is_told_once_and_the_usual_ones_first() -> None:
 
 def test_wrong_options_are_refused() -> None:
     with pytest.raises(OptionError, match="whole number"):
-        DecayResults(age=-1)
+        DecayResults(max_decay=-1)

@@ -38,9 +38,9 @@ def masked(history: History, policy: MaskOldResults) -> list[int]:
         ({"keep": 0}, [0, 1, 2, 4]),
         ({"keep": 10}, []),
         ({"keep": 1, "categories": ("file_read",)}, [0]),
-        ({"keep": 0, "except_names": ("re*",)}, [1, 4]),
-        ({"keep": 0, "at_least": 100}, [0, 1, 2, 4]),
-        ({"keep": 0, "at_least": 100_000}, []),
+        ({"keep": 0, "exclude_tools": ("re*",)}, [1, 4]),
+        ({"keep": 0, "min_tokens_saved": 100}, [0, 1, 2, 4]),
+        ({"keep": 0, "min_tokens_saved": 100_000}, []),
     ],
 )
 def test_what_is_masked(options: dict[str, int], gone: list[int]) -> None:
@@ -71,7 +71,7 @@ def test_a_long_text_that_opens_like_a_pointer_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"keep": -1}, {"at_least": 1.5}, {"categories": ("files",)}, {"except_names": "Read"}]
+    "options", [{"keep": -1}, {"min_tokens_saved": 1.5}, {"categories": ("files",)}, {"exclude_tools": "Read"}]
 )
 def test_options_that_make_no_sense(options: dict[str, int]) -> None:
     with pytest.raises(OptionError, match="mask"):

@@ -124,7 +124,7 @@ NOISE = st.lists(st.sampled_from(PIECES), max_size=60).map("".join)
 @given(NOISE, st.integers(0, 60), st.integers(0, 20), st.integers(0, 20), st.booleans())
 def test_gaps_are_in_order_and_inside_the_text(noise: str, limit: int, head: int, tail: int, pressure: bool) -> None:
     text = noise * 20
-    policy = TruncateOutput(keep_whole=0, bash_truncate=limit, head=head, tail=tail, pressure=pressure)
+    policy = TruncateOutput(keep_below=0, truncate_above=limit, head=head, tail=tail, pressure=pressure)
     for edit in policy(told(Did("Bash", {"command": "make"}, text))):
         assert isinstance(edit, Truncate)
         assert edit.gaps[0].start >= 0
@@ -142,7 +142,7 @@ def test_squeezing_never_adds(noise: str) -> None:
     assert len(once) <= len(noise)
 
 
-@pytest.mark.parametrize("options", [{"head": -1}, {"bash_truncate": 1.5}, {"keep_whole": "1k"}, {"tail": None}])
+@pytest.mark.parametrize("options", [{"head": -1}, {"truncate_above": 1.5}, {"keep_below": "1k"}, {"tail": None}])
 def test_senseless_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(OptionError, match="whole number"):
         TruncateOutput(**options)
@@ -150,4 +150,4 @@ def test_senseless_options_are_refused(options: dict[str, Any]) -> None:
 
 @given(histories)
 def test_any_history_can_be_tried(history: History) -> None:
-    closed(history, TruncateOutput(keep_whole=0, bash_truncate=0, head=0, tail=0))
+    closed(history, TruncateOutput(keep_below=0, truncate_above=0, head=0, tail=0))

@@ -67,7 +67,7 @@ def dropped(policy: EditToolCalls, history: History = HISTORY) -> set[str]:
         (EditToolCalls(failed=True, categories=("file_read",)), set()),
         (EditToolCalls(failed=False, names=("Bash",)), {"git"}),
         (EditToolCalls(failed=False), {"read", "edit", "git", "query", "other"}),
-        (EditToolCalls(names=("*",), except_names=("bash", "mcp__*")), {"read", "edit", "other"}),
+        (EditToolCalls(names=("*",), exclude_tools=("bash", "mcp__*")), {"read", "edit", "other"}),
         (EditToolCalls(categories=("other",)), {"other"}),
         (EditToolCalls(categories=("question",)), {"ask"}),
         (EditToolCalls(names=("AskUserQuestion",)), {"ask"}),
@@ -90,7 +90,7 @@ def results(history: History) -> dict[str, str]:
 
 
 def test_stub_points_to_results_and_keeps_calls() -> None:
-    smaller = after(EditToolCalls(names=("*",), do="stub"), HISTORY)
+    smaller = after(EditToolCalls(names=("*",), action="replace"), HISTORY)
     assert [list(message.calls) for message in smaller] == [list(message.calls) for message in HISTORY]
     texts = results(smaller)
     assert texts["read"].startswith("[thresher t1:")
@@ -101,7 +101,7 @@ def test_stub_points_to_results_and_keeps_calls() -> None:
 
 
 def test_stub_calls_points_to_arguments_and_keeps_results() -> None:
-    smaller = after(EditToolCalls(categories=("file_edit",), do="stub_calls"), HISTORY)
+    smaller = after(EditToolCalls(categories=("file_edit",), action="replace_calls"), HISTORY)
     calls = {call.id: call.arguments for message in smaller for call in message.calls}
     assert "left_out" in json.loads(calls["edit"])
     assert json.loads(calls["read"]) == {"file_path": "src/a.py"}
@@ -109,7 +109,7 @@ def test_stub_calls_points_to_arguments_and_keeps_results() -> None:
 
 
 def test_line_tells_a_chain_in_one_line() -> None:
-    smaller = after(EditToolCalls(categories=("file_read",), do="line"), HISTORY)
+    smaller = after(EditToolCalls(categories=("file_read",), action="summarize"), HISTORY)
     assert "read" not in results(smaller)
     (line,) = [message.text for message in smaller if "thresher" in message.text]
     assert "src/a.py" in line
@@ -120,10 +120,10 @@ def test_line_tells_a_chain_in_one_line() -> None:
 @pytest.mark.parametrize(
     ("policy", "most", "starts", "ends"),
     [
-        (EditToolCalls(names=("read",), do="cut", limit=1000), 1000, True, True),
-        (EditToolCalls(names=("read",), do="cut", head=200, tail=800), 1000, True, True),
-        (EditToolCalls(names=("read",), do="cut", head=500), 500, True, False),
-        (EditToolCalls(names=("read",), do="cut", tail=500), 500, False, True),
+        (EditToolCalls(names=("read",), action="truncate", limit=1000), 1000, True, True),
+        (EditToolCalls(names=("read",), action="truncate", head=200, tail=800), 1000, True, True),
+        (EditToolCalls(names=("read",), action="truncate", head=500), 500, True, False),
+        (EditToolCalls(names=("read",), action="truncate", tail=500), 500, False, True),
     ],
 )
 def test_cut_keeps_the_ends(policy: EditToolCalls, most: int, starts: bool, ends: bool) -> None:
@@ -144,10 +144,10 @@ def test_reasons_are_few() -> None:
     [
         {"names": "Bash"},
         {"categories": ("files",)},
-        {"do": "burn"},
+        {"action": "burn"},
         {"limit": -1},
-        {"do": "cut", "limit": 20},
-        {"do": "cut", "head": 10},
+        {"action": "truncate", "limit": 20},
+        {"action": "truncate", "head": 10},
         {"head": "many"},
     ],
 )
@@ -159,10 +159,10 @@ def test_wrong_options_are_refused(options: dict[str, object]) -> None:
 POLICIES = (
     EditToolCalls(names=("*",)),
     EditToolCalls(failed=True),
-    EditToolCalls(failed=False, do="stub"),
-    EditToolCalls(names=("*",), do="stub_calls"),
-    EditToolCalls(names=("*",), do="line"),
-    EditToolCalls(names=("*",), do="cut", limit=100),
+    EditToolCalls(failed=False, action="replace"),
+    EditToolCalls(names=("*",), action="replace_calls"),
+    EditToolCalls(names=("*",), action="summarize"),
+    EditToolCalls(names=("*",), action="truncate", limit=100),
 )
 
 
@@ -176,7 +176,7 @@ def test_a_second_run_changes_nothing(history: History) -> None:
 
 def test_a_call_that_stands_in_for_one_is_not_replaced_again() -> None:
     """What is in its place is as long as a new stand-in would be, and the ids differ in how many tokens they are."""
-    policy = EditToolCalls(names=("*",), do="stub_calls")
+    policy = EditToolCalls(names=("*",), action="replace_calls")
     for number in range(200):
         call = ToolCall("c", "Bash", json.dumps({"words": f"{number} or so, " * 20}))
         asked = (Message("user", (Text("go"),)), Message("assistant", (call,), author="model"))

@@ -16,16 +16,16 @@ RESOLVED_FAILURES_STEP: PolicyStep = ("superseded", {"identical": False, "stale"
 EMPTY_MESSAGES_STEP: PolicyStep = ("messages", {"empty": True})
 
 
-def _tools_step(*categories: str, do: str, **options: Any) -> PolicyStep:
-    return ("tools", {"categories": categories, "failed": False, "do": do, **options})
+def _tools_step(*categories: str, action: str, **options: Any) -> PolicyStep:
+    return ("tools", {"categories": categories, "failed": False, "action": action, **options})
 
 
-def _failed_tools_step(do: str, **options: Any) -> PolicyStep:
-    return ("tools", {"failed": True, "do": do, **options})
+def _failed_tools_step(action: str, **options: Any) -> PolicyStep:
+    return ("tools", {"failed": True, "action": action, **options})
 
 
-def _all_tools_step(do: str, limit: int) -> PolicyStep:
-    return ("tools", {"names": ("*",), "do": do, "limit": limit})
+def _all_tools_step(action: str, limit: int) -> PolicyStep:
+    return ("tools", {"names": ("*",), "action": action, "limit": limit})
 
 
 PRESETS: dict[str, tuple[PolicyStep, ...]] = {
@@ -37,13 +37,13 @@ PRESETS: dict[str, tuple[PolicyStep, ...]] = {
         ("subagents", {}),
         EMPTY_MESSAGES_STEP,
         ("reads", {}),
-        _tools_step("file_edit", do="stub"),
+        _tools_step("file_edit", action="replace"),
         ("output", {}),
-        _tools_step("web", do="cut", limit=4_000),
-        _tools_step(*OTHER_CATEGORIES, do="cut", limit=10_000),
-        ("recent", {"categories": ("plan",), "do": "drop"}),
+        _tools_step("web", action="truncate", limit=4_000),
+        _tools_step(*OTHER_CATEGORIES, action="truncate", limit=10_000),
+        ("recent", {"categories": ("plan",), "action": "drop"}),
         RESOLVED_FAILURES_STEP,
-        _failed_tools_step("cut", limit=500),
+        _failed_tools_step("truncate", limit=500),
         ("messages", {"longer_than": 20_000}),
     ),
     "smart": (
@@ -51,13 +51,13 @@ PRESETS: dict[str, tuple[PolicyStep, ...]] = {
         ("reminders", {}),
         ("subagents", {}),
         EMPTY_MESSAGES_STEP,
-        _tools_step("file_read", do="stub"),
-        _tools_step("file_edit", do="line"),
-        _tools_step(*COMMAND_CATEGORIES, do="cut", head=1_000, tail=1_000),
-        _tools_step("web", *OTHER_CATEGORIES, do="stub"),
+        _tools_step("file_read", action="replace"),
+        _tools_step("file_edit", action="summarize"),
+        _tools_step(*COMMAND_CATEGORIES, action="truncate", head=1_000, tail=1_000),
+        _tools_step("web", *OTHER_CATEGORIES, action="replace"),
         ("tools", {"categories": ("plan",)}),
         RESOLVED_FAILURES_STEP,
-        _failed_tools_step("cut", limit=500),
+        _failed_tools_step("truncate", limit=500),
         ("messages", {"longer_than": 10_000}),
     ),
     "aggressive": (
@@ -65,12 +65,12 @@ PRESETS: dict[str, tuple[PolicyStep, ...]] = {
         ("reminders", {}),
         ("subagents", {}),
         EMPTY_MESSAGES_STEP,
-        _tools_step("file_read", "web", do="drop"),
-        _tools_step("file_edit", do="line"),
-        _tools_step(*COMMAND_CATEGORIES, *OTHER_CATEGORIES, do="stub"),
+        _tools_step("file_read", "web", action="drop"),
+        _tools_step("file_edit", action="summarize"),
+        _tools_step(*COMMAND_CATEGORIES, *OTHER_CATEGORIES, action="replace"),
         ("tools", {"categories": ("plan",)}),
         _failed_tools_step("drop", older_exchanges_only=True),
-        _failed_tools_step("cut", limit=300),
+        _failed_tools_step("truncate", limit=300),
         ("messages", {"longer_than": 2_000}),
     ),
     "exchanges": (("exchanges", {}),),
@@ -85,8 +85,18 @@ def make_clearing_steps(age: int) -> tuple[PolicyStep, ...]:
     """What is seldom asked for again, as a window clears it: what has worn off, and thinking before that."""
     return (
         ("superseded", {"edited": False}),
-        ("batches", {"age": 2 * age + 1, "distance": 10**9, "at_most": 20, "limit": 600, "words": True, "names": 200}),
-        ("fading", {"age": age}),
+        (
+            "batches",
+            {
+                "older_than": 2 * age + 1,
+                "max_distance": 10**9,
+                "max_calls_per_summary": 20,
+                "max_chars": 600,
+                "include_agent_text": True,
+                "max_identifiers": 200,
+            },
+        ),
+        ("fading", {"max_decay": age}),
         ("thinking", {"keep_last": age // 3}),
     )
 
@@ -96,11 +106,11 @@ GENTLE_STEPS: tuple[PolicyStep, ...] = (
     ("output", {}),
     ("output", {"pressure": True}),
     ("mask", {"by_importance": True}),
-    ("batches", {"at_most": 10}),
-    ("exchanges", {"pressure": 0.9, "at_most": 3}),
+    ("batches", {"max_calls_per_summary": 10}),
+    ("exchanges", {"pressure": 0.9, "max_exchanges_per_summary": 3}),
 )
 """The steps to a budget that seldom hurt: what they take is seldom asked for again."""
-DECAY_STEPS: tuple[PolicyStep, ...] = (("fading", {"age": 8}), ("fading", {"age": 3}), *GENTLE_STEPS)
+DECAY_STEPS: tuple[PolicyStep, ...] = (("fading", {"max_decay": 8}), ("fading", {"max_decay": 3}), *GENTLE_STEPS)
 """The same for a window, where what has just been used is used again."""
 ESCALATION_STEPS: tuple[PolicyStep, ...] = (
     *GENTLE_STEPS,
@@ -108,12 +118,12 @@ ESCALATION_STEPS: tuple[PolicyStep, ...] = (
     ("thinking", {}),
     ("superseded", {}),
     ("mask", {"keep": 3}),
-    _all_tools_step("cut_calls", 1_000),
+    _all_tools_step("truncate_calls", 1_000),
     ("messages", {"longer_than": 4_000}),
-    ("batches", {"age": 0, "minimum": 1, "distance": 0}),
-    _all_tools_step("cut", 4_000),
+    ("batches", {"older_than": 0, "min_calls": 1, "max_distance": 0}),
+    _all_tools_step("truncate", 4_000),
     ("newest", {"budget": 0}),
-    _all_tools_step("cut", 1_000),
-    _all_tools_step("cut", 300),
+    _all_tools_step("truncate", 1_000),
+    _all_tools_step("truncate", 300),
 )
 """The steps to a budget, taken edit by edit until the history fits: what costs least to lose goes first."""

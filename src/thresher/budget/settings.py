@@ -17,10 +17,10 @@ from msgspec import ValidationError, convert
 from thresher.budget.options import FilterOptions, check_option_names
 from thresher.budget.presets import ESCALATION_STEPS, PRESETS, PolicyStep
 from thresher.budget.thresholds import Thresholds
-from thresher.deprecation import rename_options
+from thresher.deprecation import rename_options, update_options
 from thresher.errors import OptionError
 from thresher.policies import Policy
-from thresher.policies.table import is_policy, policy_name, policy_names, policy_options
+from thresher.policies.table import is_policy, policy_class, policy_name, policy_names, policy_options
 
 ENVIRONMENT_PREFIXES = ("CLAUDIST_", "THRESHER_")
 """The later one wins."""
@@ -130,7 +130,7 @@ class Settings:
             (given("exclude_thinking"), "thinking", {}),
             (given("exclude_system_reminders"), "reminders", {}),
             (self._excludes_subagents, "subagents", subagents),
-            (any(tools.values()), "tools", {**tools, "do": self._tool_action}),
+            (any(tools.values()), "tools", {**tools, "action": self._tool_action}),
             (given("exclude_failed_tools") or given("exclude_errors"), "tools", {"failed": True}),
             (given("exclude_empty"), "messages", {"empty": True}),
             (given("exclude_roles"), "messages", {"roles": given("exclude_roles")}),
@@ -142,8 +142,8 @@ class Settings:
     @property
     def _tool_action(self) -> str:
         if self.filters.get("exclude_tool_results_only"):
-            return "stub"
-        return "stub_calls" if self.filters.get("exclude_tool_calls_only") else "drop"
+            return "replace"
+        return "replace_calls" if self.filters.get("exclude_tool_calls_only") else "drop"
 
 
 _FILTER_TYPES = get_type_hints(FilterOptions)
@@ -191,15 +191,17 @@ def _load_environment(made: Settings, environment: Mapping[str, str]) -> Setting
             elif name.startswith(("thresholds_", "pace_")) and prefix == "THRESHER_":
                 thresholds |= parse_thresholds({name.partition("_")[2]: value}, key)
             elif short not in IGNORED_VARIABLES | NON_OPTION_VARIABLES and prefix == "THRESHER_":
-                policy, option = _split_policy_option(short, key)
-                policies.setdefault(policy, {})[option] = _convert_value(policy_options(policy)[option], value, key)
+                policy, options = _split_policy_option(short, value, key)
+                known = policy_options(policy)
+                converted = {option: _convert_value(known[option], given, key) for option, given in options.items()}
+                policies.setdefault(policy, {}).update(converted)
     return replace(_with_plain_options(made, told), policies=policies, thresholds=thresholds)
 
 
 def parse_thresholds(told: Mapping[str, Any], origin: str) -> dict[str, Any]:
     """Options of `Thresholds`, each converted to its type; `Thresholds` checks their size."""
     told = dict(told)
-    rename_options(origin, told, Thresholds.renamed_fields)  # type: ignore[attr-defined]
+    update_options(Thresholds, told)
     for name in told:
         if name not in THRESHOLD_TYPES:
             raise OptionError(
@@ -208,12 +210,15 @@ def parse_thresholds(told: Mapping[str, Any], origin: str) -> dict[str, Any]:
     return {name: _convert_value(THRESHOLD_TYPES[name], value, f"{origin}: {name}") for name, value in told.items()}
 
 
-def _split_policy_option(short: str, key: str) -> tuple[str, str]:
+def _split_policy_option(short: str, value: str, key: str) -> tuple[str, dict[str, str]]:
     """Return the policy and the option that a variable names: the policy with the longest name that fits."""
     for policy in sorted(policy_names(), key=len, reverse=True):
-        prefix, option = f"{policy}_".replace("-", "_"), short.lower()[len(policy) + 1 :]
-        if short.lower().startswith(prefix.lower()) and option in policy_options(policy):
-            return policy, option
+        prefix = f"{policy}_".replace("-", "_").lower()
+        if short.lower().startswith(prefix):
+            options = {short.lower()[len(prefix) :]: value}
+            update_options(policy_class(policy), options)
+            if options.keys() <= policy_options(policy).keys():
+                return policy, options
     raise OptionError(
         f"the environment sets `{key}`, which is no option: an option is THRESHER_ and one of "
         f"{', '.join(OPTION_NAMES)}, "
@@ -290,6 +295,8 @@ def _parse_policy_options(path: Path, policy: str, options: Any) -> dict[str, An
     """The options of a policy, each as the policy wants it."""
     if not isinstance(options, dict):
         raise OptionError(f"`{path}`: `policies.{policy}` is a table of options, not {options!r}")
+    options = dict(options)
+    update_options(policy_class(policy), options)
     known = policy_options(policy)
     for option in options:
         if option not in known:

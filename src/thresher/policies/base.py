@@ -18,6 +18,16 @@ PolicyLike = str | Policy | Sequence[str | Policy]
 """A preset's or a policy's name, a policy, or several of them."""
 
 TOOL_CATEGORIES: tuple[str, ...] = get_args(ToolCategory)
+RENAMED_ACTIONS = {
+    "action": {
+        "stub": "replace",
+        "stub_calls": "replace_calls",
+        "cut_calls": "truncate_calls",
+        "line": "summarize",
+        "cut": "truncate",
+    }
+}
+"""Actions as earlier versions spelled them."""
 
 
 def check_count(policy: str, **options: Any) -> None:

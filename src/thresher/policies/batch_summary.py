@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Literal, NamedTuple
 
+from thresher.deprecation import renamed_fields
 from thresher.edits import Edit, Replace, Summarize
 from thresher.errors import OptionError
 from thresher.model import History, Message, Occurrence, Part, Place, Text, Thinking, ToolCall
@@ -54,40 +55,57 @@ class _OldCall(NamedTuple):
         return (self.call, *self.results)
 
 
+@renamed_fields(
+    age="older_than",
+    minimum="min_calls",
+    distance="max_distance",
+    smaller_than="min_tokens",
+    never="exclude_tools",
+    limit="max_chars",
+    at_most="max_calls_per_summary",
+    words="include_agent_text",
+    names="max_identifiers",
+)
 @dataclass(frozen=True, kw_only=True)
 class SummarizeBatches:
     """Fold old tool calls with their results into summaries, many at a time."""
 
-    age: int = 20
+    older_than: int = 20
     """Calls more than this many messages from the end are old."""
-    minimum: int = 10
+    min_calls: int = 10
     """So many old calls make a batch."""
-    distance: int = 40
+    max_distance: int = 40
     """One call this many messages from the end makes a batch whatever their number."""
-    smaller_than: int = 0
+    min_tokens: int = 0
     """Calls that weigh less than this many tokens, with their results, are left alone."""
-    never: tuple[str, ...] | None = None
+    exclude_tools: tuple[str, ...] | None = None
     """Tools that are never folded, by name or glob, besides those that ask the user; None: the usual ones; (): none."""
     keep_marked: str = "[keep]"
     """What marks a message, or a call's arguments, to be left alone; empty: nothing does."""
-    limit: int = 2_000
+    max_chars: int = 2_000
     """Characters of one summary."""
-    at_most: int = 0
+    max_calls_per_summary: int = 0
     """Calls in one summary; 0: as many as stand together."""
-    words: bool = False
+    include_agent_text: bool = False
     """Fold what the agent said beside the calls, too, where none of them stays."""
-    names: int = 0
+    max_identifiers: int = 0
     """Names of things and files that a summary tells beside it."""
     xml: bool = True
     """Fold calls that are written as XML in text, too."""
     scale: TokenWeights = field(default_factory=default_token_weights, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        counts = {"age": self.age, "minimum": self.minimum, "distance": self.distance}
-        check_count("batches", **counts, smaller_than=self.smaller_than, limit=self.limit, at_most=self.at_most)
-        check_count("batches", names=self.names)
-        if self.never is not None:
-            check_words("batches", never=self.never)
+        counts = {"older_than": self.older_than, "min_calls": self.min_calls, "max_distance": self.max_distance}
+        check_count(
+            "batches",
+            **counts,
+            min_tokens=self.min_tokens,
+            max_chars=self.max_chars,
+            max_calls_per_summary=self.max_calls_per_summary,
+        )
+        check_count("batches", max_identifiers=self.max_identifiers)
+        if self.exclude_tools is not None:
+            check_words("batches", exclude_tools=self.exclude_tools)
         if not isinstance(self.keep_marked, str):
             raise OptionError(f"policy `batches`: `keep_marked` is a text, not {self.keep_marked!r}")
 
@@ -95,7 +113,7 @@ class SummarizeBatches:
         """Fold what is old, if there is enough of it."""
         old = self._find_old_calls(history)
         free = [one for one in old if not one.exclusion]
-        if not free or (len(free) < self.minimum and len(history) - free[0].call.message < self.distance):
+        if not free or (len(free) < self.min_calls and len(history) - free[0].call.message < self.max_distance):
             return
         borders = _find_boundaries(history, old)
         groups = groupby(old, key=lambda one: (bisect_right(borders, one.call.message), one.exclusion, one.notation))
@@ -107,7 +125,7 @@ class SummarizeBatches:
                 yield from _replace_answers(history, list(run))
                 continue
             calls = list(run)
-            size = self.at_most or len(calls)
+            size = self.max_calls_per_summary or len(calls)
             for start in range(0, len(calls), size):
                 yield self._summarize_run(history, calls[start : start + size], names)
 
@@ -127,7 +145,7 @@ class SummarizeBatches:
         return (f"batches left {count_with_noun(counts.total(), 'call')} alone: {told}",)
 
     def _find_old_calls(self, history: History) -> list[_OldCall]:
-        young = len(history) - self.age
+        young = len(history) - self.older_than
         found = [
             _OldCall(
                 call,
@@ -157,7 +175,7 @@ class SummarizeBatches:
 
     def _find_exclusion(self, history: History, name: str, category: str, *members: Place) -> str:
         """Why a call is left alone, or nothing."""
-        names = NEVER_SUMMARIZED_TOOLS if self.never is None else self.never
+        names = NEVER_SUMMARIZED_TOOLS if self.exclude_tools is None else self.exclude_tools
         if names and (category == "question" or matches_any_glob(name, names)):
             return EXCLUDED_BY_NAME
         call, message = history.part(members[0]), history[members[0].message]
@@ -165,21 +183,23 @@ class SummarizeBatches:
             inside = isinstance(call, ToolCall) and self.keep_marked in call.arguments
             if inside or self.keep_marked in _message_text(message):
                 return "marked"
-        weights = (self.scale.parts(history[one.message])[one.part] for one in members) if self.smaller_than else ()
-        return "small" if self.smaller_than and sum(weights) < self.smaller_than else ""
+        weights = (self.scale.parts(history[one.message])[one.part] for one in members) if self.min_tokens else ()
+        return "small" if self.min_tokens and sum(weights) < self.min_tokens else ""
 
     def _summarize_run(self, history: History, run: list[_OldCall], names: IdentifierSelector) -> Summarize:
         places = [place for one in run for place in one.members]
         spans = format_turn_range([history.turn(one.call.message) for one in run])
         label = f"{count_with_noun(len(run), 'call')} folded, {spans}"
         if run[0].notation == "text":
-            text = _format_list([one.description for one in run], self.limit)
+            text = _format_list([one.description for one in run], self.max_chars)
             return Summarize(
                 _occurrences(history, places), "batches", "old tool calls, told in text", text, label, "injection"
             )
-        places = sorted(places + _find_adjacent_parts(history, places, (Thinking, Text) if self.words else (Thinking,)))
-        text = summarize_places(history, places, self.limit)
-        if told := names.select(_collect_identifiers(history, places), self.names):
+        places = sorted(
+            places + _find_adjacent_parts(history, places, (Thinking, Text) if self.include_agent_text else (Thinking,))
+        )
+        text = summarize_places(history, places, self.max_chars)
+        if told := names.select(_collect_identifiers(history, places), self.max_identifiers):
             text = f"{text}\nnames: {told}"
         return Summarize(_occurrences(history, places), "batches", "old tool calls", text, label)
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from thresher.deprecation import renamed_fields
 from thresher.edits import Edit, Replace
 from thresher.edits.placeholder import find_placeholder_ids
 from thresher.model import History, Place
@@ -44,22 +45,23 @@ class _DecayingPart(NamedTuple):
     """How many its pointer may tell."""
 
 
+@renamed_fields(age="max_decay", names="max_identifiers")
 @dataclass(frozen=True, kw_only=True)
 class DecayResults:
     """Point to results, and to what was written into long calls, when they have worn off; the most worn first."""
 
-    age: int = 24
+    max_decay: int = 24
     """The wear that is too much: calls since then, for a file that was read in this exchange and not edited."""
-    names: int = 80
+    max_identifiers: int = 80
     """Names that a pointer tells at most; half as many for a call."""
     scale: TokenWeights = field(default_factory=default_token_weights, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        check_count(POLICY_NAME, age=self.age, names=self.names)
+        check_count(POLICY_NAME, max_decay=self.max_decay, max_identifiers=self.max_identifiers)
 
     def __call__(self, history: History) -> Iterator[Edit]:
         """Propose, the most worn first."""
-        worn = [part for part in self._measure_parts(history) if part.decay > self.age]
+        worn = [part for part in self._measure_parts(history) if part.decay > self.max_decay]
         names = IdentifierSelector(history) if worn else None
         notes: dict[Place, str] = {}
         for place, _, most in sorted(worn):
@@ -76,11 +78,11 @@ class DecayResults:
                 continue
             call, result = link.chain.call, link.chain.result
             if result is not None and not is_short_placeholder(link.result):
-                yield _DecayingPart(result, rate.result_decay(link, result), self.names)
+                yield _DecayingPart(result, rate.result_decay(link, result), self.max_identifiers)
             if self.scale.parts(history[call.message])[call.part] > SHORT_CALL_TOKENS and not find_placeholder_ids(
                 link.call.arguments
             ):
-                yield _DecayingPart(call, rate.base_decay(call) * CALL_FACTOR, self.names // 2)
+                yield _DecayingPart(call, rate.base_decay(call) * CALL_FACTOR, self.max_identifiers // 2)
 
 
 class _DecayRate:

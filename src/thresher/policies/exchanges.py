@@ -20,6 +20,7 @@ from itertools import groupby, pairwise
 from statistics import fmean
 from typing import NamedTuple
 
+from thresher.deprecation import renamed_fields
 from thresher.edits import Drop, Edit, Summarize, find_pins
 from thresher.edits.placeholder import PLACEHOLDER_PREFIX, get_placeholder_id
 from thresher.errors import OptionError
@@ -71,6 +72,7 @@ class _ExchangeInfo(NamedTuple):
     """A bridge stands in it: what is left beside it stayed for a reason of its own."""
 
 
+@renamed_fields(bridges="summaries", at_most="max_exchanges_per_summary")
 @dataclass(frozen=True, kw_only=True)
 class SummarizeExchanges:
     """Keep the latest exchanges and bridge the older ones; adapts to their number and to how full the window is."""
@@ -79,16 +81,16 @@ class SummarizeExchanges:
     """How many exchanges stay, the current one included; None: as their number and the pressure have it."""
     pressure: float | None = None
     """How full the window is, from 0 to 1; None: worked out from `budget`, where that is given."""
-    bridges: bool = True
+    summaries: bool = True
     """Leave a summary where exchanges are left out; without, they go and nothing tells of them."""
-    at_most: int = 0
+    max_exchanges_per_summary: int = 0
     """Exchanges under one bridge; 0: as many as stand together."""
     budget: int | None = None
     """Tokens that the window holds."""
     scale: TokenWeights = field(default_factory=default_token_weights, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        counts = {"keep": self.keep, "budget": self.budget, "at_most": self.at_most}
+        counts = {"keep": self.keep, "budget": self.budget, "max_exchanges_per_summary": self.max_exchanges_per_summary}
         check_count("exchanges", **{name: value for name, value in counts.items() if value is not None})
         if self.budget == 0:
             raise OptionError(
@@ -113,7 +115,7 @@ class SummarizeExchanges:
         safe |= find_pins(history).keys()
         for is_kept, run in groupby(range(len(spans)), key=lambda n: n in kept):
             left = [] if is_kept else [spans[n] for n in run]
-            size = self.at_most or len(left) or 1
+            size = self.max_exchanges_per_summary or len(left) or 1
             for start in range(0, len(left), size):
                 yield from self._summarize_exchanges(history, left[start : start + size], safe)
 
@@ -121,7 +123,7 @@ class SummarizeExchanges:
         """Whether no exchange is, or ever was, left out, so that only the turns of the current one can be."""
         if len(spans) == 1:
             return True
-        adapts = self.keep is None and self.bridges
+        adapts = self.keep is None and self.summaries
         return adapts and len(kept) == len(spans) and not any(span.is_bridged for span in spans)
 
     def _pressure(self, history: History) -> float:
@@ -156,7 +158,7 @@ class SummarizeExchanges:
         if not places:
             return
         targets = tuple([history.occurrence(place) for place in places])
-        if not self.bridges:
+        if not self.summaries:
             yield from (Drop(target, "exchanges", "an exchange that is left out") for target in targets)
             return
         told = [text for text in (_describe_exchange(history, span, some) for span, some in going if some) if text]
@@ -205,7 +207,7 @@ class SummarizeExchanges:
         ordered = sorted(places)
         targets = tuple([history.occurrence(place) for place in ordered])
         why = "older turns of one long exchange"
-        if not self.bridges:
+        if not self.summaries:
             yield from (Drop(target, "exchanges", why) for target in targets)
             return
         label = f"{count_with_noun(len(run), 'call')} of older turns folded, {_format_turns(history, ordered)}"

@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from thresher.deprecation import renamed_fields
 from thresher.edits import Drop, Edit, Replace
 from thresher.edits.placeholder import get_placeholder_id
 from thresher.model import History
 from thresher.model.tool_calls import ToolUse
 from thresher.policies.base import (
+    RENAMED_ACTIONS,
     TOOL_CATEGORIES,
     check_choice,
     check_count,
@@ -52,6 +54,7 @@ WHOLE_PLAN_TOOLS = frozenset(name for names in _WHOLE_PLAN_NAMES for name in nam
 OUTDATED_REASON = "not the newest of its tool"
 
 
+@renamed_fields(do="action", values=RENAMED_ACTIONS)
 @dataclass(frozen=True, kw_only=True)
 class KeepLatestOnly:
     """Of each light tool, keep only the newest answers."""
@@ -62,14 +65,14 @@ class KeepLatestOnly:
     """Whole categories; of `plan` only tools that state the whole plan."""
     keep: int = 1
     """How many answers of each tool stay; one that failed is not counted."""
-    do: Literal["stub", "drop"] = "stub"
+    action: Literal["replace", "drop"] = "replace"
     """Whether a pointer stands in for an older answer, or call and answer go."""
 
     def __post_init__(self) -> None:
         check_words("recent", tools=self.tools)
         check_words("recent", TOOL_CATEGORIES, categories=self.categories)
         check_count("recent", keep=self.keep)
-        check_choice("recent", "do", self.do, ("stub", "drop"))
+        check_choice("recent", "action", self.action, ("replace", "drop"))
 
     def __call__(self, history: History) -> Iterator[Edit]:
         """Point from the older answers, or let them go, the oldest first."""
@@ -88,7 +91,7 @@ class KeepLatestOnly:
             elif not is_failed_call(link):
                 turns.append(history.turn(link.chain.call.message))
         for link, turn in reversed(found):
-            if self.do == "drop":
+            if self.action == "drop":
                 yield Drop(history.occurrence(link.chain.call), "recent", OUTDATED_REASON)
             elif link.chain.result is not None and link.result is not None and not get_placeholder_id(link.result):
                 note = f"newer one at turn {turn}" if turn else ""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from thresher.deprecation import renamed_fields
 from thresher.edits import Edit, Replace
 from thresher.edits.placeholder import describe_part, format_placeholder, get_placeholder_id
 from thresher.edits.rewrite import replace_with_placeholder
@@ -16,32 +17,36 @@ MAX_PLACEHOLDER_CHARS = 2_000
 """A text that opens like a pointer and is longer than any is none."""
 
 
+@renamed_fields(at_least="min_tokens_saved", except_names="exclude_tools")
 @dataclass(frozen=True, kw_only=True)
 class MaskOldResults:
     """Point to all tool results but the newest; answers to questions stay."""
 
     keep: int = 10
     """How many of the newest results stay whole."""
-    at_least: int = 0
+    min_tokens_saved: int = 0
     """Do nothing unless it saves this many tokens in all."""
     categories: tuple[str, ...] = ()
     """Only results of tools of these categories; all, if none is named."""
-    except_names: tuple[str, ...] = ()
+    exclude_tools: tuple[str, ...] = ()
     """Tools whose results stay, by name or glob."""
     by_importance: bool = False
     """The least important go first, not the oldest."""
     scale: TokenWeights = field(default_factory=default_token_weights, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        check_count("mask", keep=self.keep, at_least=self.at_least)
+        check_count("mask", keep=self.keep, min_tokens_saved=self.min_tokens_saved)
         check_words("mask", TOOL_CATEGORIES, categories=self.categories)
-        check_words("mask", except_names=self.except_names)
+        check_words("mask", exclude_tools=self.exclude_tools)
 
     def __call__(self, history: History) -> Iterator[Edit]:
         """Point to old results."""
         mine = [link for link in history.links if self._is_candidate(link)]
         old = [link for link in mine[: max(0, len(mine) - self.keep)] if not is_short_placeholder(link.result)]
-        if self.at_least and sum(self._count_tokens_saved(history, link) for link in old) < self.at_least:
+        if (
+            self.min_tokens_saved
+            and sum(self._count_tokens_saved(history, link) for link in old) < self.min_tokens_saved
+        ):
             return
         for link in self._ordered(history, old):
             if link.chain.result is not None:
@@ -49,7 +54,7 @@ class MaskOldResults:
                 yield Replace(target, "mask", f"older than the newest {self.keep} results")
 
     def _is_candidate(self, link: ToolUse) -> bool:
-        if link.result is None or link.use.category == "question" or is_tool_selected(link, self.except_names, ()):
+        if link.result is None or link.use.category == "question" or is_tool_selected(link, self.exclude_tools, ()):
             return False
         return not self.categories or link.use.category in self.categories
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from thresher.deprecation import renamed_fields
 from thresher.edits import Edit, Elision, Truncate, apply_elisions, keep_head_and_tail
 from thresher.edits.placeholder import ID_SLOT
 from thresher.model import History, Message, part_text
@@ -23,13 +24,14 @@ MIN_RUN_LINES = 3
 """So many lines alike are a run."""
 
 
+@renamed_fields(bash_truncate="truncate_above", keep_whole="keep_below")
 @dataclass(frozen=True, kw_only=True)
 class TruncateOutput:
     """Squeeze the output of commands, and cut what is long to its head and tail."""
 
-    keep_whole: int = 1_000
+    keep_below: int = 1_000
     """Characters up to which an output is left alone."""
-    bash_truncate: int = 10_000
+    truncate_above: int = 10_000
     """Characters from which it is cut."""
     head: int = 2_000
     """Characters that stay of its start."""
@@ -38,10 +40,10 @@ class TruncateOutput:
     squeeze: bool = True
     """Take out colour codes, past states of progress bars, and lines that repeat."""
     pressure: bool = False
-    """Cut from `keep_whole` on, to half the size."""
+    """Cut from `keep_below` on, to half the size."""
 
     def __post_init__(self) -> None:
-        check_count("output", keep_whole=self.keep_whole, bash_truncate=self.bash_truncate)
+        check_count("output", keep_below=self.keep_below, truncate_above=self.truncate_above)
         check_count("output", head=self.head, tail=self.tail)
 
     def __call__(self, history: History) -> Iterator[Edit]:
@@ -51,7 +53,7 @@ class TruncateOutput:
             if place is None or link.result is None or not _is_command_output(link):
                 continue
             text = part_text(link.result)
-            if len(text) <= self.keep_whole:
+            if len(text) <= self.keep_below:
                 continue
             known = _cut_cache(history[place.message])
             if (self, place.part) not in known:
@@ -63,9 +65,9 @@ class TruncateOutput:
     def _find_cuts(self, text: str, *, is_file: bool) -> tuple[tuple[Elision, ...], str]:
         gaps = find_output_noise(text) if self.squeeze and not is_file else ()
         length = len(text) - sum(stop - start - len(note) for start, stop, note in gaps)
-        limit, ends = self.bash_truncate, self.head + self.tail
+        limit, ends = self.truncate_above, self.head + self.tail
         if self.pressure:
-            limit, ends = min(limit, self.keep_whole), ends // 2
+            limit, ends = min(limit, self.keep_below), ends // 2
         else:
             ends = min(ends, max(limit - MIN_CUT_CHARS, 0))
         note = _format_note(text, "squeezed").rstrip("\n") if gaps else ""

@@ -11,6 +11,7 @@ from typing import Any, get_type_hints
 
 from msgspec import ValidationError, convert
 
+from thresher.deprecation import update_options
 from thresher.dialects.plugins import POLICY_GROUP, load_plugins
 from thresher.errors import OptionError
 from thresher.policies.base import Policy
@@ -82,6 +83,7 @@ def policy_name(policy: Policy) -> str:
 def make_policy(name: str, **options: Any) -> Policy:
     """Make a policy with its options."""
     found, known = policy_class(name), policy_options(name)
+    update_options(found, options)
     unknown = sorted(set(options) - set(known) - {"scale"})
     if unknown:
         raise OptionError(f"policy `{name}` has no option `{unknown[0]}`; its options are {', '.join(known) or 'none'}")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, get_args
 
+from thresher.deprecation import renamed_fields
 from thresher.edits import Drop, Edit, Elision, Replace, Summarize, Truncate, elide_long_arguments, elide_to_limit
 from thresher.edits.placeholder import to_label_line as flat
 from thresher.edits.truncate import MIN_SAVING_DIVISOR
@@ -17,10 +18,10 @@ from thresher.model import History, Message, Place, ToolCall, ToolChain, ToolRes
 from thresher.model.one_liners import describe_chain
 from thresher.model.tool_calls import ToolUse
 from thresher.policies import base
-from thresher.policies.base import TOOL_CATEGORIES, check_choice, check_count, check_words
+from thresher.policies.base import RENAMED_ACTIONS, TOOL_CATEGORIES, check_choice, check_count, check_words
 
 POLICY_NAME = "tools"
-ToolAction = Literal["drop", "stub", "stub_calls", "cut_calls", "line", "cut"]
+ToolAction = Literal["drop", "replace", "replace_calls", "truncate_calls", "summarize", "truncate"]
 MIN_CUT_CHARS = 100
 """The least that a cut may leave: what says that something was cut needs most of it."""
 MAX_LINE_CHARS = 200
@@ -28,23 +29,23 @@ INTERRUPTED_PREFIX = "[Request interrupted"
 USER_WORDS_MARKER = "the user said:"
 
 
+@renamed_fields(do="action", except_names="exclude_tools", values=RENAMED_ACTIONS)
 @dataclass(frozen=True, kw_only=True)
 class EditToolCalls:
-    """Do one thing to the calls of some tools.
+    """Apply one action to the calls of some tools.
 
-    `EditToolCalls(categories=("file_edit",))` drops all edits; `EditToolCalls(failed=True)` drops what failed, of any
-    tool;
-    `EditToolCalls(names=("mcp__*",), except_names=("mcp__db__*",), do="stub")` points to results and keeps the calls;
-    `EditToolCalls(names=("*",), older_exchanges_only=True, do="line")` tells each call in a line;
-    `EditToolCalls(names=("Bash",), do="cut", head=2000, tail=6000)` keeps both ends. With no name, no category and no
-    `is_failed_or_interrupted`, nothing is meant.
+    `EditToolCalls(categories=("file_edit",))` drops all edits; `EditToolCalls(failed=True)` drops what failed;
+    `EditToolCalls(names=("mcp__*",), exclude_tools=("mcp__db__*",), action="replace")` replaces results, keeps calls;
+    `EditToolCalls(names=("*",), older_exchanges_only=True, action="summarize")` writes one line for each call;
+    `EditToolCalls(names=("Bash",), action="truncate", head=2000, tail=6000)` keeps both ends. With no name, no category
+    and no `failed`, no call is meant.
     """
 
     names: tuple[str, ...] = ()
     """Tools by name or glob, whatever the case."""
     categories: tuple[str, ...] = ()
     """Tools by kind of work."""
-    except_names: tuple[str, ...] = ()
+    exclude_tools: tuple[str, ...] = ()
     """Tools that are never meant, by name or glob."""
     failed: bool | None = None
     """Only calls that failed or were interrupted, only the others, or both."""
@@ -52,21 +53,21 @@ class EditToolCalls:
     """Whether all since the human's last prompt is left alone."""
     keep_last: int = 0
     """Calls at the end that are left alone."""
-    do: ToolAction = "drop"
+    action: ToolAction = "drop"
     """Drop both; point to results; point to arguments; cut long arguments; one line for both; cut results."""
     limit: int = 10_000
-    """Characters that `cut` leaves where neither `head` nor `tail` is given, and `cut_calls` of each argument."""
+    """Characters that `truncate` keeps without `head` and `tail`, and `truncate_calls` of each argument."""
     head: int = 0
-    """Characters that `cut` leaves of the beginning, what says so included."""
+    """Characters that `truncate` leaves of the beginning, what says so included."""
     tail: int = 0
-    """Characters that `cut` leaves of the end."""
+    """Characters that `truncate` leaves of the end."""
 
     def __post_init__(self) -> None:
-        check_words(POLICY_NAME, names=self.names, except_names=self.except_names)
+        check_words(POLICY_NAME, names=self.names, exclude_tools=self.exclude_tools)
         check_words(POLICY_NAME, TOOL_CATEGORIES, categories=self.categories)
-        check_choice(POLICY_NAME, "do", self.do, get_args(ToolAction))
+        check_choice(POLICY_NAME, "action", self.action, get_args(ToolAction))
         check_count(POLICY_NAME, limit=self.limit, head=self.head, tail=self.tail, keep_last=self.keep_last)
-        if self.do == "cut" and self._max_chars < MIN_CUT_CHARS:
+        if self.action == "truncate" and self._max_chars < MIN_CUT_CHARS:
             raise OptionError(
                 f"policy `{POLICY_NAME}`: a cut leaves {MIN_CUT_CHARS} characters or more, not {self._max_chars}"
             )
@@ -81,7 +82,7 @@ class EditToolCalls:
     def _is_selected(self, link: ToolUse) -> bool:
         if self.failed is not None and self.failed != is_failed_or_interrupted(link):
             return False
-        if base.is_tool_selected(link, self.except_names, ()):
+        if base.is_tool_selected(link, self.exclude_tools, ()):
             return False
         if _has_human_answer(link):
             return base.is_tool_selected(
@@ -97,21 +98,21 @@ class EditToolCalls:
         call = history.occurrence(link.chain.call)
         result = history.occurrence(link.chain.result) if link.chain.result else None
         why = "failed" if self.failed else link.use.category.replace("_", " ")
-        match self.do:
+        match self.action:
             case "drop":
                 yield Drop(call, POLICY_NAME, why)
-            case "stub_calls":
+            case "replace_calls":
                 yield Replace(call, POLICY_NAME, why)
-            case "cut_calls":
+            case "truncate_calls":
                 gaps = elide_long_arguments(link.call.arguments, self.limit)
                 if gaps:
                     yield Truncate(call, POLICY_NAME, f"arguments longer than {self.limit:,}", gaps)
-            case "line":
+            case "summarize":
                 targets = (call,) if result is None else (call, result)
                 yield Summarize(targets, POLICY_NAME, why, "", label=_describe_call(link.call, link.result))
-            case "stub" if result is not None:
+            case "replace" if result is not None:
                 yield Replace(result, POLICY_NAME, why, note="interrupted" if _is_interrupted(link) else "")
-            case "cut" if link.result is not None and result is not None:
+            case "truncate" if link.result is not None and result is not None:
                 gaps = self._find_cuts(link.result.text)
                 if gaps:
                     yield Truncate(result, POLICY_NAME, f"longer than {self._max_chars:,}", gaps)

@@ -31,7 +31,7 @@ def read(
     limits: ReadLimits | None = None,
 ) -> Session:
     """Read the session in any agent's file; where the file holds several, `session` is the id of the one wanted."""
-    ids = list(list_session_versions(path, format=format) or ()) if session is None else []
+    ids = list(list_session_versions(path) or ()) if session is None and format is None else []
     if len(ids) < 2:
         is_wanted = None if session is None else session.__eq__
         found = read_all(path, format=format, limits=limits, is_wanted=is_wanted)

@@ -59,12 +59,12 @@ class WindowEvent(Struct, frozen=True, kw_only=True):
     """What was not edited though a policy wanted it, and why."""
     notes: tuple[str, ...] = ()
 
-    why = RenamedField("reason")
-    at = RenamedField("time")
-    call = RenamedField("calls_before")
-    saving = RenamedField("saving_per_call")
-    elided = RenamedField("removed_ids")
-    excluded = RenamedField("rejected_edits")
+    why = RenamedField("why", "reason")
+    at = RenamedField("at", "time")
+    call = RenamedField("call", "calls_before")
+    saving = RenamedField("saving", "saving_per_call")
+    elided = RenamedField("elided", "removed_ids")
+    excluded = RenamedField("excluded", "rejected_edits")
 
     def __str__(self) -> str:
         tokens = f"{self.tokens_before:,} → {self.tokens_after:,} tokens"
