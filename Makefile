@@ -36,6 +36,7 @@ lint: $(VENV)/.ready-dev
 	$(BIN)/lint-imports
 	$(BIN)/python tools/check_names.py
 	$(BIN)/python tools/check_dialects.py
+	$(BIN)/python tools/check_imports.py
 
 format: $(VENV)/.ready-dev
 	$(BIN)/ruff format .

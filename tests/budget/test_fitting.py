@@ -62,7 +62,9 @@ def test_a_stand_in_says_what_it_stands_for_and_gives_it_back() -> None:
 def test_a_fold_gives_back_all_that_it_stands_for() -> None:
     store = InMemoryContentStore()
     done = fit_with_plan(th.parse(conversation(30)), policy="batches", store=store)
-    summary = next(part for message in done.history for part in message.parts if "folded" in getattr(part, "text", ""))
+    summary = next(
+        part for message in done.history for part in message.parts if "summarized" in getattr(part, "text", "")
+    )
     assert th.restore(summary.text.split()[1], store=store).count(LONG) >= 10  # type: ignore[union-attr]
 
 

@@ -209,7 +209,7 @@ def test_fit_writes_any_wire_format_and_check_finds_it_legal(home: Path, target:
 
 def test_show_says_what_a_policy_would_make_of_each_part(home: Path) -> None:
     output = run("show", a_session(home), "--policy", "smart").output
-    assert "⤷ pointed to: file read [tools], saves" in output
+    assert "⤷ replaced: file read [tools], saves" in output
 
 
 def test_fit_writes_text_for_a_person(home: Path) -> None:

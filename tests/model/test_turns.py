@@ -64,9 +64,15 @@ BILL = Usage(input=1, output=1)
         ),
         pytest.param(
             [model("a"), model("a"), tool("a"), tool("a")],
-            [chain((0, 0), (2, 0), active=True), chain((1, 0), (3, 0), active=True)],
+            [chain((0, 0), (3, 0), active=True), chain((1, 0), (2, 0), active=True)],
             [],
-            id="of two open calls of one id, the oldest is answered first",
+            id="of two open calls of one id, the latest is answered first",
+        ),
+        pytest.param(
+            [model("a", "a"), tool("a"), tool("a")],
+            [chain((0, 0), (1, 0), active=True), chain((0, 1), (2, 0), active=True)],
+            [],
+            id="of two open calls of one id in one message, the first is answered first",
         ),
         pytest.param(
             [model("a", "b"), tool("b"), user(), model()],
@@ -226,7 +232,7 @@ def test_every_call_and_every_result_is_used_exactly_once(history: History) -> N
 
 @given(history=histories)
 def test_an_orphan_had_no_open_call_to_answer(history: History) -> None:
-    """The same pairing in the plainest words: the first call before it of its id that is still open."""
+    """The same pairing in other words: the first in the latest message before it with an open call of its id."""
     waiting = [(place, history[place.message].parts[place.part]) for place in places(history, ToolCall)]
     expected: dict[Place, Place] = {}
     orphans: list[Place] = []
@@ -239,8 +245,10 @@ def test_an_orphan_had_no_open_call_to_answer(history: History) -> None:
             if isinstance(call, ToolCall) and call.id == result.call_id and where < place
         ]
         if found:
-            waiting.remove(found[0])
-            expected[found[0][0]] = place
+            latest = max(where.message for where, _ in found)
+            answered = next(one for one in found if one[0].message == latest)
+            waiting.remove(answered)
+            expected[answered[0]] = place
         else:
             orphans.append(place)
     assert {one.call: one.result for one in history.chains if one.result} == expected

@@ -65,7 +65,7 @@ def test_a_batch_is_one_summary_in_place_of_calls_and_results() -> None:
     (fold,) = taken(history, SummarizeBatches())
     assert isinstance(fold, Summarize)
     assert len(fold.targets) == 24
-    assert "12 calls folded, turns 1-12" in fold.text
+    assert "12 calls summarized, turns 1-12" in fold.text
     assert "f11.py" in fold.text
     after = apply(history, build_plan(history, [fold], SCALE))
     assert after[0] == user("go")
@@ -85,9 +85,9 @@ def test_human_words_and_what_the_agent_said_stay_in_order() -> None:
     assert [text if not text.startswith("[") else text.partition(" · ")[2] for text in told[:6]] == [
         "one",
         "looking",
-        "2 calls folded, turns 1-2]",
+        "2 calls summarized, turns 1-2]",
         "two",
-        "2 calls folded, turns 3-4]",
+        "2 calls summarized, turns 3-4]",
         "hm",
     ]
 
@@ -192,7 +192,7 @@ def test_calls_in_text_fold_with_their_answers() -> None:
     (fold,) = taken(history, SummarizeBatches(min_calls=2))
     assert isinstance(fold, Summarize)
     assert len(fold.targets) == 12
-    assert "4 calls folded" in fold.text
+    assert "4 calls summarized" in fold.text
     assert "read_file f3.py" in fold.text
     after = apply(history, build_plan(history, SummarizeBatches(min_calls=2)(history), SCALE))
     assert [message.text for message in after.messages[2:6]] == [environment] * 4

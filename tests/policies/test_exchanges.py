@@ -105,7 +105,7 @@ def test_a_bridge_quotes_what_was_asked_and_tells_what_was_done() -> None:
     (fold,) = build_plan(history, SummarizeExchanges()(history), SCALE).edits
     assert isinstance(fold, Summarize)
     first, *lines = fold.text.splitlines()
-    assert first.endswith("2 exchanges left out, turns 1-5]")
+    assert first.endswith("2 exchanges removed, turns 1-5]")
     assert lines[1] == 'asked: "please fix the rounding" → 2 calls, edited a.py; ended: ok; said: "It is fixed."'
 
 
@@ -116,7 +116,7 @@ def test_bridges_may_be_held_to_so_many_exchanges() -> None:
         for edit in SummarizeExchanges(keep=1, max_exchanges_per_summary=3)(history)
         if isinstance(edit, Summarize)
     ]
-    assert [label.split(" left out")[0] for label in labels] == ["3 exchanges", "3 exchanges", "1 exchange"]
+    assert [label.split(" removed")[0] for label in labels] == ["3 exchanges", "3 exchanges", "1 exchange"]
 
 
 def test_what_is_kept_is_kept_byte_for_byte_and_in_order() -> None:

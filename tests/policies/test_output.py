@@ -39,7 +39,7 @@ def test_what_is_short_enough_stays_whole(size: int) -> None:
 def test_what_is_long_keeps_head_and_tail(size: int) -> None:
     text = unlike(size)
     short = after(text, TruncateOutput())
-    head, note, tail = short.partition(f" · cut: {size:,} chars, {text.count(chr(10)) + 1:,} lines in all]\n")
+    head, note, tail = short.partition(f" · truncated: {size:,} chars, {text.count(chr(10)) + 1:,} lines in total]\n")
     head = head[: head.index("\n[thresher t1:")]
     assert note
     assert text.startswith(head)
@@ -96,7 +96,7 @@ def test_squeezed(name: str) -> None:
 def test_squeezing_alone_names_the_whole() -> None:
     short = after(unlike(2_000) + "\n" + "again and again\n" * 100, TruncateOutput())
     assert "again and again [… 99 similar lines …]\n\n[thresher t1:" in short
-    assert short.endswith(" · squeezed: 3,601 chars, 181 lines in all]")
+    assert short.endswith(" · condensed: 3,601 chars, 181 lines in total]")
 
 
 def test_a_file_that_is_shown_is_not_squeezed() -> None:
@@ -109,7 +109,7 @@ def test_a_file_that_is_shown_is_not_squeezed() -> None:
 def test_ends_are_measured_after_squeezing() -> None:
     text = "\n".join([unlike(1_500), "hop\n" * 20_000, unlike(1_500)])
     assert after(text, TruncateOutput()).startswith(unlike(1_500)[:1_400])
-    assert "cut:" not in after(text, TruncateOutput()), "with the repeats gone, all of it fits"
+    assert "truncated:" not in after(text, TruncateOutput()), "with the repeats gone, all of it fits"
     long = "\n".join(["\x1b[31mred\x1b[0m\n" + unlike(9_000), "hop\n" * 20_000, unlike(9_000)])
     short = after(long, TruncateOutput())
     assert short.startswith("red\n" + unlike(1_800))

@@ -147,7 +147,7 @@ def test_only_answers() -> None:
 def test_only_calls() -> None:
     history = talk(*chain("t1", "Task", dict(TASK), ANSWER), notice(NOTICE))
     smaller = after(DropSubagents(responses=False), history)
-    assert "left_out" in json.loads(next(smaller[1].calls).arguments)
+    assert "removed" in json.loads(next(smaller[1].calls).arguments)
     assert next(smaller[2].results).text == ANSWER
     assert smaller[3].text == NOTICE
 

@@ -103,7 +103,7 @@ def test_stub_points_to_results_and_keeps_calls() -> None:
 def test_stub_calls_points_to_arguments_and_keeps_results() -> None:
     smaller = after(EditToolCalls(categories=("file_edit",), action="replace_calls"), HISTORY)
     calls = {call.id: call.arguments for message in smaller for call in message.calls}
-    assert "left_out" in json.loads(calls["edit"])
+    assert "removed" in json.loads(calls["edit"])
     assert json.loads(calls["read"]) == {"file_path": "src/a.py"}
     assert results(smaller) == results(HISTORY)
 

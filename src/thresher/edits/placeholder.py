@@ -15,8 +15,10 @@ from thresher.model.message_cache import cached_per_message
 from thresher.model.tool_calls import describe_tool_call
 
 PLACEHOLDER_PREFIX = "[thresher "
-PLACEHOLDER_ARGUMENT = "left_out"
-"""The argument that stands in for those that a call has lost."""
+PLACEHOLDER_ARGUMENT = "removed"
+"""The argument of a call that holds the placeholder of those that were removed."""
+_OLD_PLACEHOLDER_ARGUMENT = "left_out"
+"""As histories may hold it already."""
 ID_SLOT = "t1:................"
 """Takes the place of the id in a note until it is known; of the same length, so that limits hold."""
 SUMMARY_END = "[/thresher]"
@@ -56,7 +58,8 @@ def get_placeholder_id(part: Part) -> str:
 
 def _read_placeholder_argument(call: ToolCall) -> str:
     """What a call says in the place of its longer arguments."""
-    said = load_json_object(call.arguments).get(PLACEHOLDER_ARGUMENT)
+    arguments = load_json_object(call.arguments)
+    said = arguments.get(PLACEHOLDER_ARGUMENT, arguments.get(_OLD_PLACEHOLDER_ARGUMENT))
     return said if isinstance(said, str) else ""
 
 

@@ -10,7 +10,7 @@ from thresher.dialects.repairs.workspace import Repair
 from thresher.edits.closure import ThinkingRule, close_draft, collect_edits
 from thresher.edits.draft import PlanDraft
 from thresher.edits.edit import Edit
-from thresher.edits.explain import explain_plan
+from thresher.edits.explain import UNREPORTED_REFUSALS, format_edit_table, format_message_numbers, summarize_edits
 from thresher.model import History, Place
 from thresher.tokens import TokenWeights
 
@@ -110,3 +110,40 @@ def finish_plan(draft: PlanDraft, thinking: ThinkingRule = "free") -> Plan:
 
 def _refusals(refused: Counter[tuple[str, str]]) -> tuple[Refusal, ...]:
     return tuple(Refusal(policy, reason, parts) for (policy, reason), parts in sorted(refused.items()))
+
+
+def explain_plan(plan: Plan) -> str:
+    """For a terminal: a heading, a table, and what else is worth knowing."""
+    head = f"{plan.policy or 'plan'}: {plan.tokens_before:,} → {plan.tokens_after:,} tokens ({_format_savings(plan)})"
+    budget = "" if plan.budget is None else f", budget {plan.budget:,}"
+    table = summarize_edits(plan.edits)
+    return "\n".join(
+        [
+            head + budget,
+            *(["", *format_edit_table(table)] if table else []),
+            *(f"  {note}" for note in list_plan_notes(plan)),
+        ]
+    )
+
+
+def list_plan_notes(plan: Plan) -> list[str]:
+    """What else is worth knowing: repairs, refusals, pins that were lifted, the quality of what is kept."""
+    mended: dict[str, list[int]] = {}
+    for repair in plan.repairs:
+        mended.setdefault(repair.detail, []).append(repair.message + 1)
+    lines = [f"mended first: {detail} (message {format_message_numbers(found)})" for detail, found in mended.items()]
+    refused: dict[str, int] = {}
+    for one in plan.refused:
+        refused[one.reason] = refused.get(one.reason, 0) + one.parts
+    lines += [
+        f"not edited, {reason}: {parts:,}" for reason, parts in refused.items() if reason not in UNREPORTED_REFUSALS
+    ]
+    lines += [f"pinned, and let go as the options say: {plan.unpinned:,}"] if plan.unpinned else []
+    lines += [f"quality: {plan.quality:.0%} of what is important is kept as it was"] if plan.quality is not None else []
+    return [*lines, *plan.notes]
+
+
+def _format_savings(plan: Plan) -> str:
+    if not plan.tokens_before or not plan.saved:
+        return "nothing to save"
+    return f"−{plan.saved / plan.tokens_before:.0%}"

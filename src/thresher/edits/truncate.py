@@ -42,7 +42,7 @@ def elide_to_limit(text: str, limit: int, *, tail: float = 0.5) -> tuple[Elision
 
 
 def _note(text: str) -> str:
-    return f"\n[thresher {ID_SLOT} · cut: {len(text):,} chars, {text.count(chr(10)) + 1:,} lines in all]\n"
+    return f"\n[thresher {ID_SLOT} · truncated: {len(text):,} chars, {text.count(chr(10)) + 1:,} lines in total]\n"
 
 
 def apply_elisions(text: str, gaps: tuple[Elision, ...]) -> str:
@@ -115,7 +115,7 @@ def elide_long_arguments(arguments: str, limit: int) -> tuple[Elision, ...]:
         inside = found.end() - found.start() - 2
         if inside <= limit or _KEY.match(arguments, found.end()):
             continue
-        note = f" … [thresher {ID_SLOT} · cut: {inside:,} chars in all] … "
+        note = f" … [thresher {ID_SLOT} · truncated: {inside:,} chars in total] … "
         room = max(0, limit - len(note)) // 2
         start = _snap_before_escape(arguments, found.start() + 1, found.start() + 1 + room)
         stop = _snap_before_escape(arguments, found.start() + 1, found.end() - 1 - room)

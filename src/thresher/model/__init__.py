@@ -23,7 +23,7 @@ from thresher.model.parts import (
     part_text,
 )
 from thresher.model.session import AbandonedBranch, Problem, Session
-from thresher.model.turns import Exchange, Place, SubagentCall, ToolChain, Turn
+from thresher.model.structure import Exchange, Place, SubagentCall, ToolChain, Turn
 
 __all__ = [
     "AbandonedBranch",

@@ -1,17 +1,18 @@
 """A history: what a model sees, as an immutable sequence of messages."""
 
 from bisect import bisect_right
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Callable, Iterator
+from functools import cached_property, update_wrapper
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
 from thresher.model.identity import Occurrence, iterate_occurrences
 from thresher.model.message import Message
 from thresher.model.parts import Part, VendorExtras
-from thresher.model.turns import Exchange, HistoryStructure, Place, SubagentCall, ToolChain, Turn, derive_structure
+from thresher.model.structure import Exchange, HistoryStructure, Place, SubagentCall, ToolChain, Turn
+from thresher.model.turns import derive_structure
 
 if TYPE_CHECKING:
     from thresher.model.tool_calls import ToolUse
@@ -109,3 +110,20 @@ class History(Struct, frozen=True, dict=True):
     def current(self) -> Message | None:
         """The human's latest words."""
         return None if self.shape.current_prompt is None else self.messages[self.shape.current_prompt]
+
+
+T = TypeVar("T")
+
+
+def cached_per_history(function: Callable[[History], T]) -> Callable[[History], T]:
+    """A function of one history that is called once for each; the history itself holds the result."""
+    name = f"{function.__module__}.{function.__qualname__}"
+
+    def remembered(history: History) -> T:
+        known: dict[str, Any] = history.__dict__
+        if name not in known:
+            known[name] = function(history)
+        value: T = known[name]
+        return value
+
+    return update_wrapper(remembered, function)

@@ -1,4 +1,4 @@
-"""Remember what was worked out for a message or a history, for as long as it lives.
+"""Remember what was worked out for a message, for as long as it lives.
 
 A growing history shares its old messages with the one before, so their words are hashed, weighed and looked into
 once. Messages are frozen, so what was true of one stays true; the key is the object, since equality would read it all.
@@ -6,13 +6,10 @@ once. Messages are frozen, so what was true of one stays true; the key is the ob
 
 from collections.abc import Callable
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Generic, TypeVar
 from weakref import KeyedRef
 
 from thresher.model.message import Message
-
-if TYPE_CHECKING:
-    from thresher.model.history import History
 
 T = TypeVar("T")
 
@@ -37,17 +34,3 @@ class cached_per_message(Generic[T]):
 
     def _evict(self, gone: "KeyedRef[int, Message]") -> None:
         self._cache.pop(gone.key, None)
-
-
-def cached_per_history(function: "Callable[[History], T]") -> "Callable[[History], T]":
-    """A function of one history that is called once for each; the history itself holds the result."""
-    name = f"{function.__module__}.{function.__qualname__}"
-
-    def remembered(history: "History") -> T:
-        known: dict[str, Any] = history.__dict__
-        if name not in known:
-            known[name] = function(history)
-        value: T = known[name]
-        return value
-
-    return update_wrapper(remembered, function)

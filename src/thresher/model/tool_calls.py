@@ -19,6 +19,7 @@ from thresher.model.jsontext import load_json_object
 from thresher.model.message import Message
 from thresher.model.message_cache import cached_per_message
 from thresher.model.parts import ToolCall, ToolResult
+from thresher.model.structure import ToolChain
 from thresher.model.tool_catalog import (
     EDITOR_SUBCOMMANDS,
     TOOLS_BY_NAME,
@@ -27,7 +28,6 @@ from thresher.model.tool_catalog import (
     ToolKind,
     find_tool_kind,
 )
-from thresher.model.turns import ToolChain
 
 __all__ = [
     "TOOLS_BY_NAME",

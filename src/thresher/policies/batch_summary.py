@@ -189,7 +189,7 @@ class SummarizeBatches:
     def _summarize_run(self, history: History, run: list[_OldCall], names: IdentifierSelector) -> Summarize:
         places = [place for one in run for place in one.members]
         spans = format_turn_range([history.turn(one.call.message) for one in run])
-        label = f"{count_with_noun(len(run), 'call')} folded, {spans}"
+        label = f"{count_with_noun(len(run), 'call')} summarized, {spans}"
         if run[0].notation == "text":
             text = _format_list([one.description for one in run], self.max_chars)
             return Summarize(

@@ -163,7 +163,7 @@ class SummarizeExchanges:
             return
         told = [text for text in (_describe_exchange(history, span, some) for span, some in going if some) if text]
         count = count_with_noun(sum(bool(some) for _, some in going), "exchange")
-        label = f"{count} left out, {_format_turns(history, places)}"
+        label = f"{count} removed, {_format_turns(history, places)}"
         yield Summarize(targets, "exchanges", "older exchanges, bridged", "\n".join(told), label)
 
     def _summarize_turns(self, history: History, span: _ExchangeInfo, pressure: float) -> Iterator[Edit]:
@@ -210,7 +210,7 @@ class SummarizeExchanges:
         if not self.summaries:
             yield from (Drop(target, "exchanges", why) for target in targets)
             return
-        label = f"{count_with_noun(len(run), 'call')} of older turns folded, {_format_turns(history, ordered)}"
+        label = f"{count_with_noun(len(run), 'call')} of older turns summarized, {_format_turns(history, ordered)}"
         yield Summarize(targets, "exchanges", why, summarize_places(history, ordered, MAX_TURNS_SUMMARY_CHARS), label)
 
 
@@ -238,7 +238,9 @@ def _split_at_bridges(history: History) -> Iterator[Exchange]:
 def _is_bridge(part: Part) -> bool:
     if not isinstance(part, Summary | Text) or not part.text.startswith(PLACEHOLDER_PREFIX):
         return False
-    return bool(get_placeholder_id(part)) and " left out, " in part.text.partition("\n")[0]
+    label = part.text.partition("\n")[0]
+    # The second wording is that of histories fitted by the first version.
+    return bool(get_placeholder_id(part)) and (" removed, " in label or " left out, " in label)
 
 
 def _choose_important(history: History, spans: Sequence[_ExchangeInfo], candidates: Sequence[int]) -> list[int]:

@@ -25,7 +25,8 @@ from thresher.model import (
     ToolResult,
     part_text,
 )
-from thresher.model.message_cache import cached_per_history, cached_per_message
+from thresher.model.history import cached_per_history
+from thresher.model.message_cache import cached_per_message
 from thresher.model.tool_calls import ToolCallDetails, ToolUse
 from thresher.model.tool_outcomes import parse_tool_outcome
 

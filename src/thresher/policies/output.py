@@ -70,7 +70,7 @@ class TruncateOutput:
             limit, ends = min(limit, self.keep_below), ends // 2
         else:
             ends = min(ends, max(limit - MIN_CUT_CHARS, 0))
-        note = _format_note(text, "squeezed").rstrip("\n") if gaps else ""
+        note = _format_note(text, "condensed").rstrip("\n") if gaps else ""
         if length + len(note) > max(limit, ends + MIN_CUT_CHARS):
             head = ends * self.head // max(self.head + self.tail, 1)
             both = _keep_head_and_tail(text, gaps, head, ends - head)
@@ -93,7 +93,7 @@ def _cut_cache(_: Message) -> "dict[tuple[TruncateOutput, int], tuple[tuple[Elis
 
 
 def _format_note(text: str, done: str) -> str:
-    return f"\n[thresher {ID_SLOT} · {done}: {len(text):,} chars, {text.count(chr(10)) + 1:,} lines in all]\n"
+    return f"\n[thresher {ID_SLOT} · {done}: {len(text):,} chars, {text.count(chr(10)) + 1:,} lines in total]\n"
 
 
 def _keep_head_and_tail(text: str, gaps: tuple[Elision, ...], head: int, tail: int) -> tuple[Elision, ...]:
@@ -105,7 +105,7 @@ def _keep_head_and_tail(text: str, gaps: tuple[Elision, ...], head: int, tail: i
     stop = _to_original_position(gaps, found[0].stop, after=True)
     return (
         *(gap for gap in gaps if gap.stop <= start),
-        Elision(start, stop, _format_note(text, "cut")),
+        Elision(start, stop, _format_note(text, "truncated")),
         *(gap for gap in gaps if gap.start >= stop),
     )
 

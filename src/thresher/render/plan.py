@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from thresher.edits.explain import list_plan_notes, summarize_edits
-from thresher.edits.plan import Plan
+from thresher.edits.explain import summarize_edits
+from thresher.edits.plan import Plan, list_plan_notes
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -46,5 +46,5 @@ def plan_table(plan: Plan) -> Iterator["RenderableType"]:
 def _styled_edit_label(done: str) -> Any:
     from rich.text import Text
 
-    colours = {"dropped": "red", "pointed to": "yellow", "cut": "magenta", "folded": "blue"}
+    colours = {"dropped": "red", "replaced": "yellow", "truncated": "magenta", "summarized": "blue"}
     return Text(done, style=colours[done])

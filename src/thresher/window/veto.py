@@ -113,4 +113,4 @@ def exclude_kept_parts(history: History, edit: Edit, stays: set[Occurrence]) -> 
         return None
     when = format_turn_range([history.turn(place.message) for place in places])
     text = summarize_places(history, places, max(len(edit.text), MIN_SUMMARY_CHARS))
-    return structs.replace(edit, targets=rest, text=text, label=f"{count_with_noun(calls, 'call')} folded, {when}")
+    return structs.replace(edit, targets=rest, text=text, label=f"{count_with_noun(calls, 'call')} summarized, {when}")

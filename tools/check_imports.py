@@ -1,0 +1,35 @@
+"""Check that no modules import each other in a circle: `python tools/check_imports.py`.
+
+An import inside a function counts, too. And a module does not import its own package when that package imports it.
+"""
+
+import sys
+from graphlib import CycleError, TopologicalSorter
+
+import grimp
+
+PACKAGE = "thresher"
+
+
+def find_circle(imports: dict[str, set[str]]) -> list[str]:
+    """Return the modules of one import circle, the first of them again at the end; none if there is no circle."""
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        circle: list[str] = error.args[1]
+        return circle
+    return []
+
+
+def main() -> int:
+    """Print an import circle, if there is one; exit 1 then."""
+    graph = grimp.build_graph(PACKAGE, cache_dir=None)
+    imports = {name: set(graph.find_modules_directly_imported_by(name)) for name in graph.modules}
+    circle = find_circle(imports)
+    if circle:
+        print(f"these modules import each other: {' <- '.join(circle)}; move what they share into a module below them")
+    return 1 if circle else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
