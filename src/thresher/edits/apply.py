@@ -7,7 +7,7 @@ from msgspec import structs
 from thresher.edits.edit import Drop, Edit, Summarize
 from thresher.edits.plan import Plan
 from thresher.edits.repair_history import repair
-from thresher.edits.rewrite import must_merge, rewrite_part
+from thresher.edits.rewrite import iterate_kept, rewrite_part
 from thresher.errors import PlanError
 from thresher.model import History, Message, Occurrence, Place
 
@@ -17,19 +17,14 @@ def apply(history: History, plan: Plan) -> History:
     if plan.repairs:
         history = repair(history, plan.dialect).history
     chosen = dict(_locate_edits(history, plan))
-    touched = {place.message for place in chosen}
+    edited = {index: _edit_message(history[index], index, chosen) for index in {place.message for place in chosen}}
     messages: list[Message] = []
-    bridged = False
-    for index, message in enumerate(history.messages):
-        after = _edit_message(message, index, chosen) if index in touched else message
-        if after is None:
-            bridged = True
-            continue
-        if bridged and messages and must_merge(messages[-1], after):
+    for index, merges in iterate_kept(history.messages, {index for index, after in edited.items() if after is None}):
+        after = edited.get(index) or history[index]
+        if merges:
             messages[-1] = structs.replace(messages[-1], parts=(*messages[-1].parts, *after.parts), records=())
         else:
             messages.append(after)
-        bridged = False
     return structs.replace(history, messages=tuple(messages)) if chosen else history
 
 

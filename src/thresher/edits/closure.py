@@ -13,7 +13,7 @@ from thresher.edits.draft import PartDecision, PlanDraft, is_signed_thinking
 from thresher.edits.edit import Edit, Replace, Summarize
 from thresher.edits.pins import find_open_loop
 from thresher.edits.placeholder import describe_part, format_placeholder
-from thresher.edits.rewrite import is_blank_text, must_merge, replace_with_placeholder
+from thresher.edits.rewrite import is_blank_text, iterate_kept, replace_with_placeholder
 from thresher.model import Image, Message, Part, Place, Summary, Text, Thinking, ToolCall
 from thresher.model.message_cache import cached_per_message
 from thresher.store import short_id
@@ -204,15 +204,9 @@ def _has_speaking_neighbor(draft: PlanDraft, index: int) -> bool:
 
 def _discount_merged_messages(draft: PlanDraft) -> None:
     """Weigh what `apply` makes one message of."""
-    last: int | None = None
-    bridged = False
-    for index, message in enumerate(draft.history.messages):
-        if not draft.has_parts_left(index) and message.parts:
-            bridged = True
-            continue
-        if bridged and last is not None and must_merge(draft.message(last), message):
-            draft.tokens -= draft.token_weights.message_overhead
-        last, bridged = index, False
+    gone = {index for index in draft.edited_messages() if not draft.has_parts_left(index)}
+    merged = sum(merges for _, merges in iterate_kept(draft.history.messages, gone)) if gone else 0
+    draft.tokens -= merged * draft.token_weights.message_overhead
 
 
 def _needs_next_item(message: Message) -> bool:

@@ -1,5 +1,6 @@
 """What a part becomes when it is cut, or something stands in for it."""
 
+from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 from msgspec import structs
@@ -78,7 +79,19 @@ def is_blank_text(part: Part) -> bool:
     return isinstance(part, Text | Summary) and not part.text.strip()
 
 
-def must_merge(before: Message, after: Message) -> bool:
+def iterate_kept(messages: Sequence[Message], gone: Container[int]) -> Iterator[tuple[int, bool]]:
+    """Yield each message that is left when some are `gone`, and whether it must be merged with the one before."""
+    last: Message | None = None
+    is_after_gap = False
+    for index, message in enumerate(messages):
+        if index in gone:
+            is_after_gap = True
+            continue
+        yield index, is_after_gap and last is not None and _must_merge(last, message)
+        last, is_after_gap = message, False
+
+
+def _must_merge(before: Message, after: Message) -> bool:
     """Whether two messages must be merged now that nothing is left between them: some APIs want roles to alternate."""
     if before.role != after.role or before.role not in ("user", "assistant"):
         return False

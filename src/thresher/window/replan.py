@@ -1,6 +1,7 @@
 """New edits for a conversation on top of those that hold: gently where it may be, down to a size where it must."""
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 from msgspec import Struct
 
@@ -25,7 +26,7 @@ TRUNCATION_MARGIN = 0.9
 """What is cut by characters is measured in tokens: a tenth less is kept than should fit."""
 
 
-class ReplanContext(Struct, frozen=True):
+class ReplanContext(Struct, frozen=True, dict=True):
     """What a plan is made for."""
 
     history: History
@@ -42,18 +43,18 @@ class ReplanContext(Struct, frozen=True):
     expected_calls: int
     store: ContentStore
 
-
-def resume_draft(now: ReplanContext) -> PlanDraft:
-    """The edits that hold, and no others."""
-    draft = PlanDraft(now.history, now.setup.scale, believed=look_up_placeholders(now.history, now.store))
-    draft.resume(now.edits.values())
-    draft.resume(now.carried_edits.values(), held=False)
-    return draft
+    @cached_property
+    def resumed_draft(self) -> PlanDraft:
+        """The edits that hold, and no others; made once, so whoever adds to it copies it first."""
+        draft = PlanDraft(self.history, self.setup.scale, believed=look_up_placeholders(self.history, self.store))
+        draft.resume(self.edits.values())
+        draft.resume(self.carried_edits.values(), held=False)
+        return draft
 
 
 def plan_worthwhile_edits(now: ReplanContext, sieved: EditFilter) -> tuple[PlanDraft, BreakEven] | None:
     """What the policies want, from the place on where it pays best; None where they want nothing new."""
-    before = resume_draft(now)
+    before = now.resumed_draft
     wanted = _propose_new_edits(now, sieved)
     settled = close_draft(_add_edits(before, wanted), now.setup.thinking)
     found = find_best_break_even(
@@ -76,7 +77,7 @@ def shrink_to_target(now: ReplanContext, target: int, limit: int, sieved: EditFi
         presets.DECAY_STEPS if now.setup.policy_label == AUTO_POLICY else presets.GENTLE_STEPS
     )
     draft = _add_edits(
-        resume_draft(now), [*truncate_oversized_results(now, target, limit), *_propose_new_edits(now, sieved)]
+        now.resumed_draft, [*truncate_oversized_results(now, target, limit), *_propose_new_edits(now, sieved)]
     )
 
     if isinstance(sieved, EditVeto) and sieved.has_judge:
@@ -157,7 +158,7 @@ def _first_place(history: History, edit: Edit) -> Place:
 
 def truncate_oversized_results(now: ReplanContext, target: int, limit: int) -> list[Edit]:
     """Cuts of results that have just come and are larger than what is left for them, even after a re-plan."""
-    draft = resume_draft(now)
+    draft = now.resumed_draft
     cuts: list[Edit] = []
     for link in now.history.links:
         place, result = link.chain.result, link.result

@@ -4,6 +4,7 @@ The half of the window that weighs what an edit saves against what it costs; `wi
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Literal
 
 from msgspec import structs
@@ -22,7 +23,7 @@ from thresher.window.events import EXTERNAL_REPLAN, AppliedReplan, Trigger, buil
 from thresher.window.ledger import Ledger, LedgerError, diff_edits, index_by_target
 from thresher.window.prices import Prices, prices_for_model_name
 from thresher.window.refetches import RefetchTracker
-from thresher.window.replan import ReplanContext, resume_draft, select_window_policies
+from thresher.window.replan import ReplanContext, select_window_policies
 from thresher.window.request import WindowRequest
 from thresher.window.summary_jobs import SummaryJobs
 from thresher.window.triggers import (
@@ -96,6 +97,7 @@ class Replanner:
         limit, thresholds = self.budget, self._thresholds
         cached = self._cached_tokens(thread, now)
 
+        @cache
         def situation() -> ReplanContext:
             return self._build_context(thread, came, cached)
 
@@ -223,7 +225,7 @@ class Replanner:
     def _report_overflow(self, thread: WindowConversation, limit: int, now: float, *, tried: bool) -> None:
         """Nothing legal fits: say so, and go on or stop as the user wants it."""
         if self._on_overflow == "raise":
-            raise build_budget_error(resume_draft(self._build_context(thread, NewContent(), 0)), limit)
+            raise build_budget_error(self._build_context(thread, NewContent(), 0).resumed_draft, limit)
         if tried:
             self._back_off(thread)
         why = f"nothing legal fits into {limit:,} tokens: the smallest request has {thread.tokens:,}"

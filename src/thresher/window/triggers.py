@@ -14,7 +14,6 @@ from thresher.window.prices import Prices
 from thresher.window.replan import (
     ReplanContext,
     plan_worthwhile_edits,
-    resume_draft,
     shrink_to_target,
     truncate_oversized_results,
 )
@@ -38,7 +37,7 @@ def decide_forced_replan(
     """What a request needs to be sent at all, or to stay below the high water mark."""
     target = int(limit * thresholds.low_water)
     if thread.tokens > limit:
-        cut = resume_draft(now)
+        cut = now.resumed_draft.copy()
         cut.add_all(truncate_oversized_results(now, target, int(limit * thresholds.high_water)))
         settled = close_draft(cut, now.setup.thinking)
         if settled.tokens <= limit * thresholds.high_water and settled.decisions:
@@ -49,7 +48,7 @@ def decide_forced_replan(
         return ReplanDecision("emergency", f"{thread.tokens:,} tokens do not fit into {limit:,}", draft)
     if not thread.is_legal:
         return ReplanDecision(
-            "repair", "the history came in broken", close_draft(resume_draft(now), now.setup.thinking)
+            "repair", "the history came in broken", close_draft(now.resumed_draft, now.setup.thinking)
         )
     draft = shrink_to_target(now, target, limit, sieved, fits=True)
     why = f"{thread.tokens:,} tokens are over the high water mark, {thresholds.high_water:.0%} of {limit:,}"
@@ -60,7 +59,7 @@ def decide_forced_replan(
 
 def decide_carried_edits(now: ReplanContext, thread: WindowConversation) -> ReplanDecision | None:
     """Edits of before, for a conversation that took another turn: its beginning stays as the cache knows it."""
-    draft = close_draft(resume_draft(now), now.setup.thinking)
+    draft = close_draft(now.resumed_draft, now.setup.thinking)
     saved = thread.tokens - draft.tokens
     return ReplanDecision("piggyback", REASON_TEMPLATES["piggyback"].format(saved=saved), draft) if saved > 0 else None
 
