@@ -19,7 +19,7 @@ endif
 PEERS := .venv-bench
 CLIENTS := .clients
 
-.PHONY: run test check lint format bench peers clients fuzz soak clean
+.PHONY: run test check lint style format bench peers clients fuzz soak clean
 
 run: $(VENV)/.ready
 	$(BIN)/thresher demo
@@ -37,6 +37,9 @@ lint: $(VENV)/.ready-dev
 	$(BIN)/python tools/check_names.py
 	$(BIN)/python tools/check_dialects.py
 	$(BIN)/python tools/check_imports.py
+
+style: $(VENV)/.ready-dev
+	$(BIN)/python tools/check_style.py
 
 format: $(VENV)/.ready-dev
 	$(BIN)/ruff format .
