@@ -53,7 +53,7 @@ def data(*arguments: str) -> Any:
 def test_every_command_has_help_with_an_example_and_a_docs_entry(verb: str) -> None:
     help_text = run(verb, "--help").output
     assert f"thresher {verb}" in help_text.split("Examples:")[1]
-    assert f"## thresher {verb}\n" in (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    assert f"## thresher {verb}\n" in (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
 
 
 def test_without_a_verb_it_says_what_is_on_the_machine(home: Path) -> None:
