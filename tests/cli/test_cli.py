@@ -248,7 +248,7 @@ def test_an_option_that_makes_no_sense_exits_with_2(home: Path, wrong: list[str]
 
 def test_options_from_the_environment_reach_fit(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THRESHER_EXCLUDE_TOOLS", "Bash")
-    edits = data("fit", a_session(home), "--policy", "development")["edits"]
+    edits = data("fit", a_session(home), "--policy", "none")["edits"]
     assert {edit["policy"] for edit in edits} == {"tools"}
 
 
@@ -259,7 +259,7 @@ def test_check_exits_with_1_and_says_where(tmp_path: Path) -> None:
     result = run("check", str(path))
     assert result.exit_code == 1
     assert "message 2, part 1" in result.output
-    assert f"fit {path} --policy development" in result.output
+    assert f"fit {path} --policy none" in result.output
     violations = json.loads(run("check", str(path), "--json").stdout)["violations"]
     assert violations[0]["rule"] == "unanswered-call"
 

@@ -159,7 +159,7 @@ def _resolve_policies(policy: PolicyLike | None, chosen: Settings) -> tuple[list
     for one in named:
         made += _make_policies(chosen.preset_steps(one)) if isinstance(one, str) else [one]
     return made + _make_policies(chosen.option_steps()), "+".join(
-        one if isinstance(one, str) else policy_name(one) for one in named
+        chosen.current_name(one) if isinstance(one, str) else policy_name(one) for one in named
     )
 
 

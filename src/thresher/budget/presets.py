@@ -29,7 +29,7 @@ def _all_tools_step(action: str, limit: int) -> PolicyStep:
 
 
 PRESETS: dict[str, tuple[PolicyStep, ...]] = {
-    "development": (),
+    "none": (),
     "minimal": (("thinking", {}), ("subagents", {})),
     "moderate": (
         ("thinking", {}),
@@ -41,7 +41,7 @@ PRESETS: dict[str, tuple[PolicyStep, ...]] = {
         ("output", {}),
         _tools_step("web", action="truncate", limit=4_000),
         _tools_step(*OTHER_CATEGORIES, action="truncate", limit=10_000),
-        ("recent", {"categories": ("plan",), "action": "drop"}),
+        ("latest-only", {"categories": ("plan",), "action": "drop"}),
         RESOLVED_FAILURES_STEP,
         _failed_tools_step("truncate", limit=500),
         ("messages", {"longer_than": 20_000}),
@@ -74,8 +74,8 @@ PRESETS: dict[str, tuple[PolicyStep, ...]] = {
         ("messages", {"longer_than": 2_000}),
     ),
     "exchanges": (("exchanges", {}),),
-    "batches": (("batches", {}),),
-    "tool-retention": (("reads", {}), ("diffs", {}), ("output", {}), ("recent", {})),
+    "batch-summary": (("batch-summary", {}),),
+    "tool-retention": (("reads", {}), ("edit-history", {}), ("output", {}), ("latest-only", {})),
     "mask": (("mask", {}),),
     "auto": (),
 }
@@ -86,7 +86,7 @@ def make_clearing_steps(age: int) -> tuple[PolicyStep, ...]:
     return (
         ("superseded", {"edited": False}),
         (
-            "batches",
+            "batch-summary",
             {
                 "older_than": 2 * age + 1,
                 "max_distance": 10**9,
@@ -96,7 +96,7 @@ def make_clearing_steps(age: int) -> tuple[PolicyStep, ...]:
                 "max_identifiers": 200,
             },
         ),
-        ("fading", {"max_decay": age}),
+        ("decay", {"max_decay": age}),
         ("thinking", {"keep_last": age // 3}),
     )
 
@@ -106,11 +106,11 @@ GENTLE_STEPS: tuple[PolicyStep, ...] = (
     ("output", {}),
     ("output", {"pressure": True}),
     ("mask", {"by_importance": True}),
-    ("batches", {"max_calls_per_summary": 10}),
+    ("batch-summary", {"max_calls_per_summary": 10}),
     ("exchanges", {"pressure": 0.9, "max_exchanges_per_summary": 3}),
 )
 """The steps to a budget that seldom hurt: what they take is seldom asked for again."""
-DECAY_STEPS: tuple[PolicyStep, ...] = (("fading", {"max_decay": 8}), ("fading", {"max_decay": 3}), *GENTLE_STEPS)
+DECAY_STEPS: tuple[PolicyStep, ...] = (("decay", {"max_decay": 8}), ("decay", {"max_decay": 3}), *GENTLE_STEPS)
 """The same for a window, where what has just been used is used again."""
 ESCALATION_STEPS: tuple[PolicyStep, ...] = (
     *GENTLE_STEPS,
@@ -120,9 +120,9 @@ ESCALATION_STEPS: tuple[PolicyStep, ...] = (
     ("mask", {"keep": 3}),
     _all_tools_step("truncate_calls", 1_000),
     ("messages", {"longer_than": 4_000}),
-    ("batches", {"older_than": 0, "min_calls": 1, "max_distance": 0}),
+    ("batch-summary", {"older_than": 0, "min_calls": 1, "max_distance": 0}),
     _all_tools_step("truncate", 4_000),
-    ("newest", {"budget": 0}),
+    ("sliding-window", {"budget": 0}),
     _all_tools_step("truncate", 1_000),
     _all_tools_step("truncate", 300),
 )

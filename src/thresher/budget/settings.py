@@ -20,7 +20,15 @@ from thresher.budget.thresholds import Thresholds
 from thresher.deprecation import rename_options, update_options
 from thresher.errors import OptionError
 from thresher.policies import Policy
-from thresher.policies.table import is_policy, policy_class, policy_name, policy_names, policy_options
+from thresher.policies.table import (
+    RENAMED_POLICIES,
+    current_policy_name,
+    is_policy,
+    policy_class,
+    policy_name,
+    policy_names,
+    policy_options,
+)
 
 ENVIRONMENT_PREFIXES = ("CLAUDIST_", "THRESHER_")
 """The later one wins."""
@@ -73,9 +81,14 @@ class Settings:
         told = ((policy, option) for policy, options in self.policies.items() for option in options)
         return [f"`{name}.{option}` is set, and no step uses it" for name, option in told if name not in asked]
 
+    def current_name(self, name: str) -> str:
+        """Return the current name of a preset or policy; a preset of the user keeps its name."""
+        return name if name in self.presets else current_policy_name(name)
+
     def _expand_preset(self, preset: str, within: tuple[str, ...] = ()) -> tuple[PolicyStep, ...]:
         """The steps of a preset; where a step names another preset, all of its steps."""
         known = {**PRESETS, **self.presets}
+        preset = self.current_name(preset)
         if preset in within:
             raise OptionError(f"the preset `{preset}` names itself: {' → '.join((*within, preset))}")
         if preset not in known:
@@ -86,7 +99,8 @@ class Settings:
             )
         steps: list[PolicyStep] = []
         for name, options in known[preset]:
-            steps += [(name, options)] if is_policy(name) else self._expand_preset(name, (*within, preset))
+            current = current_policy_name(name)
+            steps += [(current, options)] if is_policy(current) else self._expand_preset(name, (*within, preset))
         return tuple(steps)
 
     def _with_options(self, step: PolicyStep) -> PolicyStep:
@@ -212,13 +226,14 @@ def parse_thresholds(told: Mapping[str, Any], origin: str) -> dict[str, Any]:
 
 def _split_policy_option(short: str, value: str, key: str) -> tuple[str, dict[str, str]]:
     """Return the policy and the option that a variable names: the policy with the longest name that fits."""
-    for policy in sorted(policy_names(), key=len, reverse=True):
+    for policy in sorted((*policy_names(), *RENAMED_POLICIES), key=len, reverse=True):
         prefix = f"{policy}_".replace("-", "_").lower()
-        if short.lower().startswith(prefix):
+        current = RENAMED_POLICIES.get(policy, policy)
+        if short.lower().startswith(prefix) and is_policy(current):
             options = {short.lower()[len(prefix) :]: value}
             update_options(policy_class(policy), options)
-            if options.keys() <= policy_options(policy).keys():
-                return policy, options
+            if options.keys() <= policy_options(current).keys():
+                return current, options
     raise OptionError(
         f"the environment sets `{key}`, which is no option: an option is THRESHER_ and one of "
         f"{', '.join(OPTION_NAMES)}, "
@@ -276,9 +291,9 @@ def _load_file(path: Path, *, needed: bool) -> Settings:
     plain = {
         name: _convert_option(name, value, f"{path}: {name}") for name, value in told.items() if name in OPTION_NAMES
     }
-    policies = {
-        name: _parse_policy_options(path, name, options) for name, options in _get_table(path, told, "policies").items()
-    }
+    tables = _get_table(path, told, "policies")
+    rename_options(f"{path}: policies", tables, RENAMED_POLICIES)
+    policies = {name: _parse_policy_options(path, name, options) for name, options in tables.items()}
     presets = {name: _parse_steps(path, name, steps) for name, steps in _get_table(path, told, "presets").items()}
     thresholds = parse_thresholds(_get_table(path, told, "thresholds"), f"{path}: thresholds")
     return _with_plain_options(Settings(policies=policies, presets=presets, thresholds=thresholds), plain)

@@ -35,7 +35,7 @@ class Thresholds:
     min_expected_calls: int = 20
     """Further calls that are expected, at least: as many as there were so far, and no fewer than these."""
     keep_calls: int | None = None
-    """Calls for which `auto` keeps what was read whole, however well clearing it would pay: see the policy `fading`.
+    """Calls for which `auto` keeps what was read whole, however well clearing it would pay: see the policy `decay`.
     None: 22, and up to 45 with a budget that has room for it."""
 
     def __post_init__(self) -> None:

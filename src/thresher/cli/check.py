@@ -65,4 +65,4 @@ def _print_violations(violations: tuple[Violation, ...], dialects: str, file: st
         click.echo(f"{one.dialect}: message {one.message + 1}{part}: {one.detail}  [{one.rule}: {one.documented}]")
     if len(violations) > MAX_SHOWN_VIOLATIONS:
         click.echo(f"and {len(violations) - MAX_SHOWN_VIOLATIONS} more (--json lists all)")
-    click.echo(f"mend it: {program_name()} fit {file} --policy development -o mended.json")
+    click.echo(f"mend it: {program_name()} fit {file} --policy none -o mended.json")

@@ -97,17 +97,17 @@ class SummarizeBatches:
     def __post_init__(self) -> None:
         counts = {"older_than": self.older_than, "min_calls": self.min_calls, "max_distance": self.max_distance}
         check_count(
-            "batches",
+            "batch-summary",
             **counts,
             min_tokens=self.min_tokens,
             max_chars=self.max_chars,
             max_calls_per_summary=self.max_calls_per_summary,
         )
-        check_count("batches", max_identifiers=self.max_identifiers)
+        check_count("batch-summary", max_identifiers=self.max_identifiers)
         if self.exclude_tools is not None:
-            check_words("batches", exclude_tools=self.exclude_tools)
+            check_words("batch-summary", exclude_tools=self.exclude_tools)
         if not isinstance(self.keep_marked, str):
-            raise OptionError(f"policy `batches`: `keep_marked` is a text, not {self.keep_marked!r}")
+            raise OptionError(f"policy `batch-summary`: `keep_marked` is a text, not {self.keep_marked!r}")
 
     def __call__(self, history: History) -> Iterator[Edit]:
         """Fold what is old, if there is enough of it."""
@@ -142,7 +142,7 @@ class SummarizeBatches:
             return ()
         ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         told = ", ".join(f"{word} {times}" for word, times in ordered)
-        return (f"batches left {count_with_noun(counts.total(), 'call')} alone: {told}",)
+        return (f"batch-summary left {count_with_noun(counts.total(), 'call')} alone: {told}",)
 
     def _find_old_calls(self, history: History) -> list[_OldCall]:
         young = len(history) - self.older_than
@@ -193,7 +193,7 @@ class SummarizeBatches:
         if run[0].notation == "text":
             text = _format_list([one.description for one in run], self.max_chars)
             return Summarize(
-                _occurrences(history, places), "batches", "old tool calls, told in text", text, label, "injection"
+                _occurrences(history, places), "batch-summary", "old tool calls, told in text", text, label, "injection"
             )
         places = sorted(
             places + _find_adjacent_parts(history, places, (Thinking, Text) if self.include_agent_text else (Thinking,))
@@ -201,7 +201,7 @@ class SummarizeBatches:
         text = summarize_places(history, places, self.max_chars)
         if told := names.select(_collect_identifiers(history, places), self.max_identifiers):
             text = f"{text}\nnames: {told}"
-        return Summarize(_occurrences(history, places), "batches", "old tool calls", text, label)
+        return Summarize(_occurrences(history, places), "batch-summary", "old tool calls", text, label)
 
 
 def _collect_identifiers(history: History, places: Sequence[Place]) -> Iterator[str]:
@@ -280,5 +280,9 @@ def _replace_answers(history: History, run: Sequence[_OldCall]) -> Iterator[Repl
         for place in one.results[1:] or one.results:
             target = history.occurrence(place)
             yield Replace(
-                target, "batches", "old answers of tools, told in text", f"result of {one.description}", "injection"
+                target,
+                "batch-summary",
+                "old answers of tools, told in text",
+                f"result of {one.description}",
+                "injection",
             )

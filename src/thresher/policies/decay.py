@@ -22,7 +22,7 @@ from thresher.policies.identifiers import IdentifierSelector, find_identifiers
 from thresher.policies.mask import is_short_placeholder
 from thresher.tokens import TokenWeights, default_token_weights
 
-POLICY_NAME = "fading"
+POLICY_NAME = "decay"
 DECAY_PER_PROMPT = 0.5
 """What a prompt since then adds to how fast a part wears; three of them at most."""
 MAX_PROMPTS = 3

@@ -36,7 +36,7 @@ class SummarizeOldEdits:
     """How many of the newest edits always stay, whatever their files."""
 
     def __post_init__(self) -> None:
-        check_count("diffs", compress_after=self.compress_after, keep_newest=self.keep_newest)
+        check_count("edit-history", compress_after=self.compress_after, keep_newest=self.keep_newest)
 
     def __call__(self, history: History) -> Iterator[Edit]:
         """One fold for each file with several old edits, the oldest first."""
@@ -68,7 +68,7 @@ def _summarize_file(history: History, path: str, links: list[ToolUse]) -> Summar
             _format_history(history, path, links),
         )
     label, text = known[first, last, targets]
-    return Summarize(targets, "diffs", "old edits of one file", text, label=label)
+    return Summarize(targets, "edit-history", "old edits of one file", text, label=label)
 
 
 @cached_per_message

@@ -69,10 +69,10 @@ class KeepLatestOnly:
     """Whether a pointer stands in for an older answer, or call and answer go."""
 
     def __post_init__(self) -> None:
-        check_words("recent", tools=self.tools)
-        check_words("recent", TOOL_CATEGORIES, categories=self.categories)
-        check_count("recent", keep=self.keep)
-        check_choice("recent", "action", self.action, ("replace", "drop"))
+        check_words("latest-only", tools=self.tools)
+        check_words("latest-only", TOOL_CATEGORIES, categories=self.categories)
+        check_count("latest-only", keep=self.keep)
+        check_choice("latest-only", "action", self.action, ("replace", "drop"))
 
     def __call__(self, history: History) -> Iterator[Edit]:
         """Point from the older answers, or let them go, the oldest first."""
@@ -92,10 +92,10 @@ class KeepLatestOnly:
                 turns.append(history.turn(link.chain.call.message))
         for link, turn in reversed(found):
             if self.action == "drop":
-                yield Drop(history.occurrence(link.chain.call), "recent", OUTDATED_REASON)
+                yield Drop(history.occurrence(link.chain.call), "latest-only", OUTDATED_REASON)
             elif link.chain.result is not None and link.result is not None and not get_placeholder_id(link.result):
                 note = f"newer one at turn {turn}" if turn else ""
-                yield Replace(history.occurrence(link.chain.result), "recent", OUTDATED_REASON, note=note)
+                yield Replace(history.occurrence(link.chain.result), "latest-only", OUTDATED_REASON, note=note)
 
     def _selected_tools(self) -> tuple[str, ...]:
         return self.tools if self.tools or self.categories else LIGHT_TOOLS

@@ -28,12 +28,12 @@ class SlidingWindow:
 
     def __post_init__(self) -> None:
         if self.budget is not None:
-            check_count("newest", budget=self.budget)
+            check_count("sliding-window", budget=self.budget)
 
     def __call__(self, history: History) -> Iterator[Edit]:
         """Drop turn by turn, the oldest first, as long as the rest is too heavy."""
         if self.budget is None:
-            raise OptionError("policy `newest` drops what is beyond a budget, and there is none: give one")
+            raise OptionError("policy `sliding-window` drops what is beyond a budget, and there is none: give one")
         left = self.scale.history(history)
         if left <= self.budget:
             return
@@ -50,7 +50,8 @@ class SlidingWindow:
                 left -= self._count_tokens_freed(history, i, gone)
                 opens = opens or (history[i].role == "user" and len(gone) < len(history[i].parts))
                 yield from (
-                    Drop(history.occurrence(place), "newest", "older than what fits the budget") for place in gone
+                    Drop(history.occurrence(place), "sliding-window", "older than what fits the budget")
+                    for place in gone
                 )
             opened = opens or (stop < len(history) and history[stop].role == "user")
             if left + (0 if opened else reserve) <= self.budget:
@@ -58,7 +59,7 @@ class SlidingWindow:
         for place in sorted(last, key=lambda place: place.message == first):
             left -= self._count_tokens_freed(history, place.message, [place])
             why = "even the first request" if place.message == first else "even what tells of what was left out before"
-            yield Drop(history.occurrence(place), "newest", why)
+            yield Drop(history.occurrence(place), "sliding-window", why)
             if left + reserve <= self.budget:
                 return
 

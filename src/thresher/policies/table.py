@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 
 from msgspec import ValidationError, convert
 
-from thresher.deprecation import update_options
+from thresher.deprecation import rename_value, update_options
 from thresher.dialects.plugins import POLICY_GROUP, load_plugins
 from thresher.errors import OptionError
 from thresher.policies.base import Policy
@@ -23,22 +23,31 @@ POLICIES: dict[str, str] = {
     "tools": "thresher.policies.tools:EditToolCalls",
     "subagents": "thresher.policies.subagents:DropSubagents",
     "reads": "thresher.policies.reads:DeduplicateReads",
-    "diffs": "thresher.policies.edit_history:SummarizeOldEdits",
+    "edit-history": "thresher.policies.edit_history:SummarizeOldEdits",
     "output": "thresher.policies.output:TruncateOutput",
-    "recent": "thresher.policies.latest_only:KeepLatestOnly",
+    "latest-only": "thresher.policies.latest_only:KeepLatestOnly",
     "superseded": "thresher.policies.superseded:RemoveSuperseded",
     "exchanges": "thresher.policies.exchanges:SummarizeExchanges",
-    "batches": "thresher.policies.batch_summary:SummarizeBatches",
+    "batch-summary": "thresher.policies.batch_summary:SummarizeBatches",
     "mask": "thresher.policies.mask:MaskOldResults",
-    "fading": "thresher.policies.decay:DecayResults",
-    "newest": "thresher.policies.sliding_window:SlidingWindow",
+    "decay": "thresher.policies.decay:DecayResults",
+    "sliding-window": "thresher.policies.sliding_window:SlidingWindow",
 }
-"""The name of a policy, and the path of its class."""
+"""The name of each policy, and the path of its class."""
+RENAMED_POLICIES = {
+    "fading": "decay",
+    "newest": "sliding-window",
+    "recent": "latest-only",
+    "diffs": "edit-history",
+    "batches": "batch-summary",
+    "development": "none",
+}
+"""Policies and presets by the names that earlier versions gave them."""
 
 
 @cache
 def _plugin_policies() -> dict[str, Any]:
-    plugins = load_plugins(POLICY_GROUP, POLICIES)
+    plugins = load_plugins(POLICY_GROUP, {*POLICIES, *RENAMED_POLICIES})
     for name in [name for name, found in plugins.items() if not callable(found)]:
         warnings.warn(f"the policy `{name}` ({plugins.pop(name)!r}) is not callable; it is ignored", stacklevel=2)
     return plugins
@@ -49,6 +58,11 @@ def policy_names() -> list[str]:
     return [*POLICIES, *_plugin_policies()]
 
 
+def current_policy_name(name: str) -> str:
+    """Return the current name of a policy or preset; an old name gives a warning."""
+    return rename_value("thresher", "policy", name, RENAMED_POLICIES)
+
+
 def is_policy(name: str) -> bool:
     """Whether a policy has that name; looks for other packages' policies only where it is none of Thresher's own."""
     return name in POLICIES or name in _plugin_policies()
@@ -56,6 +70,7 @@ def is_policy(name: str) -> bool:
 
 def policy_class(name: str) -> Any:
     """Return the class of a policy; a third-party policy may be any callable."""
+    name = current_policy_name(name)
     if name in POLICIES:
         module, _, attribute = POLICIES[name].partition(":")
         return getattr(import_module(module), attribute)
@@ -82,6 +97,7 @@ def policy_name(policy: Policy) -> str:
 
 def make_policy(name: str, **options: Any) -> Policy:
     """Make a policy with its options."""
+    name = current_policy_name(name)
     found, known = policy_class(name), policy_options(name)
     update_options(found, options)
     unknown = sorted(set(options) - set(known) - {"scale"})
