@@ -11,9 +11,7 @@ import click
 from thresher.errors import OptionError, ThresherError
 
 COMMAND_GROUPS = {
-    "Get started": {
-        "demo": "Try Thresher on sample sessions.",
-    },
+    "Get started": {"demo": "Try Thresher on sample sessions."},
     "Find past sessions": {
         "sessions": "List the sessions on this machine.",
         "search": "Search the text of past sessions.",

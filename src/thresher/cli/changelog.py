@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from thresher.cli.common import print_lines, print_output, track_progress
+from thresher.cli.common import print_result, track_progress
 from thresher.cli.options import (
     DATE_EXAMPLES,
     json_option,
     no_sync_option,
+    option,
     project_option,
     reveal_option,
     source_options,
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 @click.command("changelog")
 @click.argument("ids", nargs=-1, metavar="[SESSION]...")
 @project_option
-@click.option("--since", metavar="DATE", help=f"Only changes since this date: {DATE_EXAMPLES}.")
-@click.option("--until", metavar="DATE", help="Only changes until the end of this date.")
+@option("--since DATE", f"Only changes since this date: {DATE_EXAMPLES}.")
+@option("--until DATE", "Only changes until the end of this date.")
 @no_sync_option
 @reveal_option
 @source_options
@@ -74,11 +75,9 @@ def changelog_command(
     else:
         sessions = _load_archived_sessions(sources.open_memory(sync=not no_sync), project, start, reveal=reveal)
     changelog = build_changelog(sessions, since=start, until=end)
-    if as_json:
-        print_output(changelog_value(changelog))
-    else:
-        subject = project or ", ".join(Path(reference).name for reference in ids)
-        print_lines(changelog_lines(changelog, f"Changes in {subject}" if subject else "Changes"))
+    subject = project or ", ".join(Path(reference).name for reference in ids)
+    title = f"Changes in {subject}" if subject else "Changes"
+    print_result(changelog_value(changelog), changelog_lines(changelog, title), as_json=as_json)
     if not changelog.files:
         sys.exit(1)
 

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from thresher.cli.common import print_output, program_name
-from thresher.cli.options import json_option, source_options
+from thresher.cli.options import json_option, option, source_options
 from thresher.cli.sources import SessionSources, session_dialect
 from thresher.edits import Violation, check
 from thresher.transcripts import format_names
@@ -16,12 +16,10 @@ DIALECTS = format_names("wire")
 
 @click.command("check")
 @click.argument("session")
-@click.option(
-    "--dialect",
-    "-d",
-    metavar="API",
+@option(
+    "--dialect -d API",
+    f"API to validate against: {', '.join(DIALECTS)}. Default: that of SESSION if known, otherwise all.",
     type=click.Choice(DIALECTS),
-    help=f"API to validate against: {', '.join(DIALECTS)}. Default: that of SESSION if known, otherwise all.",
 )
 @source_options
 @json_option

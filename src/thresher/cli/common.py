@@ -92,6 +92,14 @@ def print_lines(lines: "Iterable[StyledLine]") -> None:
             _print_wrapped(console, text, line.hanging_indent)
 
 
+def print_result(value: Mapping[str, Any], lines: "Iterable[StyledLine]", *, as_json: bool) -> None:
+    """Print `value` with `--json`, and otherwise `lines`. Lines from a generator are only formatted when printed."""
+    if as_json:
+        print_output(value)
+    else:
+        print_lines(lines)
+
+
 def _print_wrapped(console: "Console", text: "Text", indent: int) -> None:
     rows = text[indent:].wrap(console, max(console.width - indent, 20))
     for number, row in enumerate(rows):

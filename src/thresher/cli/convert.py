@@ -6,7 +6,7 @@ import click
 from msgspec import structs
 
 from thresher.cli.common import print_json, print_output, warn, write_output_file
-from thresher.cli.options import json_option, output_option, source_options, whole_option
+from thresher.cli.options import json_option, option, output_option, source_options, whole_option
 from thresher.cli.sources import SessionSources
 from thresher.dialects import emit_with_losses
 from thresher.model.jsontext import dump_json
@@ -17,14 +17,7 @@ DIALECTS = format_names("wire")
 
 @click.command("convert")
 @click.argument("session")
-@click.option(
-    "--to",
-    "target",
-    required=True,
-    metavar="API",
-    type=click.Choice(DIALECTS),
-    help=f"API to write for: {', '.join(DIALECTS)}.",
-)
+@option("--to API", f"API to write for: {', '.join(DIALECTS)}.", required=True, type=click.Choice(DIALECTS))
 @click.option(
     "--body/--list",
     default=None,
@@ -37,7 +30,7 @@ DIALECTS = format_names("wire")
 @json_option
 def convert_command(
     session: str,
-    target: str,
+    to: str,
     body: bool | None,
     whole: bool,
     output: Path | None,
@@ -57,12 +50,12 @@ def convert_command(
     """
     found = sources.find_session(session)
     history = structs.replace(found.history, messages=tuple(found.messages())) if whole else found.history
-    result = emit_with_losses(history, target, body=body)
+    result = emit_with_losses(history, to, body=body)
     losses = [str(loss) for loss in result.losses]
     if output is not None:
         write_output_file(output, dump_json(result.value), found.file)
     if as_json:
-        value = {"dialect": target, "value": None if output else result.value, "losses": losses}
+        value = {"dialect": to, "value": None if output else result.value, "losses": losses}
         print_output(value | ({"output": str(output)} if output else {}))
     elif output is None:
         print_json(result.value)

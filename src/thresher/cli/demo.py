@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from thresher.cli.common import make_console, print_lines, print_output, program_name
-from thresher.cli.options import json_option
+from thresher.cli.options import json_option, option
 from thresher.cli.sources import SessionSources, read_sessions
 from thresher.store import get_data_folder
 
@@ -23,12 +23,11 @@ MEMORY_FOLDER = ".thresher"
 
 
 @click.command("demo")
-@click.option(
-    "--to",
-    "folder",
-    metavar="DIR",
+@option(
+    "--to DIR",
+    "Write the samples to this folder. Default: `demo` in Thresher's data folder.",
+    name="folder",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Write the samples to this folder. Default: `demo` in Thresher's data folder.",
 )
 @json_option
 def demo_command(folder: Path | None, as_json: bool) -> None:

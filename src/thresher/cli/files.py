@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from thresher.cli.common import print_lines, print_output, warn
-from thresher.cli.options import json_option, reveal_option, source_options
+from thresher.cli.common import print_output, print_result, warn
+from thresher.cli.options import json_option, option, reveal_option, source_options
 from thresher.cli.sources import SessionSources
 from thresher.errors import OptionError
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 @click.command("files")
 @click.argument("session")
 @click.argument("path", required=False, default="")
-@click.option("--at", type=click.IntRange(0), metavar="TURN", help="Print PATH as it was after this turn: 50.")
-@click.option("--diff", is_flag=True, help="Print the session's changes to PATH, or to all files, as a unified diff.")
+@option("--at TURN", "Print PATH as it was after this turn: 50.", type=click.IntRange(0))
+@option("--diff", "Print the session's changes to PATH, or to all files, as a unified diff.")
 @reveal_option
 @source_options
 @json_option
@@ -60,13 +60,12 @@ def _print_history(timeline: "Timeline", path: str, *, as_json: bool) -> None:
     from thresher.render.timeline import file_event_lines, file_event_value, files_lines, files_value
 
     project = timeline.session.project
-    if not path:
+    if path:
+        events, state = timeline.events(path), timeline.file_state_at(path)
+        print_result(file_event_value(events, state), file_event_lines(events, state, project), as_json=as_json)
+    else:
         files = timeline.files()
-        return print_output({"files": files_value(files)}) if as_json else print_lines(files_lines(files, project))
-    events, state = timeline.events(path), timeline.file_state_at(path)
-    if as_json:
-        return print_output(file_event_value(events, state))
-    return print_lines(file_event_lines(events, state, project))
+        print_result({"files": files_value(files)}, files_lines(files, project), as_json=as_json)
 
 
 def _print_state(state: "FileState", *, as_json: bool) -> None:

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from thresher.budget import PRESETS, FitResult, fit_with_plan, plan
 from thresher.cli.common import print_hint, print_output, print_renderables, warn, write_output_file
-from thresher.cli.options import json_option, output_option, source_options, whole_option
+from thresher.cli.options import json_option, option, output_option, source_options, whole_option
 from thresher.cli.sources import SessionSources, session_dialect
 from thresher.dialects import emit_with_losses
 from thresher.edits import Plan
@@ -18,33 +18,28 @@ from thresher.model.jsontext import dump_json
 from thresher.transcripts import TranscriptFormat, find_format, format_names
 
 TEXT_TARGET = "text"
-TARGETS = (*format_names("wire"), TEXT_TARGET)
+DIALECTS = format_names("wire")
 
 
 @click.command("fit")
 @click.argument("session")
-@click.option(
-    "--policy",
-    "-p",
-    metavar="NAME",
-    help=f"What to remove first: a preset ({', '.join(PRESETS)}) or a single policy. Default: smart.",
+@option(
+    "--policy -p NAME",
+    f"What to remove first: a preset ({', '.join(PRESETS)}) or a single policy. Default: smart.",
 )
-@click.option("--budget", "-b", metavar="TOKENS", help="Maximum size of the result: 60000, 60k, 1.5M.")
-@click.option(
-    "--model",
-    "-m",
-    metavar="NAME",
-    help="Model that gets the result. Without --budget, the budget is 70 % of its context window.",
+@option("--budget -b TOKENS", "Maximum size of the result: 60000, 60k, 1.5M.")
+@option(
+    "--model -m NAME",
+    "Model that gets the result. Without --budget, the budget is 70 % of its context window.",
 )
-@click.option(
-    "--to",
-    "target",
-    metavar="API",
-    type=click.Choice(TARGETS),
-    help=f"Write messages for this API: {', '.join(TARGETS[:-1])}; or text for a person.",
+@option(
+    "--to API",
+    f"Write messages for this API: {', '.join(DIALECTS)}; or text for a person.",
+    name="target",
+    type=click.Choice([*DIALECTS, TEXT_TARGET]),
 )
 @output_option
-@click.option("--explain", is_flag=True, help="With --to: list the edits and their reasons on standard error.")
+@option("--explain", "With --to: list the edits and their reasons on standard error.")
 @whole_option
 @source_options
 @json_option

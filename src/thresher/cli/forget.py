@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from thresher.cli.common import print_lines, print_output, progress_bar, warn
-from thresher.cli.options import json_option, project_option
+from thresher.cli.common import print_result, progress_bar, warn
+from thresher.cli.options import json_option, option, project_option
 from thresher.errors import OptionError
 from thresher.memory.search.query import parse_date_or_age
 from thresher.render.text import plural
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 @click.command("forget")
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @project_option
-@click.option("--before", metavar="DATE", help="Only sessions that ended before this date: 2026-03-01, 90d, 1y.")
-@click.option("--yes", "-y", is_flag=True, help="Delete without asking.")
-@click.option("--dry-run", is_flag=True, help="List the sessions that would be deleted, and delete nothing.")
+@option("--before DATE", "Only sessions that ended before this date: 2026-03-01, 90d, 1y.")
+@option("--yes -y", "Delete without asking.")
+@option("--dry-run", "List the sessions that would be deleted, and delete nothing.")
 @json_option
 def forget_command(
     ids: tuple[str, ...], project: str, before: str | None, yes: bool, dry_run: bool, as_json: bool
@@ -81,7 +81,6 @@ def _confirm_removal(matches: "list[ArchivedSession]", *, as_json: bool) -> None
 def _print_sessions(sessions: "list[ArchivedSession]", heading: str, *, as_json: bool, removed: bool = False) -> None:
     from thresher.render.memory import StyledLine, archived_session_lines, archived_session_value
 
-    if as_json:
-        print_output({"sessions": [archived_session_value(session) for session in sessions], "removed": removed})
-    else:
-        print_lines([StyledLine(((heading, "bold"),)), *archived_session_lines(sessions)])
+    value = {"sessions": [archived_session_value(session) for session in sessions], "removed": removed}
+    lines = [StyledLine(((heading, "bold"),)), *archived_session_lines(sessions)]
+    print_result(value, lines, as_json=as_json)

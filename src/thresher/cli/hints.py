@@ -55,5 +55,5 @@ def _is_session_id(memory: "Memory", prefix: str) -> bool:
     except NotStoredError:
         return False
     except AmbiguousIdError:  # `show` lists the candidates
-        return True
+        pass
     return True

@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 from thresher.cli.common import print_output, program_name, warn
-from thresher.cli.options import json_option
+from thresher.cli.options import json_option, option
 from thresher.serve.config_edits import SERVER_NAME
 from thresher.serve.mcp_clients import (
     MCP_CLIENTS,
@@ -36,15 +36,14 @@ BACKUP_SUFFIX = ".before-thresher"
 
 @click.command("install")
 @click.argument("client", type=click.Choice(list(MCP_CLIENTS)), metavar="AGENT")
-@click.option("--write", is_flag=True, help="Write the change. The old file is kept as a copy next to it.")
-@click.option("--remove", is_flag=True, help="Remove the entry. The old file is kept as a copy next to it.")
-@click.option(
-    "--project",
+@option("--write", "Write the change. The old file is kept as a copy next to it.")
+@option("--remove", "Remove the entry. The old file is kept as a copy next to it.")
+@option(
+    "--project [DIR]",
+    "Change the configuration of the project in DIR (default: the current folder), not the user's.",
     is_flag=False,
     flag_value=".",
-    metavar="[DIR]",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Change the configuration of the project in DIR (default: the current folder), not the user's.",
 )
 @json_option
 def install_command(client: str, write: bool, remove: bool, project: Path | None, as_json: bool) -> None:
@@ -68,7 +67,14 @@ def install_command(client: str, write: bool, remove: bool, project: Path | None
     row = MCP_CLIENTS[client]
     file = find_client_config(row, project=project, platform=sys.platform, environment=os.environ)
     entry = build_server_entry(row, find_mcp_server_command(), _server_environment())
-    value = {"client": client, "file": str(file), "key": row.servers_key, "entry": entry, "check": row.check_command}
+    value: dict[str, Any] = {
+        "client": client,
+        "file": str(file),
+        "key": row.servers_key,
+        "entry": entry,
+        "check": row.check_command,
+    }
+    value |= {"current_entry": None, "change_needed": True, "changed": False, "backup": None, "problem": None}
     try:
         change = plan_config_change(row, file, None if remove else entry)
         changed = change.new_content is not None and (write or remove)
@@ -83,7 +89,6 @@ def install_command(client: str, write: bool, remove: bool, project: Path | None
             "change_needed": change.new_content is not None,
             "changed": changed,
             "backup": str(backup) if backup else None,
-            "problem": None,
         }
         print_output(value | outcome)
         return
@@ -160,8 +165,7 @@ def _print_manual_steps(
     """Print why the file was not changed, and how to change it by hand."""
     warn(f"thresher: {error}")
     if as_json:
-        outcome = {"current_entry": None, "change_needed": True, "changed": False, "backup": None}
-        print_output(value | outcome | {"problem": str(error)})
+        print_output(value | {"problem": str(error)})
     elif remove:
         click.echo(f"Remove `{SERVER_NAME}` from `{row.servers_key}` in that file by hand.")
     else:

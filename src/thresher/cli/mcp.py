@@ -6,40 +6,26 @@ from pathlib import Path
 import click
 
 from thresher.cli.common import warn
-from thresher.cli.options import source_options
+from thresher.cli.options import option, source_options
 from thresher.cli.sources import SessionSources
 
 
 @click.command("mcp")
-@click.option("--http", is_flag=True, help="Serve over HTTP instead of standard input and output.")
-@click.option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="With --http: listen here.")
-@click.option(
-    "--port",
-    metavar="N",
-    default=8765,
-    show_default=True,
-    type=click.IntRange(1, 65535),
-    help="With --http: port to listen on.",
-)
-@click.option(
-    "--token",
-    default="",
-    metavar="TEXT",
-    envvar="THRESHER_MCP_TOKEN",
-    help="With --http: bearer token that clients must send (or THRESHER_MCP_TOKEN). Default: none on this machine, a "
+@option("--http", "Serve over HTTP instead of standard input and output.")
+@option("--host ADDRESS", "With --http: listen here.", default="127.0.0.1")
+@option("--port N", "With --http: port to listen on.", default=8765, type=click.IntRange(1, 65535))
+@option(
+    "--token TEXT",
+    "With --http: bearer token that clients must send (or THRESHER_MCP_TOKEN). Default: none on this machine, a "
     "generated one for other hosts.",
-)
-@click.option(
-    "--session",
     default="",
-    metavar="SESSION",
-    help="Session that all calls come from: an id or a file. Default: found for each call.",
+    envvar="THRESHER_MCP_TOKEN",
 )
-@click.option(
-    "--project",
-    metavar="DIR",
+@option("--session SESSION", "Session that all calls come from: an id or a file. Default: found per call.", default="")
+@option(
+    "--project DIR",
+    "Folder that the calling session works in. Default: the current folder.",
     type=click.Path(path_type=Path),
-    help="Folder that the calling session works in. Default: the current folder.",
 )
 @source_options
 def mcp_command(
@@ -61,13 +47,8 @@ def mcp_command(
     from thresher.serve.mcp import LOOPBACK, generate_mcp_token, serve_mcp_http, serve_mcp_stdio
     from thresher.serve.mcp_tools import McpTools
 
-    tools = McpTools(
-        sources=sources.extra,
-        discover=sources.discover,
-        session=session,
-        project=str((project or Path.cwd()).absolute()),
-        environment=os.environ,
-    )
+    folder, (extra, discover) = str((project or Path.cwd()).absolute()), sources
+    tools = McpTools(sources=extra, discover=discover, session=session, project=folder, environment=os.environ)
     if not http:
         serve_mcp_stdio(tools)
         return

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from thresher.cli.common import print_lines, print_output, program_name
-from thresher.cli.options import json_option, no_sync_option, reveal_option, source_options
+from thresher.cli.common import print_result, program_name
+from thresher.cli.options import json_option, no_sync_option, option, reveal_option, source_options
 from thresher.cli.sources import SessionSources
 from thresher.errors import OptionError
 
@@ -24,20 +24,14 @@ DEFAULT_ADDRESSES: "dict[EndpointApi, str]" = {
 @click.command("recall")
 @click.argument("session")
 @click.argument("question", nargs=-1, required=True)
-@click.option(
-    "--budget", "-b", metavar="TOKENS", default="2k", show_default=True, help="Maximum size of all excerpts: 2000, 4k."
-)
-@click.option("--model", "-m", metavar="NAME", help="Let this model answer from the excerpts, with citations: qwen3.")
-@click.option(
-    "--url", metavar="URL", help="Server of the model: http://localhost:8000/v1. Default: the vendor's own server."
-)
-@click.option(
-    "--api",
-    metavar="API",
+@option("--budget -b TOKENS", "Maximum size of all excerpts: 2000, 4k.", default="2k")
+@option("--model -m NAME", "Let this model answer from the excerpts, with citations: qwen3.")
+@option("--url URL", "Server of the model: http://localhost:8000/v1. Default: the vendor's own server.")
+@option(
+    "--api API",
+    "API of the server: openai (any server with chat completions) or anthropic.",
     type=click.Choice([*DEFAULT_ADDRESSES]),
     default="openai",
-    show_default=True,
-    help="API of the server: openai (any server with chat completions) or anthropic.",
 )
 @no_sync_option
 @reveal_option
@@ -82,11 +76,10 @@ def recall_command(
         raise SummaryError(
             f"{error}. Check --model, --url and --api, or omit --model to print the excerpts only"
         ) from None
-    if as_json:
-        print_output(recall_value(result))
-    else:
-        lines = recall_lines(result, program=program_name())
-        print_lines(lines if sys.stdout.isatty() else wrap_lines_in_tags(lines, [result.session.id]))
+    lines = recall_lines(result, program=program_name())
+    if not sys.stdout.isatty():
+        lines = wrap_lines_in_tags(lines, [result.session.id])
+    print_result(recall_value(result), lines, as_json=as_json)
     if not result.found:
         sys.exit(1)
 

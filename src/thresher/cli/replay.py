@@ -19,7 +19,7 @@ from thresher.cli.common import (
     warn,
     write_output_file,
 )
-from thresher.cli.options import json_option, source_options
+from thresher.cli.options import EXISTING_PATH, OUTPUT_FILE, json_option, option, source_options
 from thresher.cli.sources import SessionSources
 from thresher.errors import OptionError, ReadError
 
@@ -31,47 +31,35 @@ DEFAULT_BUDGETS = "18k,27k,36k,48k,64k,90k,128k,180k"
 PRICE_TABLES = ("anthropic", "anthropic-1h", "openai", "gemini")
 """Copies of the default budgets and price lists in `thresher.replay`, because `--help` does not import that package."""
 
-prices_option = click.option(
-    "--prices",
-    metavar="LIST",
+prices_option = option(
+    "--prices LIST",
+    f"Token prices: {', '.join(PRICE_TABLES)} (1h: cache entries live one hour).",
     type=click.Choice(PRICE_TABLES),
     default=PRICE_TABLES[0],
-    show_default=True,
-    help=f"Token prices: {', '.join(PRICE_TABLES)} (1h: cache entries live one hour).",
 )
-jobs_option = click.option(
-    "--jobs", "-j", metavar="N", type=click.IntRange(min=1), help="Processes to run. Default: one per processor."
-)
+jobs_option = option("--jobs -j N", "Processes to run. Default: one per processor.", type=click.IntRange(min=1))
 
 
 @click.command("replay")
-@click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path))
-@click.option(
-    "--policy",
-    "-p",
-    "policies",
-    multiple=True,
-    metavar="NAME",
-    default=DEFAULT_POLICIES,
-    help="Strategy to measure: a preset, a policy, another tool's rule (openhands), a control (recency), a function "
-    "in a file (mine.py:keep_errors), or a group (presets, peers, controls, all). Repeatable. "
+@click.argument("paths", nargs=-1, type=EXISTING_PATH)
+@option(
+    "--policy -p NAME",
+    "Strategy to measure: a preset, a policy, another tool's rule (openhands), a control (recency), a function in a "
+    "file (mine.py:keep_errors), or a group (presets, peers, controls, all). Repeatable. "
     f"Default: {', '.join(DEFAULT_POLICIES)}.",
-)
-@click.option(
-    "--budget",
-    "-b",
-    "budgets",
+    name="policies",
     multiple=True,
-    metavar="TOKENS",
-    help=f"Maximum size of a request in tokens, or several with commas. Default: {DEFAULT_BUDGETS}.",
+    default=DEFAULT_POLICIES,
+    show_default=False,
+)
+@option(
+    "--budget -b TOKENS",
+    f"Maximum size of a request in tokens, or several with commas. Default: {DEFAULT_BUDGETS}.",
+    name="budgets",
+    multiple=True,
 )
 @prices_option
-@click.option(
-    "--plot",
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Also draw the curves into this SVG file.",
-)
+@option("--plot FILE", "Also draw the curves into this SVG file.", type=OUTPUT_FILE)
 @jobs_option
 @source_options
 @json_option
@@ -108,7 +96,8 @@ def replay_command(
 
     files, named = sources.list_files(paths), [*paths, *sources.extra]
     if not files:
-        raise ReadError(_no_files_message(named))
+        where = ", ".join(f"`{path}`" for path in named) or "the folders of known agents on this machine"
+        raise ReadError(f"no session files found in {where}. Name others: `thresher replay PATH`")
     with exit_on_interrupt():
         results, missing = _run_sweep(files, policies, _parse_budgets(budgets), prices, jobs or os.cpu_count() or 1)
     has_failures = report_replay_failures(results.failures, named)
@@ -186,11 +175,6 @@ def _nothing_measured_message(results: "SweepResults") -> str:
         f"nothing to measure in {plural(results.files, 'file')}: no recording of {MIN_RECORDED_CALLS} turns or more "
         f"refers to earlier text{shorter}. Name longer sessions: `thresher replay PATH`"
     )
-
-
-def _no_files_message(searched: Sequence[Path]) -> str:
-    where = ", ".join(f"`{path}`" for path in searched) or "the folders of known agents on this machine"
-    return f"no session files found in {where}. Name others: `thresher replay PATH`"
 
 
 def report_replay_failures(failures: "Sequence[ReplayFailure]", named: Sequence[Path]) -> bool:

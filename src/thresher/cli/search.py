@@ -3,7 +3,7 @@
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from thresher.cli.options import (
     DATE_EXAMPLES,
     json_option,
     no_sync_option,
+    option,
     project_option,
     reveal_option,
     source_options,
@@ -43,76 +44,54 @@ class SearchCommand(click.Command):
         return super().parse_args(ctx, args)
 
 
-def _number_option(
-    name: str, low: int, high: int, default: int, text: str
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    kind = click.IntRange(low, high)
-    return click.option(f"--{name}", metavar="N", type=kind, default=default, show_default=True, help=text)
-
-
 @click.command("search", cls=SearchCommand)
 @click.argument("words", nargs=-1)
-@click.option("--require", multiple=True, metavar="WORD", help="A message must contain this word. Repeatable.")
-@click.option("--exclude", multiple=True, metavar="WORD", help="A message must not contain this word. Repeatable.")
-@click.option("--regex", default="", metavar="PATTERN", help="A message must match this regular expression.")
-@click.option("--file", default="", metavar="PATH", help="Only messages that touch this file: a path or its end.")
-@click.option(
-    "--field",
-    "fields",
-    multiple=True,
-    metavar="FIELD",
-    type=click.Choice(SEARCH_FIELDS),
-    help=f"Search only this field: {', '.join(SEARCH_FIELDS)}. Repeatable. "
+@option("--require WORD", "A message must contain this word. Repeatable.", multiple=True)
+@option("--exclude WORD", "A message must not contain this word. Repeatable.", multiple=True)
+@option("--regex PATTERN", "A message must match this regular expression.", default="")
+@option("--file PATH", "Only messages that touch this file: a path or its end.", default="")
+@option(
+    "--field FIELD",
+    f"Search only this field: {', '.join(SEARCH_FIELDS)}. Repeatable. "
     "Default: all but output (what tools printed), title and paths.",
+    name="fields",
+    multiple=True,
+    type=click.Choice(SEARCH_FIELDS),
 )
 @project_option
-@click.option("--agent", metavar="NAME", type=click.Choice(format_names()), help=f"Only this agent: {AGENT_NAMES}.")
-@click.option("--branch", default="", metavar="NAME", help="Only sessions on this git branch.")
-@click.option("--since", metavar="DATE", help=f"Only messages since this date: {DATE_EXAMPLES}.")
-@click.option("--until", metavar="DATE", help="Only messages until the end of this date.")
-@click.option(
-    "--role", metavar="ROLE", type=click.Choice(["user", "assistant"]), help="Only messages by user or assistant."
-)
-@click.option("--subagents", is_flag=True, help="Include sub-agents' sessions.")
-@click.option(
+@option("--agent NAME", f"Only this agent: {AGENT_NAMES}.", type=click.Choice(format_names()))
+@option("--branch NAME", "Only sessions on this git branch.", default="")
+@option("--since DATE", f"Only messages since this date: {DATE_EXAMPLES}.")
+@option("--until DATE", "Only messages until the end of this date.")
+@option("--role ROLE", "Only messages by user or assistant.", type=click.Choice(["user", "assistant"]))
+@option("--subagents", "Include sub-agents' sessions.")
+@option(
     "--all",
-    "everything",
-    is_flag=True,
-    help="Include everything that searches skip: recalled text, noise, sub-agents and the current session.",
+    "Include everything that searches skip: recalled text, noise, sub-agents and the current session.",
+    name="everything",
 )
-@click.option(
-    "--rank",
-    metavar="ORDER",
+@option(
+    "--rank ORDER",
+    "Rank sessions by their best messages (best) or by the number of matching messages (matches).",
     type=click.Choice(["best", "matches"]),
     default="best",
-    show_default=True,
-    help="Rank sessions by their best messages (best) or by the number of matching messages (matches).",
 )
-@_number_option("sessions", 1, 1000, 10, "Sessions per page.")
-@_number_option("messages", 1, 1000, 5, "Messages to show of each session.")
-@_number_option("context", 20, 20_000, 300, "Characters to show of each message.")
-@_number_option("page", 1, 100_000, 1, "Page to show.")
-@click.option(
-    "--current", metavar="ID", help="Session that runs this search: skip it and its family. Most agents set it for you."
-)
-@click.option(
+@option("--sessions N", "Sessions per page.", type=click.IntRange(1, 1000), default=10)
+@option("--messages N", "Messages to show of each session.", type=click.IntRange(1, 1000), default=5)
+@option("--context N", "Characters to show of each message.", type=click.IntRange(20, 20_000), default=300)
+@option("--page N", "Page to show.", type=click.IntRange(1, 100_000), default=1)
+@option("--current ID", "Session that runs this search: skip it and its family. Most agents set it for you.")
+@option(
     "--cutoff",
-    is_flag=True,
-    help="Skip all messages of a session before its last recall. For comparisons only: it skips real work, too.",
+    "Skip all messages of a session before its last recall. For comparisons only: it skips real work, too.",
 )
-@click.option("--left-out", is_flag=True, help="Print what searches skip, by reason and share. Works without WORDS.")
+@option("--left-out", "Print what searches skip, by reason and share. Works without WORDS.")
 @no_sync_option
 @reveal_option
 @source_options
 @json_option
 def search_command(
     words: tuple[str, ...],
-    sessions: int,
-    messages: int,
-    context: int,
-    page: int,
-    since: str | None,
-    until: str | None,
     left_out: bool,
     no_sync: bool,
     reveal: bool,
@@ -139,29 +118,30 @@ def search_command(
     text = " ".join(words)
     has_query = _has_query(text, filters)
     if not (has_query or left_out):
-        raise click.UsageError(_missing_query_message(filters | {"since": since, "until": until}))
-    filters |= _parse_times(since, until)
+        raise click.UsageError(_missing_query_message(filters))
+    filters = _complete_filters(filters)
     memory = sources.open_memory(sync=not no_sync)
     results = None
     if has_query:
-        limits: dict[str, Any] = {"sessions": sessions, "messages": messages, "context": context, "page": page}
-        results = memory.search(text, sync=False, reveal=reveal, **limits, **_complete_filters(filters))
-        _print_notes(memory, results, text, sessions, by_file=bool(filters["file"]))
+        results = memory.search(text, sync=False, reveal=reveal, **filters)
+        _print_notes(memory, results, text, filters)
     _print_results(memory, results, left_out=left_out, as_json=as_json)
     if results is not None and not results.sessions:
         sys.exit(1)
 
 
-def _parse_times(since: str | None, until: str | None) -> dict[str, datetime]:
-    now = datetime.now().astimezone()
-    start = {"since": parse_date_or_age(since, now)} if since else {}
-    return start | ({"until": parse_date_or_age(until, now, end=True)} if until else {})
-
-
 def _complete_filters(filters: dict[str, Any]) -> dict[str, Any]:
-    current = filters["current"] or _find_current_session(quiet=filters["everything"])
-    named = {name: filters[name] or "" for name in ("agent", "role")}
-    return filters | named | {"current": current, "fields": filters["fields"] or DEFAULT_SEARCH_FIELDS}
+    """Parse dates and fill in defaults: the filters as `Memory.search` takes them."""
+    now = datetime.now().astimezone()
+    since, until = filters["since"], filters["until"]
+    return filters | {
+        "since": parse_date_or_age(since, now) if since else None,
+        "until": parse_date_or_age(until, now, end=True) if until else None,
+        "agent": filters["agent"] or "",
+        "role": filters["role"] or "",
+        "current": filters["current"] or _find_current_session(quiet=filters["everything"]),
+        "fields": filters["fields"] or DEFAULT_SEARCH_FIELDS,
+    }
 
 
 def _has_query(text: str, filters: dict[str, Any]) -> bool:
@@ -201,12 +181,14 @@ def _next_page_command(arguments: Sequence[str], page: int) -> str:
     return shlex.join([program_name(), "search", *kept[:end], "--page", str(page), *kept[end:]])
 
 
-def _print_notes(memory: "Memory", results: "SearchResults", text: str, sessions: int, *, by_file: bool) -> None:
+def _print_notes(memory: "Memory", results: "SearchResults", text: str, filters: dict[str, Any]) -> None:
     """Print the notes of a search, and hints for a better one, on standard error."""
     from thresher.cli.hints import format_missing_page, suggest_searches
 
-    missing = [format_missing_page(results, sessions)] if results.found and not results.sessions else []
-    for note in (*results.notes, *missing, *suggest_searches(memory, results, text, by_file=by_file)):
+    is_past_end = results.found and not results.sessions
+    missing = [format_missing_page(results, filters["sessions"])] if is_past_end else []
+    hints = suggest_searches(memory, results, text, by_file=bool(filters["file"]))
+    for note in (*results.notes, *missing, *hints):
         warn(note)
 
 

@@ -7,14 +7,14 @@ import click
 import msgspec
 
 from thresher.cli.common import make_console, print_hint, print_output, warn
-from thresher.cli.options import json_option, source_options
+from thresher.cli.options import EXISTING_PATH, json_option, option, source_options
 from thresher.cli.sources import SessionSources, read_sessions
 
 
 @click.command("sessions")
-@click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path))
-@click.option("--subagents", is_flag=True, help="Also list sub-agents' sessions that have their parent here.")
-@click.option("--problems", is_flag=True, help="Print each problem found while reading the files.")
+@click.argument("paths", nargs=-1, type=EXISTING_PATH)
+@option("--subagents", "Also list sub-agents' sessions that have their parent here.")
+@option("--problems", "Print each problem found while reading the files.")
 @source_options
 @json_option
 def sessions_command(

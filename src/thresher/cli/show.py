@@ -6,7 +6,7 @@ import click
 from msgspec import structs
 
 from thresher.cli.common import make_console, print_output
-from thresher.cli.options import json_option, reveal_option, source_options
+from thresher.cli.options import json_option, option, reveal_option, source_options
 from thresher.cli.sources import SessionSources
 from thresher.errors import OptionError, ReadError
 from thresher.model import Session
@@ -21,19 +21,12 @@ if TYPE_CHECKING:
 
 @click.command("show")
 @click.argument("session")
-@click.option("--full", is_flag=True, help="Print long outputs and arguments in full.")
-@click.option("--policy", "-p", metavar="NAME", help="Show what this preset or policy would do to each part: smart.")
-@click.option("--budget", "-b", metavar="TOKENS", help="Show what else has to go to fit this many tokens: 60000, 60k.")
-@click.option("--child", metavar="ID", help="Show this sub-agent of the session: the start of its id.")
-@click.option("--around", metavar="N", type=click.IntRange(0), help="Show message N only: the #N that `search` prints.")
-@click.option(
-    "--context",
-    metavar="N",
-    type=click.IntRange(0),
-    default=3,
-    show_default=True,
-    help="With --around: messages to show before and after.",
-)
+@option("--full", "Print long outputs and arguments in full.")
+@option("--policy -p NAME", "Show what this preset or policy would do to each part: smart.")
+@option("--budget -b TOKENS", "Show what else has to go to fit this many tokens: 60000, 60k.")
+@option("--child ID", "Show this sub-agent of the session: the start of its id.")
+@option("--around N", "Show message N and its neighbors: the #N that `search` prints.", type=click.IntRange(0))
+@option("--context N", "With --around: messages to show before and after.", type=click.IntRange(0), default=3)
 @reveal_option
 @source_options
 @json_option

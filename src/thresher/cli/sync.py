@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from thresher.cli.common import exit_on_interrupt, print_lines, print_output, progress_bar, warn
+from thresher.cli.common import exit_on_interrupt, print_result, progress_bar, warn
 from thresher.cli.options import json_option, source_options
 from thresher.cli.sources import SessionSources
 
@@ -32,9 +32,7 @@ def sync_command(sources: SessionSources, as_json: bool) -> None:
         report = memory.sync(progress=progress, waiting=lambda: warn("waiting for another sync to finish"))
     for failure in report.failed:
         warn(f"thresher: {failure}")
-    if as_json:
-        print_output(sync_report_value(report, memory.sizes(), memory.left_out()))
-    else:
-        print_lines(sync_report_lines(report, memory.sizes(), memory.left_out()))
+    facts = (report, memory.sizes(), memory.left_out())
+    print_result(sync_report_value(*facts), sync_report_lines(*facts), as_json=as_json)
     if report.failed:
         sys.exit(1)

@@ -18,7 +18,7 @@ from thresher.cli.common import (
     warn,
     write_output_file,
 )
-from thresher.cli.options import json_option, source_options
+from thresher.cli.options import EXISTING_PATH, OUTPUT_FILE, json_option, option, source_options
 from thresher.cli.replay import jobs_option, prices_option, report_replay_failures
 from thresher.cli.sources import SessionSources
 from thresher.errors import ConvertError, OptionError
@@ -28,49 +28,20 @@ if TYPE_CHECKING:
 
 
 @click.command("tune")
-@click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path))
-@click.option(
-    "--budget",
-    "-b",
-    metavar="TOKENS",
-    help="Maximum size of a request: 120k. Default: the search chooses a budget as well.",
-)
-@click.option(
-    "--served",
-    metavar="PERCENT",
+@click.argument("paths", nargs=-1, type=EXISTING_PATH)
+@option("--budget -b TOKENS", "Maximum size of a request: 120k. Default: the search chooses a budget as well.")
+@option(
+    "--served PERCENT",
+    "Share of the turns that use earlier text whose request must contain all of that text.",
     type=click.FloatRange(0, 100),
     default=95,
-    show_default=True,
-    help="Share of the turns that use earlier text whose request must contain all of that text.",
 )
-@click.option(
-    "--trials",
-    metavar="N",
-    type=click.IntRange(min=1),
-    default=60,
-    show_default=True,
-    help="Configurations to try at most.",
-)
+@option("--trials N", "Configurations to try at most.", type=click.IntRange(min=1), default=60)
 @prices_option
 @jobs_option
-@click.option(
-    "--output",
-    "-o",
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default=Path("thresher.toml"),
-    show_default=True,
-    help="Write better settings to this file.",
-)
-@click.option(
-    "--force", is_flag=True, help="Write the settings even if they are not better; back up an existing file as .bak."
-)
-@click.option(
-    "--log",
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Log of all trials. Default: `tune` in Thresher's data folder.",
-)
+@option("--output -o FILE", "Write better settings to this file.", type=OUTPUT_FILE, default=Path("thresher.toml"))
+@option("--force", "Write the settings even if they are not better; back up an existing file as .bak.")
+@option("--log FILE", "Log of all trials. Default: `tune` in Thresher's data folder.", type=OUTPUT_FILE)
 @source_options
 @json_option
 def tune_command(
@@ -146,36 +117,29 @@ def _report_result(tuned: "TuningResult", prices: str, output: Path, *, force: b
 
     The result is printed even if writing fails: the search may have taken hours.
     """
-    from thresher.render.tune import (
-        file_kept_notice,
-        file_unchanged_notice,
-        file_written_notice,
-        tune_tables,
-        tune_toml,
-        tune_value,
-    )
+    from thresher.render import tune as render
     from thresher.replay.tuning.search import has_same_settings
 
     exists = output.exists()
     is_same = tuned.is_changed and exists and has_same_settings(output, tuned.chosen.settings)
     is_wanted = tuned.is_changed and not is_same and (tuned.is_better or force)
     is_written = is_wanted and (force or not exists)
-    toml = tune_toml(tuned, prices)
+    toml = render.tune_toml(tuned, prices)
     if not as_json:
-        print_renderables(tune_tables(tuned))
+        print_renderables(render.tune_tables(tuned))
         if toml:
             click.echo(f"\n{toml}")  # without the console, which would wrap lines that are meant for pasting
     backup, error = _write_settings(output, toml) if is_written else (None, None)
     if as_json:
-        print_output(tune_value(tuned, prices) | {"written": str(output) if is_written and not error else None})
+        print_output(render.tune_value(tuned, prices) | {"written": str(output) if is_written and not error else None})
     if error is not None:
         raise error
     if is_same:
-        click.echo(file_unchanged_notice(output), err=as_json)
+        click.echo(render.file_unchanged_notice(output), err=as_json)
     elif is_written:
-        click.echo(file_written_notice(tuned, output, backup), err=as_json)
+        click.echo(render.file_written_notice(tuned, output, backup), err=as_json)
     elif is_wanted:
-        warn(f"thresher: {file_kept_notice(output)}")
+        warn(f"thresher: {render.file_kept_notice(output)}")
     return is_wanted and not is_written
 
 
