@@ -43,7 +43,7 @@ COMMAND_GROUPS = {
 }
 """Commands under the headings of `thresher --help`, each with the first line of its docstring.
 
-The copies of these lines spare `--help` the import of every command. Command `x` is `x_command` in `thresher.cli.x`.
+The copies save `--help` the import of every command. Command `x` is `x_command` in `thresher.cli.x`.
 """
 COMMANDS = {name: summary for commands in COMMAND_GROUPS.values() for name, summary in commands.items()}
 

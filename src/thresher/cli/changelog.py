@@ -49,7 +49,8 @@ def changelog_command(
 
     The output is Markdown with one section per file. Name sessions (files or the start of their ids), or select them
     from the archive with --project, --since and --until. The reason for a change is the description in its tool call,
-    otherwise the agent's text right before it. Keys and passwords in archived sessions are redacted.
+    otherwise the agent's text right before it. Archived sessions have their keys and
+    passwords redacted.
 
     Exits 1 if nothing changed.
 

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 ItemT = TypeVar("ItemT")
 PIPED_WIDTH = 160
-"""Columns of a table that is piped: wide, because a pipe does not wrap lines."""
+"""Columns of a table in a pipe: wide, because a pipe does not wrap lines."""
 INTERRUPTED_EXIT_CODE = 130
 """The usual exit code of a program that Ctrl-C stopped."""
 JSON_SCHEMA = 1
-"""Version of the keys in every `--json` output. It grows when a key is renamed or removed, not when one is added."""
+"""Version of the keys in every `--json` output. Renaming or removing a key increments it; adding one does not."""
 MIN_TRACKED_ITEMS = 20
-"""Fewer items than these are read faster than a progress bar loads."""
+"""Reading fewer items takes less time than importing the progress bar."""
 
 
 def program_name() -> str:
@@ -117,7 +117,7 @@ def write_output_file(output: Path, text: str, source: str = "", *, errors: str 
 
 
 def check_writable(output: Path) -> None:
-    """Raise OptionError if a file cannot be written, before long work rather than after it."""
+    """Raise OptionError for an unwritable file, before long work rather than after it."""
     folder = output.parent
     if not folder.is_dir():
         raise OptionError(

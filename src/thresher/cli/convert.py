@@ -39,8 +39,8 @@ def convert_command(
 ) -> None:
     """Convert a session to messages for an API.
 
-    SESSION is a file or the start of a session id. The input file is never changed. Standard error lists anything
-    that the target API has no place for.
+    SESSION is a file or the start of a session id. The input file is never changed. Standard error lists
+    content that the target API cannot represent.
 
     \b
     Examples:

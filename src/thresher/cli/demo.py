@@ -33,9 +33,9 @@ MEMORY_FOLDER = ".thresher"
 def demo_command(folder: Path | None, as_json: bool) -> None:
     """Try Thresher on sample sessions.
 
-    Writes sessions of four agents that work on a small web shop, lists them, and searches them. They are invented,
-    the same on each run, and kept apart from your own archive. They contain thinking, parallel calls, repeated reads,
-    a failing test, a sub-agent, a compaction and an interrupted call.
+    Writes sessions of four agents that work on a small web shop, lists them, and searches them. The sessions are
+    fictional, the same on each run, and separate from your own archive. They contain thinking, parallel calls,
+    repeated reads, a failing test, a sub-agent, a compaction and an interrupted call.
 
     \b
     Examples:

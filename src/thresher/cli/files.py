@@ -27,9 +27,9 @@ def files_command(
 ) -> None:
     """Show what a session did to each file.
 
-    SESSION is a file or the start of a session id; its sub-agents are included. Without PATH, print a table of files.
-    With PATH (a path or the end of one), print the history of that file. The content is rebuilt from the reads, writes
-    and edits in the session: no file on disk is opened. A turn is one model call; the first is 1.
+    SESSION is a file or the start of a session id. The output covers its sub-agents, too. Without PATH, print a table
+    of files. With PATH (a path or the end of one), print the history of that file. The content is rebuilt from the
+    reads, writes and edits in the session, not from files on disk. A turn is one model call; the first is 1.
 
     With --at or --diff, exits 1 if part of the content is not known exactly; standard error explains why.
 

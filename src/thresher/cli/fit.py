@@ -75,7 +75,7 @@ def fit_command(
     options: dict[str, Any] = {"policy": policy, "budget": budget, "model": model, "dialect": dialect}
     result, value = None, None
     if target is not None:
-        with warnings.catch_warnings():  # a store that cannot be written is in the notes of the plan
+        with warnings.catch_warnings():  # the notes of the plan report an unwritable store
             warnings.simplefilter("ignore")
             result = fit_with_plan(history, **options)
         value = _convert_result(result, target)

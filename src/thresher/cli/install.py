@@ -1,7 +1,7 @@
 """`thresher install`: add Thresher's MCP server to the configuration of an agent.
 
 `thresher.serve.mcp_clients` computes the change; this module shows and writes it. The agent may read or write its file
-at any moment, so the file is replaced atomically, and only if it still has the content that the change is based on.
+at any moment, so this module replaces it atomically, and only if its content is still the one in the plan.
 """
 
 import os
@@ -50,8 +50,8 @@ def install_command(client: str, write: bool, remove: bool, project: Path | None
     """Add Thresher's MCP server to an agent.
 
     AGENT is claude-code, codex, gemini-cli, opencode, cursor or vscode. Without --write or --remove, the command shows
-    the change and writes nothing. The rest of the file stays as it is. A file with comments, or one that cannot be
-    changed safely, is not changed either: you get the entry to paste.
+    the change and writes nothing. The rest of the file stays as it is. If the file has comments or no safe
+    change is possible, you get the entry to paste.
 
     Exits 1 if you have to change the file by hand.
 

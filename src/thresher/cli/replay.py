@@ -111,7 +111,7 @@ def replay_command(
         print_renderables(replay_report_tables(report, make_console().width))
         if missing:
             print_hint(f"skipped, not installed: {', '.join(missing)}")
-    if plot is not None:  # after the figures are printed, so that an error here does not lose them
+    if plot is not None:  # after printing the figures, so that an error here does not lose them
         write_output_file(plot, replay_report_chart(report))
     if not as_json:
         drawn = f"chart written to {plot}" if plot is not None else "Draw the curves with --plot curves.svg."

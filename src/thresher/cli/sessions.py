@@ -22,8 +22,8 @@ def sessions_command(
 ) -> None:
     """List the sessions on this machine.
 
-    With PATHS (files or folders), list the sessions there instead. The newest comes first. Exits 1 if a file cannot be
-    read; the others are listed.
+    With PATHS (files or folders), list the sessions there instead. The newest comes first. Exits 1 if it
+    cannot read a file, and lists the others.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""Where a command looks for sessions: agents' folders, `--source`, and the archive."""
+"""Lookup of sessions: in the agents' folders, in `--source` paths, and in the archive."""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -31,7 +31,7 @@ class SessionSources(NamedTuple):
         return list(dict.fromkeys(files))
 
     def open_memory(self, *, sync: bool = False) -> "Memory":
-        """Open the memory of these sources; sync first on request, and warn about anything that a search may miss."""
+        """Open the memory with these sources, and sync it first if `sync` is true."""
         from thresher.memory import Memory
 
         memory = Memory(sources=self.extra, discover=self.discover)
@@ -42,8 +42,8 @@ class SessionSources(NamedTuple):
     def find_session(self, reference: str, *, reveal: bool = False) -> Session:
         """Return the session that a path or the start of an id names. A full id matches only itself.
 
-        Files that have the id in their name are read first. If the file was deleted, the session comes from the
-        archive, with secrets redacted unless `reveal` is set. Reading every other file is the slow, last resort.
+        The lookup reads files with the id in their name first. If the file no longer exists, the session comes from
+        the archive, with secrets redacted unless `reveal` is true. Parsing every other file is the slow fallback.
         """
         if Path(reference).is_file():
             hint = f"choose one with `ID --source {reference}`"
@@ -95,10 +95,10 @@ def session_dialect(session: Session) -> str | None:
 def read_sessions(
     files: Sequence[Path], *, named: Iterable[Path] = (), is_wanted: Callable[[str], bool] | None = None
 ) -> tuple[list[Session], list[str]]:
-    """Return the sessions in the files, and a message for each file that cannot be read.
+    """Return the sessions in the files, and a message for each unreadable file.
 
-    `is_wanted` filters by id, so that a database with many sessions is not decoded in full. A file in an unknown
-    format fails only if it is in `named`. A sub-agent's file is listed under its parent session only.
+    `is_wanted` filters by id, to avoid decoding every session of a database. A file in an unknown format fails only
+    if it is in `named`. Sub-agents appear under their parent session only.
     """
     sessions: list[Session] = []
     failures: list[str] = []

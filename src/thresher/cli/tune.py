@@ -60,11 +60,11 @@ def tune_command(
     """Find the best settings of `auto` for your sessions.
 
     Replays the sessions in PATHS (files or folders), or those on this machine, with other settings of the `auto`
-    preset. The best settings cost least and still serve enough turns. They are chosen on some projects and tested on
-    the others; if they are no better there, nothing is written. An interrupted run resumes when you run the same
-    command again.
+    preset. The best settings cost least and still serve enough turns. The search chooses them on some projects and
+    tests them on the others; it writes nothing if they do no better there. An interrupted run resumes when you run the
+    same command again.
 
-    Exits 1 if a file cannot be read, or if better settings would overwrite a file.
+    Exits 1 if it cannot read a file, or if better settings would overwrite one.
 
     \b
     Examples:
@@ -101,7 +101,7 @@ def tune_command(
 
 
 def _check_output(output: Path, *, force: bool) -> None:
-    """Refuse a path that cannot be written, before the search rather than after it."""
+    """Refuse an unwritable path before the search rather than after it."""
     if output.exists() and not force:
         from thresher.render.tune import existing_file_notice
 
@@ -115,7 +115,7 @@ def _check_output(output: Path, *, force: bool) -> None:
 def _report_result(tuned: "TuningResult", prices: str, output: Path, *, force: bool, as_json: bool) -> bool:
     """Print the result and write the settings. Return True if an existing file kept them from being written.
 
-    The result is printed even if writing fails: the search may have taken hours.
+    An error while writing comes after the printed result: the search may have taken hours.
     """
     from thresher.render import tune as render
     from thresher.replay.tuning.search import has_same_settings
@@ -128,7 +128,7 @@ def _report_result(tuned: "TuningResult", prices: str, output: Path, *, force: b
     if not as_json:
         print_renderables(render.tune_tables(tuned))
         if toml:
-            click.echo(f"\n{toml}")  # without the console, which would wrap lines that are meant for pasting
+            click.echo(f"\n{toml}")  # without the console, which would wrap lines that users paste
     backup, error = _write_settings(output, toml) if is_written else (None, None)
     if as_json:
         print_output(render.tune_value(tuned, prices) | {"written": str(output) if is_written and not error else None})
