@@ -690,8 +690,8 @@ def test_anthropic_to_chat_exactly() -> None:
     ]
     assert [str(loss) for loss in emission.losses] == [
         "image in a tool result; written as a user message after the results",
-        "part `tool_reference` of another format; left out",
-        "part `server_tool_use` of another format; left out",
+        "part `tool_reference` of another format; removed",
+        "part `server_tool_use` of another format; removed",
     ]
 
 

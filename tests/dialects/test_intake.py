@@ -149,10 +149,10 @@ def test_bytes_of_a_signature_come_back_as_they_were() -> None:
 NOT_MESSAGES: dict[str, tuple[Json, str]] = {
     "a str": ("hello", "got a str"),
     "None": (None, "got None"),
-    "a generator": (iter(range(0)), "got a range_iterator; make a list of it"),
+    "a generator": (iter(range(0)), "got a range_iterator; convert it to a list"),
     "a number": (5, "got a int"),
     "a tuple of texts": (("a", "b"), "message 1 is a str"),
-    "an object of no SDK": ([{"role": "user", "content": object()}], "a message holds a object"),
+    "an object of no SDK": ([{"role": "user", "content": object()}], "a message contains a object"),
 }
 
 

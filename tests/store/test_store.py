@@ -199,8 +199,8 @@ def test_a_fold_in_a_fold_is_told_with_it_and_one_in_itself_ends(store: ContentS
     store.put((), {inner: [exact_id(Text("a")), outer]})
     store.put((), {outer: [inner]})
     told = store.text(outer).splitlines()
-    assert told[0] == f"--- {short_id(inner)}, a fold of 2 ---"
-    assert told[2:] == ["a", f"--- {short_id(outer)}, the fold itself ---"]
+    assert told[0] == f"--- {short_id(inner)}, a summary of 2 ---"
+    assert told[2:] == ["a", f"--- {short_id(outer)}, the summary itself ---"]
 
 
 @given(st.lists(st.text(), max_size=4), st.lists(st.text(), max_size=4))

@@ -92,8 +92,8 @@ def test_a_file_adds_models_and_overrides_them(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "cannot be read as models"),
-        ("[]", "no list `models`"),
+        ("", "cannot be read as a model catalog"),
+        ("[]", "missing list `models`"),
         ('{"models": [{"name": "x"}]}', "missing required field"),
         ('{"models": [{"name": "x", "colour": "red"}]}', "colour"),
     ],

@@ -1,4 +1,4 @@
-"""Ids for tool calls that came without."""
+"""Assign ids to tool calls that have none."""
 
 import re
 from collections import deque
@@ -8,19 +8,19 @@ _UNSAFE_ID_CHARS = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class CallIdAssigner:
-    """Ids for calls that came without: from the name, unique in the history, the same at every reading."""
+    """Assigns deterministic, unique ids, built from the tool's name, to calls without one."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
-        """Start with the ids that are `taken` by others."""
+        """Reserve the ids in `taken`."""
         self._taken = set(taken)
         self._counts: dict[str, int] = {}
         self._open: dict[int, str] = {}
         self._open_queues: dict[tuple[str, str, bool], deque[int]] = {}
-        """Open calls in order, by id, by name, and all: what was answered meanwhile is dropped when it comes up."""
+        """Open calls in order, by id, by name, and all. Answered calls are removed when they reach the front."""
         self._call_count = 0
 
     def assign_call_id(self, name: str, given: str = "") -> str:
-        """The id of a call: the one it was given, or a new one."""
+        """Return the given id of a call, or a new one."""
         call_id = given or self._make_id(name)
         self._taken.add(call_id)
         self._call_count += 1
@@ -39,10 +39,10 @@ class CallIdAssigner:
         return min(heads, default=None)
 
     def match_result(self, name: str, given: str = "") -> str:
-        """The id of the call that a result answers.
+        """Return the id of the call that a result answers.
 
-        By its own id where a call has that; else the oldest open call of that name, which must itself be
-        without an id if the result has one (Gemini CLI gives ids to responses alone); else one not there.
+        Matches the result's own id first. Otherwise it matches the oldest open call of that name, which must have had
+        no id itself if the result has one (Gemini CLI gives ids only to responses). Without a match, returns a new id.
         """
         found = self._find_oldest_open(("id", given, True)) if given else None
         if found is None:
@@ -54,7 +54,9 @@ class CallIdAssigner:
         return call_id
 
     def _make_id(self, name: str) -> str:
-        """Safe for every dialect: Anthropic takes letters, digits, `_` and `-` only, OpenAI 40 characters."""
+        """Build an id that is valid in every dialect: Anthropic allows letters, digits, `_` and `-`, OpenAI 40
+        characters.
+        """
         stem = _UNSAFE_ID_CHARS.sub("_", name)[:32] or "call"
         while True:
             self._counts[stem] = count = self._counts.get(stem, 0) + 1

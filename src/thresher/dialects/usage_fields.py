@@ -1,4 +1,4 @@
-"""Read the token counts of a usage object."""
+"""Parse the token counts of a usage object."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,13 +7,13 @@ from thresher.model.message import Usage
 
 
 def int_field(fields: Mapping[str, Any], name: str) -> int:
-    """Return a count; 0 where there is none."""
+    """Return a count, or 0 if it is missing."""
     value = fields.get(name)
     return value if isinstance(value, int) else 0
 
 
 def usage_with_cached(fields: Mapping[str, Any], given: str, answered: str, details: str) -> Usage | None:
-    """Return the usage of an API that counts cached tokens among the given ones, under `details`."""
+    """Return the usage of an API whose prompt count includes cached tokens, listed under `details`."""
     if given not in fields:
         return None
     inner = fields.get(details)

@@ -1,13 +1,13 @@
-"""Marks of text that stands in a user's message and that no human typed.
+"""Recognize text in a user message that a harness or a memory tool wrote.
 
-Agents write much into the `user` role: reminders, hooks, command output, the editor's state, a memory tool's
-old text. Formats often flag it; where they do not, the text itself must tell. Two mistakes are possible, and
-the worse one is to lose a human's words. So a mark counts only where a harness would put it: an element that
-opens a line and is closed again, or a phrase at the very start. A tag named in the middle of a sentence, one
-that is never closed, or a harness phrase quoted in a question is a human's. Words such as `goal`, which
-people use as tags of their own, count only when they are the whole message.
+Agents write a lot into the `user` role: reminders, hook output, command output, editor state, and text that a memory
+tool recalled. Transcript formats often flag such text. Where they do not, these patterns match it. Treating a human's
+words as harness text is the worse mistake, so a pattern matches only where a harness would write it: an element that
+opens a line and is closed, or a phrase at the start of the message. A tag in the middle of a sentence, an unclosed tag
+or a quoted harness phrase counts as human. Tag names that people also use, such as `goal`, match only if the element is
+the whole message.
 
-All patterns are anchored and none nests quantifiers, so the time is linear in the text.
+Every regex is anchored and has no nested quantifiers, so matching takes linear time.
 """
 
 import re
@@ -16,34 +16,34 @@ from typing import Literal, NamedTuple
 from thresher.model.message import Author
 
 HARNESS_ELEMENTS = (
-    # Claude Code: slash commands, shell mode, reminders, hooks, background work, other agents, the editor.
+    # Claude Code: slash commands, shell mode, reminders, hooks, background tasks, other agents, the editor.
     "local-command-caveat local-command-stdout local-command-stderr command-name command-message",
     "command-args command-contents bash-input bash-stdout bash-stderr system-reminder",
     "session-start-hook user-prompt-submit-hook user-memory-input task-notification teammate-message",
     "persisted-output ide_opened_file ide_selection ide_diagnostics new-diagnostics",
-    # Codex: what it tells the model about the machine, the rules, and what the user did outside the prompt.
+    # Codex: environment, rules, and user actions outside the prompt.
     "environment_context user_instructions turn_aborted user_shell_command user_action model_switch",
     "collaboration_mode subagent_notification apps_instructions skills_instructions",
     "plugins_instructions personality_spec",
-    # Gemini CLI: the start of a chat, hooks, the summary after a compression.
+    # Gemini CLI: chat setup, hooks, the summary after a compaction.
     "session_context hook_context state_snapshot",
-    # Cline, Roo, Kilo: the editor's state after every prompt, notices of a compaction, results of writing.
+    # Cline, Roo, Kilo: editor state after every prompt, compaction notices, write results.
     "environment_details system_notice file_write_result explicit_instructions",
-    # Cursor and Copilot: the editor's state.
+    # Cursor and Copilot: editor state.
     "user_info open_and_recently_viewed_files attached_files system_reminder project_layout",
     "git_status always_applied_workspace_rules agent_skills environment_info workspace_info",
     "editorcontext reminderinstructions current_datetime system_notification",
 )
-"""Elements that may stand before, after or between a human's words; names in groups, one space between."""
+"""Elements before, after or between a human's words. Each string holds names separated by one space."""
 
 ELEMENT_WITH_SPACE = "permissions instructions"
-"""Codex's one element with a space in its name."""
+"""The one Codex element whose name contains a space."""
 
 WHOLE_MESSAGE_ELEMENTS = ("goal tick skill files",)
-"""Elements whose names people use too: harness only where nothing else is in the message."""
+"""Elements whose names people also use; they match only as the whole message."""
 
 WRAPPERS = ("task feedback user_message user_query userrequest",)
-"""Elements that hold a human's words: the tags are the harness's, what is inside is not."""
+"""Elements around a human's words. The tags are the harness's; the content is the human's."""
 
 RECALLED_TEXT_ELEMENTS = (
     "claude-mem-context relevant-memories relevant_memories supermemory-context",
@@ -51,55 +51,57 @@ RECALLED_TEXT_ELEMENTS = (
     "recalled_experience recalled-memories recalled_memories memory-context memory_context",
     "mem0-memories deja-recall thresher thresher-recall thresher-memory",
 )
-"""Elements that memory tools put around old text, thresher's own among them."""
+"""Elements that memory tools, including Thresher, put around recalled text."""
 
 HOOKS = ("system-reminder", "session-start-hook", "user-prompt-submit-hook", "hook_context")
-"""Harness elements through which memory tools speak: old text inside one makes it recall."""
+"""Harness elements that memory tools write through; recalled text inside one makes the element recalled text."""
 
 ELEMENT_TRAILERS = (
-    # Claude Code after a background task, Roo after a write: one more line of the element before.
+    # Claude Code after a background task, Roo after a write: one more line that belongs to the previous element.
     r"Read the output file to retrieve the result: [^\n]*",
     r"Full transcript available at: [^\n]*",
     r"<notice>[^<]*</notice>",
 )
-"""What only counts straight after an element."""
+"""Regexes of text that matches only directly after an element."""
 
 END_OF_MESSAGE = ""
 
 HARNESS_PHRASES: tuple[tuple[str, str | None], ...] = (
-    # Claude Code: what it says when a user or a hook steps in, after a compaction, before a skill's text.
+    # Claude Code: interruptions by a user or a hook, the text after a compaction, the text before a skill.
     (r"\[Request interrupted by user[^\]\n]{0,40}\]", None),
     (r"\[Image: (?:original|source)[^\]\n]{0,400}\]", None),
     (r"(?:Stop|SubagentStop|UserPromptSubmit|PreToolUse|PostToolUse) hook feedback:", END_OF_MESSAGE),
     (r"This session is being continued from a previous conversation(?: that ran out|[.:]|\s*\Z)", END_OF_MESSAGE),
     (r"Caveat: The messages below were generated", END_OF_MESSAGE),
     (r"Base directory for this skill: ", END_OF_MESSAGE),
-    # Codex: the project's instructions, the editor's state, the summary after a compaction.
+    # Codex: the project's instructions, editor state, the summary after a compaction.
     (r"# AGENTS\.md instructions(?: for [/~.A-Z][^\n]*\n|[^\n]*\n\s*<INSTRUCTIONS>)", "</INSTRUCTIONS>"),
     (r"# Context from my IDE setup:", "## My request for Codex:"),
     (r"Another language model started to solve this problem and produced a summary", END_OF_MESSAGE),
-    # Gemini CLI before it had a tag for it.
+    # Gemini CLI before it used a tag.
     (r"This is the Gemini CLI\. We are setting up the context for our chat", END_OF_MESSAGE),
-    # Cline, Roo, Kilo: results of tools told in the user's role, and lines that introduce a human's answer.
+    # Cline, Roo, Kilo: tool results in the user role, and lines that introduce a human's answer.
     (r"\[\w+(?: for '[^\n]*)?\] Result:", END_OF_MESSAGE),
     (r"\[ERROR\] You did not use a tool in your previous response", END_OF_MESSAGE),
     (r"\[TASK RESUMPTION\]", "New instructions for task continuation:"),
     (r"The user (?:approved|denied) this operation and provided the following (?:context|feedback):", None),
     (r"New instructions for task continuation:", None),
-    # Ours: what stands in for something that was left out.
+    # Thresher: placeholders and repair notes.
     (r"\[thresher t1:[0-9a-f]{16} · [^\n\[\]]{0,1000}\](?:\n(?:(?!\[/thresher\])[\s\S])*\[/thresher\])?", None),
     (r"\[result of an unknown call\]", END_OF_MESSAGE),
     (r"\[another result of a call answered before\]", END_OF_MESSAGE),
     (r"\[earlier conversation not included\]", None),
-    # opencode: what it writes after a sub-agent, and before a file that the prompt names.
+    # opencode: text after a sub-agent, and before a file that the prompt names.
     (r"Summarize the task tool output above and continue with your task\.", None),
     (r"Called the \w+ tool with the following input:", END_OF_MESSAGE),
 )
-"""What may open a message, each with the text that closes it: `END_OF_MESSAGE` is the end of the message, None says
-that the phrase is all."""
+"""Regexes that match at the start of a message, each with its closing text.
+
+`END_OF_MESSAGE` extends the match to the end of the message; None means that the phrase is complete by itself.
+"""
 
 SEARCH_RESULT_HEADER = re.compile(r"\s*\[\d+/\d+\]\s+[0-9a-f]{7,40}\s+•")
-"""The header of a memory search's first result: `[1/5] abc1234 •`."""
+"""Header of the first result of a memory search: `[1/5] abc1234 •`."""
 
 
 def _names(groups: tuple[str, ...]) -> str:
@@ -122,7 +124,7 @@ _RECALLED_TEXT_INSIDE = re.compile(
 
 
 class HarnessSpan(NamedTuple):
-    """Where in a text somebody else than its author speaks."""
+    """Range of a user message that a harness or a memory tool wrote."""
 
     start: int
     stop: int
@@ -130,7 +132,7 @@ class HarnessSpan(NamedTuple):
 
 
 def detect_author(text: str) -> Author:
-    """Who wrote a text of the user's role: a human, if anything of a human's is in it."""
+    """Return the author of a text in the user role: `human` if any part of it is a human's."""
     spans = find_harness_spans(text)
     if not spans or _text_outside_spans(text, spans):
         return "human"
@@ -138,17 +140,17 @@ def detect_author(text: str) -> Author:
 
 
 def find_harness_offsets(text: str) -> list[tuple[int, int]]:
-    """Where in a text the harness speaks, or a memory tool through it: in order, not overlapping."""
+    """Return the ranges that a harness or a memory tool wrote: sorted, not overlapping."""
     return [(span.start, span.stop) for span in find_harness_spans(text)]
 
 
 def extract_human_text(text: str) -> str:
-    """What a human typed of it."""
+    """Return the text without the ranges that a harness or a memory tool wrote."""
     return _text_outside_spans(text, find_harness_spans(text))
 
 
 def find_harness_spans(text: str) -> list[HarnessSpan]:
-    """The harness's and the memory tools' spans in a text of the user's role: in order, not overlapping."""
+    """Return the harness and memory-tool spans of a text in the user role: sorted, not overlapping."""
     if SEARCH_RESULT_HEADER.match(text):
         return [HarnessSpan(0, len(text), "recall")]
     spans = _match_opening_phrase(text)
@@ -190,8 +192,9 @@ def _match_whole_message(text: str) -> list[HarnessSpan]:
 
 
 def _elements(text: str, position: int) -> list[HarnessSpan]:
-    """Elements that open a line, or follow straight upon another."""
-    lowered = text.lower()  # a few characters change length in lower case; then tags must be written as they close
+    """Find elements that open a line or directly follow another element."""
+    # Lowercasing changes the length of a few characters. Offsets then differ, so closing tags must match in case.
+    lowered = text.lower()
     searched = lowered if len(lowered) == len(text) else text
     spans: list[HarnessSpan] = []
     unclosed: set[str] = set()
@@ -200,7 +203,7 @@ def _elements(text: str, position: int) -> list[HarnessSpan]:
         closing = f"</{name}>"
         stop = -1 if name in unclosed else searched.find(closing, found.end())
         if stop < 0:
-            unclosed.add(name)  # one look is enough: the time stays linear
+            unclosed.add(name)  # search for each name once, so that the time stays linear
             position = found.end()
             continue
         position = stop + len(closing)
@@ -218,7 +221,7 @@ def _element_author(text: str, found: re.Match[str], stop: int) -> Literal["harn
 
 
 def _wrapper(text: str, spans: list[HarnessSpan]) -> list[HarnessSpan]:
-    """The tags around a human's words, where those are the first thing that is left."""
+    """Match the tags around a human's words, if those words come first after the harness spans."""
     position = 0
     for span in spans:
         if text[position : span.start].strip():

@@ -1,4 +1,4 @@
-"""One line for one tool chain, and one text for all edits of a file."""
+"""Describe a tool chain in one line, and all edits of a file in one text."""
 
 from collections.abc import Sequence
 
@@ -10,11 +10,11 @@ from thresher.model.tool_outcomes import find_error_line
 
 MAX_LINE_CHARS = 160
 MAX_ITEM_CHARS = 120
-"""Characters of one item in a list of edits."""
+"""Maximum length of one item in a list of edits."""
 
 
 def describe_chain(history: History, chain: ToolChain) -> str:
-    """What a chain did and how it ended, in one line; the path stays whole where it can."""
+    """Describe the action and outcome of a tool chain in one line; the path is clipped last."""
     deed = parse_chain_action(history, chain)
     if deed is None:
         return ""
@@ -27,7 +27,7 @@ def describe_chain(history: History, chain: ToolChain) -> str:
 
 
 def format_edit_list(history: History, chains: Sequence[ToolChain], *, limit: int = 1000) -> str:
-    """All changes to one file as one text: how many, when, and what each was; of too many the latest."""
+    """Summarize all changes to one file: how many, in which turns, and each change; the latest ones if not all fit."""
     deeds = [deed for deed in (parse_chain_action(history, chain) for chain in chains) if deed is not None]
     if not deeds:
         return ""
@@ -43,25 +43,25 @@ def format_edit_list(history: History, chains: Sequence[ToolChain], *, limit: in
 
 
 def format_line_changes(change: ToolFileChange) -> str:
-    """The lines that came and went: `+12 −3 lines`; a whole new file has only lines."""
+    """Format the number of changed lines as `+12 −3 lines`, or `12 lines` for a new file."""
     if change.operation == "write" and not change.removed:
         return count_with_noun(change.added, "line")
     return f"+{change.added} −{change.removed} lines" if change.added or change.removed else ""
 
 
 def format_action_turns(deeds: Sequence[ChainAction]) -> str:
-    """`turns 10-50`, or `turn 10`."""
+    """Format the turns of the actions as `turns 10-50` or `turn 10`."""
     return format_turn_range([deed.turn for deed in deeds])
 
 
 def format_turn_range(numbers: Sequence[int]) -> str:
-    """`turns 10-50`, or `turn 10`; from the first number to the last."""
+    """Format a range of turns as `turns 10-50` or `turn 10`."""
     first, last = max(min(numbers), 1), max(*numbers, 1)
     return f"turn {first}" if first == last else f"turns {first}-{last}"
 
 
 def _join_latest(items: Sequence[str], room: int) -> str:
-    """As many of the last items as fit, in order, and how many came before them."""
+    """Join as many of the last items as fit, in order, after the number of omitted items."""
     kept = 0
     used = 0
     for place in range(len(items) - 1, -1, -1):
@@ -85,7 +85,7 @@ def _format_edit(deed: ChainAction) -> str:
 
 
 def _main_change(deed: ChainAction) -> ToolFileChange:
-    """What happens to the file that the call names, among all that it changes."""
+    """Return the change to the file that the call names."""
     found = extract_file_changes(deed.call, deed.use, deed.fields)
     return next((change for change in found if change.path == deed.use.path), found[0])
 
@@ -94,7 +94,7 @@ _PAST_TENSE_VERBS = {"write": "Wrote", "delete": "Deleted", "move": "Moved", "li
 
 
 def _describe_action(deed: ChainAction) -> tuple[str, str, str]:
-    """What was done: the verb, the thing, and what more there is to say."""
+    """Return the verb, the object, and any details."""
     use = deed.use
     intent = f": {to_printable_line(use.intent)}" if use.intent else ""
     path = to_printable_line(use.path)

@@ -1,6 +1,6 @@
-"""Paths as calls name them, written in one way.
+"""Normalize the paths in tool calls.
 
-`./a.py` and `a.py` are one file; two files of one name in two folders stay two.
+`./a.py` and `a.py` are the same file. Equal file names in different folders are different files.
 """
 
 import posixpath
@@ -11,7 +11,7 @@ _ROOT = re.compile(r"[A-Za-z]:/|/|~[^/]*/?")
 
 
 def normalize_path(path: str, cwd: str = "") -> str:
-    """The one way to write a path: forward slashes, no `.` or `..`; `~` and the case stay."""
+    """Return the canonical form: forward slashes, no `.` or `..`; `~` and letter case are kept."""
     flat = path.strip()
     if re.match(r"[A-Za-z]:\\|\\\\", flat) or "/" not in flat:
         flat = flat.replace("\\", "/")
@@ -28,7 +28,7 @@ def normalize_path(path: str, cwd: str = "") -> str:
 
 
 def resolve_relative_paths(paths: Iterable[str]) -> dict[str, str]:
-    """Each path with its full name: the one absolute path here that ends with it, or itself."""
+    """Map each path to the only absolute path here that ends with it, or to itself."""
     known = dict.fromkeys(paths)
     relative = {path for path in known if not _ROOT.match(path)}
     found: dict[str, set[str]] = {}

@@ -1,10 +1,9 @@
-"""What a tool call does: its category, the file it touches, the command it runs, what it says it is for.
+"""Parse a tool call: category, file, command, and stated intent.
 
-The table (`tool_table`) says where a tool's arguments keep these; this module reads them there. Arguments are
-what a model wrote, so anything may be broken: JSON that is none counts as free text, a value of the wrong
-type as absent. A shell command is looked into just far enough to tell three things apart from all other work:
-git (`project`), a patch handed to `apply_patch` (`file_edit`), and plain reading of one file, which stays
-`execution` but names it.
+The catalog (`tool_catalog`) lists the argument keys; this module reads them. A model wrote the arguments, so anything
+may be invalid: text that is not JSON counts as free text, a value of the wrong type as missing. Shell commands are
+parsed just far enough to recognize git (`project`), a patch for `apply_patch` (`file_edit`), and a command that only
+shows one file, which stays `execution` but names the file.
 """
 
 import posixpath
@@ -43,11 +42,11 @@ __all__ = [
 ]
 
 MAX_CACHED_ARGUMENTS = 4096
-"""Longer arguments are read anew each time, so that the cache never holds on to whole files."""
+"""Arguments above this length are parsed on every call, so that the cache does not hold whole files."""
 
 
 class ToolCallDetails(NamedTuple):
-    """What one call does; empty where the call does not say."""
+    """Parsed details of one call; unknown fields are empty."""
 
     category: ToolCategory
     operation: FileOperation
@@ -57,15 +56,14 @@ class ToolCallDetails(NamedTuple):
 
 
 def describe_tool_call(call: ToolCall) -> ToolCallDetails:
-    """Read a call; never raises."""
+    """Parse a call; never raises."""
     if len(call.arguments) <= MAX_CACHED_ARGUMENTS:
         return _parse_call_details_cached(call.name, call.arguments)
     return _parse_call_details(call.name, call.arguments)
 
 
 def list_touched_files(call: ToolCall) -> tuple[str, ...]:
-    """Every file that a call names: of a patch all, in order, of any other call the one that `describe_tool_call`
-    tells."""
+    """Return every file that a call names: all files of a patch in order, otherwise its path."""
     use, tool = describe_tool_call(call), find_tool_kind(call.name)
     if use.category != "file_edit" or not (tool.patch_keys or use.command):
         return (use.path,) if use.path else ()
@@ -74,7 +72,7 @@ def list_touched_files(call: ToolCall) -> tuple[str, ...]:
 
 
 class ToolUse(NamedTuple):
-    """A tool chain with what it holds."""
+    """A tool chain with its call, result and parsed details."""
 
     chain: ToolChain
     call: ToolCall
@@ -83,7 +81,7 @@ class ToolUse(NamedTuple):
 
 
 def build_tool_uses(messages: Sequence[Message], chains: Iterable[ToolChain]) -> Iterator[ToolUse]:
-    """Every chain with its call, its result, and what it does."""
+    """Yield every tool chain with its call, result and parsed details."""
     for chain in chains:
         call = messages[chain.call.message].parts[chain.call.part]
         result = messages[chain.result.message].parts[chain.result.part] if chain.result else None
@@ -107,7 +105,7 @@ def _parse_call_details(name: str, arguments: str) -> ToolCallDetails:
         operation, path = _first_patched_file(_first(fields, tool.patch_keys) or arguments)
         return ToolCallDetails(tool.category, operation or tool.operation, path, "", intent)
     if tool.command_keys:
-        # Free text handed to a shell is the command itself.
+        # Free text passed to a shell is the command itself.
         command = _command(fields, tool.command_keys) if arguments.lstrip().startswith("{") else arguments
         return _describe_shell_command(
             tool, command, _first(fields, ("workdir", "cwd", "dir_path", "directory")), intent
@@ -122,7 +120,7 @@ _parse_call_details_cached = lru_cache(maxsize=4096)(_parse_call_details)
 
 
 def _first(fields: dict[str, Any], keys: tuple[str, ...]) -> str:
-    """The text under the first key that has any."""
+    """Return the first nonempty text under any of the keys."""
     for key in keys:
         if key in fields and (text := _text(fields[key])):
             return text
@@ -130,7 +128,7 @@ def _first(fields: dict[str, Any], keys: tuple[str, ...]) -> str:
 
 
 def _text(value: Any) -> str:
-    """A text, or the first of several: agents name many files as `["a"]` or `[{"path": "a"}]`."""
+    """Return a text, or the first of several: agents list files as `["a"]` or `[{"path": "a"}]`."""
     if isinstance(value, list) and value:
         value = value[0]
     if isinstance(value, dict):
@@ -160,7 +158,7 @@ _RUN_OPTION = re.compile(r"-[a-z]*c|-command|/c", re.IGNORECASE)
 
 
 def _joined(words: list[str]) -> str:
-    """`["bash", "-lc", command]` is the command; any other list is a command line."""
+    """Unwrap `["bash", "-lc", command]`; join any other list as a command line."""
     if len(words) > 2 and _SHELL.fullmatch(words[0]):
         for place, word in enumerate(words[1:-1], 1):
             if _RUN_OPTION.fullmatch(word):
@@ -205,7 +203,7 @@ _PATCH_OPERATION: dict[str, FileOperation] = {"Update": "edit", "Add": "write", 
 
 
 def _first_patched_file(patch: str) -> tuple[FileOperation, str]:
-    """The first file that a patch names, and what happens to it."""
+    """Return the operation and path of the first file in a patch."""
     found = _PATCH_HEADER.search(patch)
     if found is None:
         return "", ""
@@ -214,9 +212,9 @@ def _first_patched_file(patch: str) -> tuple[FileOperation, str]:
 
 
 _FILE_VIEWERS: dict[str, str] = {"cat": "", "bat": "", "head": "nc", "tail": "nc", "nl": "bvwnsf", "sed": ""}
-"""Commands that only show a file, with their one-letter options that take the next word as a value."""
+"""Commands that only show a file, with their one-letter options that take a value."""
 MAX_VIEW_COMMAND_LENGTH = 500
-"""A longer command that starts like this writes a file: `cat > name <<EOF`."""
+"""Longer commands that start like this usually write a file: `cat > name <<EOF`."""
 _READER = re.compile(r"\s*(?:cat|bat|head|tail|nl|sed)\s")
 _STDERR_REDIRECT = re.compile(r"\s2>\s?/dev/null|\s2>&1")
 _SHELL_WORD = re.compile(r"""(?:[^\s"'|;&<>()`$]|"[^"$`]*"|'[^']*')+|[^ \t]""")
@@ -225,14 +223,14 @@ _SHOWS_LINES = re.compile(r"[\d,$]*p(?:;[\d,$]*p)*")
 
 
 def _find_viewed_file(command: str) -> str:
-    """The file that a command only shows, be it piped through others that only show; else nothing."""
+    """Return the one file that a command, or a pipe of such commands, only shows; otherwise an empty string."""
     if not _READER.match(command) or len(command) > MAX_VIEW_COMMAND_LENGTH:
         return ""
     stages: list[list[str]] = [[]]
     for word in _SHELL_WORD.findall(_STDERR_REDIRECT.sub(" ", command.strip())):
         if word == "|":
             stages.append([])
-        elif word in ";&<>()`$\"'\n":  # more than showing: another command, a redirection, an expansion
+        elif word in ";&<>()`$\"'\n":  # another command, a redirection or an expansion
             return ""
         else:
             stages[-1].append(word.replace('"', "").replace("'", ""))
@@ -242,7 +240,7 @@ def _find_viewed_file(command: str) -> str:
 
 
 def _list_viewed_files(words: list[str]) -> list[str] | None:
-    """The files that one command shows, or None where it does something else."""
+    """Return the files that a command shows; None if it does anything else."""
     if not words or words[0] not in _FILE_VIEWERS:
         return None
     valued = _FILE_VIEWERS[words[0]]

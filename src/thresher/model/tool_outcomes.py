@@ -1,7 +1,7 @@
-"""How a tool's work ended, as far as its result tells.
+"""Parse the outcome of a tool call from its result.
 
-Most dialects have a flag for failure; agents that run commands write the exit code into the text, each in its own
-words, before or after the output. Where there is neither, a short answer that opens like an error is one.
+Most dialects flag failures. Agents that run commands write the exit code into the text, each in its own format, before
+or after the output. Without either, a short result that starts like an error message counts as a failure.
 """
 
 import re
@@ -13,7 +13,7 @@ from thresher.model.text import to_printable_line
 
 
 class ToolOutcome(NamedTuple):
-    """How it ended, and the output without the words around it."""
+    """Success or failure of a call, and its output without the agent's wrapping."""
 
     is_known: bool
     failed: bool
@@ -43,11 +43,11 @@ _ERROR_TAGS = re.compile(r"</?(?:tool_use_error|error|output)>")
 _ERROR_NAME = re.compile(r"\w(?:Error|Exception)\b|\b(?:error(?:\[\w+\])?|fatal|panic):", re.IGNORECASE)
 MAX_ERROR_ANSWER_CHARS = 500
 MAX_SEARCHED_CHARS = 6000
-"""How much of a long output's end is searched for what went wrong."""
+"""Length of the end of an output that is searched for an error line."""
 
 
 def parse_tool_outcome(result: ToolResult | None, *, is_command: bool) -> ToolOutcome:
-    """How a call ended; only a command's result is searched for an exit code."""
+    """Parse the outcome of a call; only a command's result is searched for an exit code."""
     if result is None:
         return UNKNOWN_OUTCOME
     text = result.text
@@ -59,7 +59,7 @@ def parse_tool_outcome(result: ToolResult | None, *, is_command: bool) -> ToolOu
 
 
 def find_error_line(end: ToolOutcome) -> str:
-    """The one line of a failure that says most: the last that names an error, or speaks of one, or just the last."""
+    """Return the last line of a failure that names an error type, else the last with an error word, else the last."""
     lines = [
         text
         for text in map(to_printable_line, _ERROR_TAGS.sub("", end.output[-MAX_SEARCHED_CHARS:]).splitlines())
@@ -74,7 +74,7 @@ def find_error_line(end: ToolOutcome) -> str:
 
 
 def _parse_exit_code(text: str) -> tuple[int | None, str]:
-    """The exit code and the text; older Codex wrote both as JSON."""
+    """Return the exit code and the output; older Codex versions encode both as JSON."""
     if text.startswith('{"output":'):
         value = load_json_object(text)
         metadata = value.get("metadata")
@@ -86,7 +86,7 @@ def _parse_exit_code(text: str) -> tuple[int | None, str]:
 
 
 def _strip_wrapping(text: str) -> str:
-    """The text without what agents put before and after it."""
+    """Remove the header and footer that agents put around the output."""
     lead = _OUTPUT_HEADER.match(text)
     start = lead.end() if lead else 0
     end = len(text.rstrip())

@@ -1,6 +1,6 @@
-"""The shape of a history, derived in one pass: turns, exchanges, tool chains, sub-agents.
+"""Derive the structure of a history in one pass: turns, exchanges, tool chains, sub-agents.
 
-Calls and results are paired as `OpenCalls` says.
+`OpenCalls` defines how results match calls.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from thresher.model.structure import Exchange, HistoryStructure, Place, Subagent
 
 
 def derive_structure(messages: Sequence[Message]) -> HistoryStructure:
-    """Derive everything at once."""
+    """Derive the complete structure."""
     chains, orphans = _pair_calls(messages)
     human = [index for index, message in enumerate(messages) if is_prompt(message)]
     return HistoryStructure(
@@ -28,7 +28,7 @@ def derive_structure(messages: Sequence[Message]) -> HistoryStructure:
 
 
 def is_prompt(message: Message) -> bool:
-    """A person's words, or another model's: a sub-agent is prompted by the model that started it."""
+    """True if a message is a prompt by a human, or by the model that started this sub-agent."""
     return message.role == "user" and message.author in ("human", "model")
 
 
@@ -37,7 +37,7 @@ def _is_injection(message: Message) -> bool:
 
 
 def _turns(messages: Sequence[Message]) -> list[Turn]:
-    """A run of assistant messages is one call, unless two of them bring a bill of their own."""
+    """Merge consecutive assistant messages into one turn, unless both report usage."""
     turns: list[Turn] = []
     billed = False
     for index, message in enumerate(messages):
@@ -54,7 +54,7 @@ def _turns(messages: Sequence[Message]) -> list[Turn]:
 
 
 def _exchanges(human: Sequence[int], length: int) -> list[Exchange]:
-    """What stands before the first prompt belongs to the first exchange."""
+    """Return one exchange per prompt; messages before the first prompt belong to the first exchange."""
     if not length:
         return []
     starts = [0, *human[1:]]
@@ -88,7 +88,7 @@ def _pair_calls(messages: Sequence[Message]) -> tuple[tuple[ToolChain, ...], tup
 
 
 def _find_subagent_calls(messages: Sequence[Message], chains: Sequence[ToolChain]) -> list[SubagentCall]:
-    from thresher.model.tool_calls import build_tool_uses  # noqa: PLC0415 - its patterns take time to compile, and reading needs none
+    from thresher.model.tool_calls import build_tool_uses  # noqa: PLC0415 - compiles regexes that reading does not need
 
     return [
         SubagentCall(chain, use.intent, chain.call.message, (chain.result or chain.call).message + 1)

@@ -1,10 +1,10 @@
-"""What pictures, documents and sound weigh, by the rules that the vendors publish.
+"""Token counts of images, documents and audio, by the vendors' published rules.
 
-Sizes are read from the first bytes of the file; nothing is decoded whole but a PDF, whose pages are counted. Each rule
-has a name, for one vendor has several: Claude 4.7 and later see pictures in more detail, OpenAI counted tiles before
-it counted patches. A vendor's own name means its current rule. Where no vendor is known the rule is Claude's
-first one: it lies between OpenAI's and Gemini's for a screenshot, and its ceiling is near the weight of a
-picture of unknown size.
+Sizes are parsed from the first bytes of the file. Only a PDF is decoded completely, to count its pages. Each rule has a
+name, because one vendor has several: Claude 4.7 and later process images at a higher resolution, and OpenAI counted
+tiles before it counted patches. A vendor's name selects its current rule. The default for unknown vendors is Claude's
+first rule: for a screenshot it is between OpenAI's and Gemini's, and its maximum is close to the tokens of an image of
+unknown size.
 """
 
 import re
@@ -16,18 +16,18 @@ from typing import NamedTuple
 from thresher.model import Image
 
 UNKNOWN_MEDIA_TOKENS = 1500
-"""A picture or document whose size cannot be told: about a screenshot for Claude."""
+"""Tokens of an image or document of unknown size: about one screenshot for Claude."""
 HEAD = 4096
-"""Enough of a file for its size in pixels, except for a JPEG with a long preface."""
+"""Bytes that contain the pixel size of most images; a JPEG may need `LONG_HEAD`."""
 LONG_HEAD = 262_144
 BYTES_PER_PAGE = 50_000
-"""A PDF that hides its pages in compressed streams."""
+"""Estimated bytes per page, for a PDF whose page tree is compressed."""
 SOUND_BYTES_PER_SECOND = 16_000
-"""128 kbit/s: what MP3 and its kin are mostly packed to."""
+"""128 kbit/s, the usual rate of MP3 and similar formats."""
 
 
 class PatchRule(NamedTuple):
-    """Squares of so many pixels, a token each, after scaling down to the longest edge and to the most squares."""
+    """One unit per square, after scaling to the maximum edge and the maximum number of squares."""
 
     square: int
     edge: int
@@ -35,62 +35,62 @@ class PatchRule(NamedTuple):
     tokens: float = 1.0
 
     def weigh(self, width: int, height: int) -> int:
-        """Tokens of a picture."""
+        """Return the tokens of an image."""
         scale = min(1.0, self.edge / max(width, height), sqrt(self.max_patches * self.square**2 / (width * height)))
         squares = ceil(width * scale / self.square) * ceil(height * scale / self.square)
         return ceil(min(squares, self.max_patches) * self.tokens)
 
 
 class TileRule(NamedTuple):
-    """A base, and more for each tile of 512 pixels, after scaling into 2048 and the short side to 768."""
+    """A base plus a constant per 512-pixel tile, after scaling to 2048 and the short side to 768."""
 
     base: int
     tile: int
 
     def weigh(self, width: int, height: int) -> int:
-        """Tokens of a picture."""
+        """Return the tokens of an image."""
         scale = min(1.0, 2048 / max(width, height))
         scale = min(scale, 768 / min(width, height))
         return self.base + self.tile * ceil(width * scale / 512) * ceil(height * scale / 512)
 
 
 class CropRule(NamedTuple):
-    """One crop for a small picture, else one for each 768 pixels either way."""
+    """One crop for a small image, otherwise one per 768 pixels in each direction."""
 
     tokens: int
 
     def weigh(self, width: int, height: int) -> int:
-        """Tokens of a picture."""
+        """Return the tokens of an image."""
         if max(width, height) <= 384:
             return self.tokens
         return self.tokens * ceil(width / 768) * ceil(height / 768)
 
 
 class FixedImageRule(NamedTuple):
-    """The same for every picture."""
+    """A constant for every image."""
 
     tokens: int
 
-    def weigh(self, width: int, height: int) -> int:  # noqa: ARG002 - as the other rules have it
-        """Tokens of a picture."""
+    def weigh(self, width: int, height: int) -> int:  # noqa: ARG002 - same signature as the other rules
+        """Return the tokens of an image."""
         return self.tokens
 
 
 class MediaRule(NamedTuple):
-    """How one family of models weighs media."""
+    """Media rules of one family of models."""
 
     picture: PatchRule | TileRule | CropRule | FixedImageRule
     tokens_per_page: int
-    """A page of a PDF: its text and its picture."""
+    """Tokens of one PDF page: its text and its image."""
     tokens_per_second: int
-    """A second of sound; 0 where the models hear none."""
+    """Tokens of one second of audio; 0 if the models do not accept audio."""
 
 
 MEDIA_RULES: Mapping[str, MediaRule] = {
     # https://platform.claude.com/docs/en/build-with-claude/vision and .../pdf-support (1,500 to 3,000 a page)
     "anthropic": MediaRule(PatchRule(28, 1568, 1568), 2250, 0),
     "anthropic-high": MediaRule(PatchRule(28, 2576, 4784), 2250, 0),
-    # https://developers.openai.com/api/docs/guides/images-vision (a PDF gives the text and a picture of each page)
+    # https://developers.openai.com/api/docs/guides/images-vision (a PDF counts as the text and an image of each page)
     "openai": MediaRule(PatchRule(32, 2048, 2500, 1.2), 1300, 10),
     "openai-mini": MediaRule(PatchRule(32, 2048, 1536, 1.62), 1300, 10),
     "openai-tiles": MediaRule(TileRule(85, 170), 1300, 10),
@@ -103,7 +103,7 @@ MEDIA_RULES: Mapping[str, MediaRule] = {
 
 
 def media_tokens(image: Image, vendor: str = "") -> int:
-    """Tokens of a picture, a PDF or sound, by the rule of a vendor (or of one of its families)."""
+    """Return the tokens of an image, a PDF or audio, by the rule of a vendor or of one of its model families."""
     rule = MEDIA_RULES.get(vendor, MEDIA_RULES["anthropic"])
     data = image.data or (image.url.partition(",")[2] if image.url.startswith("data:") else "")
     if not data:
@@ -119,7 +119,7 @@ def media_tokens(image: Image, vendor: str = "") -> int:
 
 
 def picture_size(data: str) -> tuple[int, int] | None:
-    """Width and height of a picture in base64 (PNG, JPEG, GIF, WebP), from its first bytes."""
+    """Parse width and height of a base64 image (PNG, JPEG, GIF, WebP) from its first bytes."""
     head = _decoded(data, HEAD)
     if head.startswith(b"\xff\xd8"):
         size = _jpeg(head) or _jpeg(_decoded(data, LONG_HEAD))
@@ -142,7 +142,7 @@ def _decoded(data: str, characters: int) -> bytes:
 
 
 def _jpeg(head: bytes) -> tuple[int, int] | None:
-    """The frame header's size; segments before it are skipped by their lengths."""
+    """Parse the size in the frame header, skipping the segments before it."""
     place = 2
     while place + 9 <= len(head) and head[place] == 0xFF:
         marker = head[place + 1]
@@ -170,7 +170,7 @@ _COUNT = re.compile(rb"/Count\s+(\d{1,5})(?!\d)")
 
 
 def _pages(document: bytes) -> int:
-    """About how many pages: those that stand in the open, else the largest count of any page tree, else by size."""
+    """Estimate the number of pages: uncompressed page objects, else the largest count of a page tree, else the size."""
     told = max((int(count) for count in _COUNT.findall(document)), default=0)
     return max(len(_PAGE.findall(document)), told) or max(1, len(document) // BYTES_PER_PAGE)
 

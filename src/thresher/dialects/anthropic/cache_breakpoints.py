@@ -1,19 +1,20 @@
-"""Where Anthropic's Messages API shall write a cached prefix, and look for one: its `cache_control` marks.
+"""Cache breakpoints of Anthropic's Messages API: its `cache_control` fields.
 
-A mark writes one entry, the hash of all that stands before it, and reads the nearest entry that an earlier request
-wrote. What the API holds a request to, and so what is kept here:
+A breakpoint writes one cache entry, keyed by the hash of the prefix before it, and reads the nearest entry that an
+earlier request wrote. The API's limits, which this module follows:
 
-- four marks in all, over tools, system and messages;
-- a mark looks at twenty positions, its own among them, so a request that adds twenty blocks finds nothing with one
-  mark at its end. Hence a second one where the request before ended;
-- none on thinking, on an empty text or on a tool whose definition is deferred: each is an error that fails the request.
-  So a kind of block that is not known to take a mark gets none;
-- a longer life stands before a shorter one, or the request fails.
+- A request has at most four breakpoints across tools, system and messages.
+- A breakpoint searches twenty positions including its own, so a request that adds twenty blocks gets no cache hit from
+  one breakpoint at its end. A second breakpoint marks the end of the previous request.
+- A breakpoint on thinking, on an empty text or on a deferred tool fails the request. A block type that is not known to
+  accept breakpoints gets none.
+- Longer TTLs must precede shorter ones, or the request fails.
 
-A prefix below the model's smallest is not cached, and nobody is told: a mark there does no harm.
+The API does not cache a prefix below the model's minimum length, and does not report it. A breakpoint there does no
+harm.
 
-Marks are outside the identity of a message. A row is copied only where a mark comes or goes, and all other rows stay
-the same objects, so a request costs no more for having a long past.
+Breakpoints are not part of a message's identity. Only rows whose breakpoints change are copied, so the cost of a
+request does not grow with the length of its history.
 """
 
 from collections.abc import Iterator
@@ -32,10 +33,10 @@ from thresher.dialects.cache_control import (
 )
 
 MAX_BREAKPOINTS = 4
-"""As many marks as a request may have."""
+"""Maximum number of breakpoints per request."""
 
 LOOKBACK_BLOCKS = 20
-"""As many positions as a mark looks at. Some hosts take a run of calls for one; here each counts, to be safe."""
+"""Positions that a breakpoint searches. Some hosts count a run of calls as one position; here each call counts."""
 
 
 def place_cache_breakpoints(
@@ -47,14 +48,15 @@ def place_cache_breakpoints(
     previous: int = 0,
     own: bool | None = None,
 ) -> Any:
-    """Messages, or a request body, with marks where they pay; what was given is never changed.
+    """Return the messages or request body with breakpoints where they pay; the argument is never modified.
 
-    `stable` rows at the start stay as they are until the next re-plan, `previous` ones are as in the last request.
-    `own` says whether the messages carry marks of the user's, for a caller who knows; else they are looked through.
+    `stable` is the number of leading rows that stay unchanged until the next replan, `previous` the number of leading
+    rows that are the same as in the last request. `own` states whether the messages contain the user's breakpoints; by
+    default they are searched.
 
-    "auto" marks a body whose user has not marked anything, and nothing else: what is sent beside a bare list cannot
-    be seen. "place" takes the user's marks away from the messages, the automatic one of the body among them, and
-    keeps those of system and tools; a bare list gets one mark less, so that its system prompt can have one.
+    "auto" adds breakpoints only to a request body without any of the user's: tools and system of a bare list are
+    unknown. "place" removes the user's breakpoints from the messages, including the body's automatic one, and keeps
+    those of system and tools. A bare list gets one breakpoint less, which leaves one for its system prompt.
     """
     rows = value.get("messages") if isinstance(value, dict) else value
     if asked == "leave" or not isinstance(rows, list):
@@ -73,14 +75,14 @@ def place_cache_breakpoints(
 
 
 def _find_prompt_breakpoints(body: dict[str, Any]) -> list[Any]:
-    """The user's marks on tools and system."""
+    """Return the user's breakpoints on tools and system."""
     lists = (body.get(key) for key in ("tools", "system"))
     items = (item for items in lists if isinstance(items, list) for item in items)
     return [item[CACHE_CONTROL] for item in items if isinstance(item, dict) and CACHE_CONTROL in item]
 
 
 def _choose_positions(rows: list[Any], stable: int, previous: int) -> list[BlockPosition]:
-    """The blocks to mark, what matters most first: the end, where the last request ended, where the edits end."""
+    """Choose positions by priority: the end, the end of the last request, the end of the stable prefix."""
     last = find_last_markable(rows, len(rows))
     before = find_last_markable(rows, previous)
     wanted = (last, before, find_last_markable(rows, stable), _find_intermediate(rows, before, last))
@@ -90,9 +92,9 @@ def _choose_positions(rows: list[Any], stable: int, previous: int) -> list[Block
 def _find_intermediate(
     rows: list[Any], before: BlockPosition | None, last: BlockPosition | None
 ) -> BlockPosition | None:
-    """The farthest block from which `before` is still seen, if it is not from `last`.
+    """Return the farthest block that still finds `before` in its lookback, unless `last` finds it too.
 
-    The next re-plan may change a row between the two, and its marks find this entry where they would find none.
+    The next replan may change a row between the two; its breakpoints then find this entry.
     """
     if before is None:
         return None
@@ -117,7 +119,7 @@ def _blocks_after(rows: list[Any], place: BlockPosition) -> Iterator[tuple[Block
 
 
 def _add_breakpoints(rows: list[Any], places: list[BlockPosition], life: CacheTtl) -> list[Any]:
-    """The rows with marks; the others are the same objects."""
+    """Add breakpoints to copies of the rows at these positions; other rows are the same objects."""
     rows = list(rows)
     for number, position in places:
         blocks = list(list_blocks(rows[number]))
@@ -129,7 +131,7 @@ def _add_breakpoints(rows: list[Any], places: list[BlockPosition], life: CacheTt
 def _add_breakpoints_to_body(
     body: dict[str, Any], rows: list[Any], places: list[BlockPosition], life: CacheTtl
 ) -> dict[str, Any]:
-    """The body with marked rows, as many as those of tools and system leave room for."""
+    """Add as many breakpoints to the body as those on tools and system leave room for."""
     kept = _find_prompt_breakpoints(body)
     if any(isinstance(mark, dict) and mark.get("ttl") != "1h" for mark in kept):
         life = "5m"
@@ -140,7 +142,7 @@ def _add_breakpoints_to_body(
 
 
 def _add_prompt_breakpoint(body: dict[str, Any], life: CacheTtl) -> dict[str, Any]:
-    """What ends the part before the messages, marked if its user has not: system, or tools where there is none."""
+    """Add a breakpoint to the end of the system prompt, or of the tools if there is none, unless the user did."""
     system = [{"content": body.get("system")}]
     place = find_last_markable(system, 1)
     if place is not None:
@@ -157,7 +159,9 @@ def _cache_control_field(life: CacheTtl) -> dict[str, Any]:
 
 
 def request_thinking_drop(value: Any) -> dict[str, Any] | None:
-    """Return a body that asks the API to drop thinking whose prefix has changed; None if it has no place for that."""
+    """Return a body that tells the API to drop thinking after a changed prefix; None if the body does not enable
+    thinking.
+    """
     if not isinstance(value, dict) or not isinstance(value.get("thinking"), dict):
         return None
     thinking = value["thinking"]

@@ -1,4 +1,4 @@
-"""The dialect of Anthropic's Messages API."""
+"""Anthropic's Messages API."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -31,7 +31,7 @@ DIALECT = Dialect(
     read_usage=_read_usage,
     place_cache_breakpoints=place_cache_breakpoints,
     request_thinking_drop=request_thinking_drop,
-    # Measured on recorded usage, call and result together; `tools` as in
+    # Measured on recorded usage, for call and result together; `tools` as documented at
     # https://platform.claude.com/docs/en/agents-and-tools/tool-use/overview
     token_frame=TokenFrame(4, 48, 40, tools=346, factor=1.11),
 )

@@ -18,15 +18,15 @@ def _check_misplaced_part(view: DialectLayout) -> Iterator[RuleFinding]:
     yield from check_misplaced_part(view)
     for number, piece in view.thinking:
         if view.rows[number].role != "assistant":
-            yield finding_at(piece, "thinking in a message that the model did not write")
+            yield finding_at(piece, "the message holds thinking but is not the model's")
 
 
-def _has_written_id(row: LayoutRow, call: ToolCall) -> bool:  # noqa: ARG001 - the writer looks at the call alone
+def _has_written_id(row: LayoutRow, call: ToolCall) -> bool:  # noqa: ARG001 - the encoder depends only on the call
     return call.pocket is None or call.pocket.format != NAME or call.pocket.shape != "nameless"
 
 
 def _check_empty_text(view: DialectLayout) -> Iterator[RuleFinding]:
-    """Find text blocks without a character; a message that is one string may be empty."""
+    """Find empty text blocks; a message whose content is a string may be empty."""
     for piece in view.history_index.empty_texts:
         message = view.messages[piece.place.message]
         apart = message.pocket is not None and message.pocket.shape.startswith("system")
@@ -36,7 +36,7 @@ def _check_empty_text(view: DialectLayout) -> Iterator[RuleFinding]:
 
 
 def _check_empty_message(view: DialectLayout) -> Iterator[RuleFinding]:
-    """Find messages without content; the last one may be empty if the model is to continue it."""
+    """Find messages without content; an assistant message at the end may be empty, as a prefix for the reply."""
     last = view.rows[-1] if view.rows else None
     for row in view.rows:
         if not row.is_native or row.is_opaque or (row is last and row.role == "assistant"):
@@ -47,31 +47,31 @@ def _check_empty_message(view: DialectLayout) -> Iterator[RuleFinding]:
 
 
 def _is_written_as_string(message: Message) -> bool:
-    """Whether Anthropic's writer says the content in one string."""
+    """True if the codec emits the content as one string."""
     part = message.parts[0] if len(message.parts) == 1 else None
     listed = message.pocket is not None and message.pocket.shape in ("list", "system-list")
     return isinstance(part, Text) and part.pocket is None and not listed
 
 
 def check_unsigned_thinking(view: DialectLayout) -> Iterator[RuleFinding]:
-    """Thinking without its vendor's proof."""
+    """Find thinking without its vendor's signature."""
     for _, piece in view.thinking:
         if isinstance(piece.part, Thinking) and not piece.part.signature:
             yield finding_at(piece, "the thinking has no signature")
 
 
 def check_thinking_last(view: DialectLayout) -> Iterator[RuleFinding]:
-    """Thinking that nothing follows in its message."""
+    """Find thinking at the end of its message."""
     for number in dict.fromkeys(number for number, _ in view.thinking):
         row = view.rows[number]
         for piece in reversed(row.parts):
             if not isinstance(piece.part, Thinking):
                 break
-            yield finding_at(piece, "the message ends in thinking")
+            yield finding_at(piece, "the message ends with thinking")
 
 
 def check_thinking_first(view: DialectLayout) -> Iterator[RuleFinding]:
-    """Thinking behind other content, in a loop of calls that the model has not ended."""
+    """Find thinking after other content, in an open loop of tool calls."""
     if not view.rows or not any(isinstance(piece.part, ToolResult) for piece in view.rows[-1].parts):
         return
     thought = dict(reversed(view.thinking))
@@ -80,7 +80,7 @@ def check_thinking_first(view: DialectLayout) -> Iterator[RuleFinding]:
         if row.role == "user" and not any(isinstance(piece.part, ToolResult) for piece in row.parts):
             return
         if number in thought and row.role == "assistant" and not isinstance(row.parts[0].part, Thinking | Unknown):
-            yield finding_at(thought[number], "thinking stands behind other content in an open loop of calls")
+            yield finding_at(thought[number], "thinking follows other content in an open loop of tool calls")
 
 
 _DOCS = "https://platform.claude.com/docs/en"

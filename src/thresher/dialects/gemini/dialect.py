@@ -1,4 +1,4 @@
-"""The dialect of Gemini's generateContent."""
+"""Gemini's generateContent API."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Repairs that only Gemini needs."""
+"""Repairs specific to Gemini."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,22 +14,22 @@ from thresher.model.jsontext import dump_json
 from thresher.model.parts import Part, Summary, Text, Thinking, Unknown
 
 SKIP_SIGNATURE_VALIDATION = "skip_thought_signature_validator"
-"""What Google documents for a call that comes from elsewhere and so has no signature."""
+"""Value that Google documents for a call without a signature from another model."""
 
 
 def merge_model_messages(bench: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """Messages of the model's that stand in a row become one, up to the last of them that calls."""
+    """Merge consecutive messages of the model, up to the last one that calls a tool."""
     runs = list(_runs(bench, {one.message for one in violations}))
     joined = {run[-1]: _merge_drafts([bench.drafts[index] for index in run]) for run in runs}
     for run in runs:
         for index in run:
-            bench.record_repair("call-after-model", index, None, "joined with the model's messages beside it")
+            bench.record_repair("call-after-model", index, None, "merged with the model's adjacent messages")
     gone = {index for run in runs for index in run[:-1]}
     bench.drafts = [joined.get(i, draft) for i, draft in enumerate(bench.drafts) if i not in gone]
 
 
 def _runs(bench: RepairWorkspace, calling: set[int]) -> Iterator[list[int]]:
-    """For each run of the model's rows in which one calls too late, its messages up to the last such row."""
+    """Yield the messages of each run of model rows, up to the last row that violates the rule."""
     run: list[int] = []
     end = 0
     for row in DialectLayout(HistoryIndex(bench.history), NAME, arrange_by_role).rows:
@@ -46,7 +46,7 @@ def _runs(bench: RepairWorkspace, calling: set[int]) -> Iterator[list[int]]:
 
 
 def _merge_drafts(drafts: list[MessageDraft]) -> MessageDraft:
-    """One message of Gemini's, without what only another vendor takes back."""
+    """Merge drafts into one Gemini message, without parts that only another vendor accepts."""
     home = next(draft.message.pocket for draft in drafts if _is_gemini(draft))
     pairs = [
         (part, place)
@@ -67,7 +67,7 @@ def _is_empty(part: Part) -> bool:
 
 
 def mark_unsigned_calls(bench: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """A call without a signature says so, in the word that the vendor has for it."""
+    """Mark calls without a signature with the value that the vendor documents for this."""
     parts: dict[Place, tuple[Part, ...]] = {}
     for one in violations:
         call = bench.part(one.place)

@@ -15,7 +15,7 @@ _SIGNATURES = ("thoughtSignature", "thought_signature")
 
 
 def _check_empty_text(view: DialectLayout) -> Iterator[RuleFinding]:
-    """Find texts without a character; a system text, and one that carries a signature, may be empty."""
+    """Find empty texts; system text and text with a signature may be empty."""
     for piece in view.history_index.empty_texts:
         message = view.messages[piece.place.message]
         may_be_empty = has_thought_signature(piece.part) or message.role == "system"
@@ -24,7 +24,7 @@ def _check_empty_text(view: DialectLayout) -> Iterator[RuleFinding]:
 
 
 def check_thought_signature(view: DialectLayout) -> Iterator[RuleFinding]:
-    """A step of the current turn without a signature, where another step has one."""
+    """Find unsigned steps of the current turn, if another step of it is signed."""
     first: dict[int, PlacedPart] = {}
     start = _current_turn(view)
     signed = False
@@ -38,7 +38,7 @@ def check_thought_signature(view: DialectLayout) -> Iterator[RuleFinding]:
 
 
 def _current_turn(view: DialectLayout) -> int:
-    """The row after the last one in which a person speaks."""
+    """Return the row of the last human message."""
     for number in range(len(view.rows) - 1, -1, -1):
         row = view.rows[number]
         if row.role == "user" and not any(isinstance(piece.part, ToolResult) for piece in row.parts):
@@ -47,18 +47,18 @@ def _current_turn(view: DialectLayout) -> int:
 
 
 def has_thought_signature(part: Part) -> bool:
-    """Whether Gemini's writer puts a thought signature beside a part."""
+    """True if the codec emits a thought signature with a part."""
     pocket = part.pocket
     return pocket is not None and pocket.format == NAME and any(key in pocket.fields for key in _SIGNATURES)
 
 
 def check_call_after_model(view: DialectLayout) -> Iterator[RuleFinding]:
-    """A model's content that calls, right behind another one of the model's."""
+    """Find model contents that call a tool directly after another model content."""
     last = 0
     for number, piece in view.calls:
         row, before = view.rows[number], view.rows[number - 1]
         if number != last and row.role == before.role == "assistant" and not before.is_opaque:
-            yield finding_at(piece, "the model calls a tool in a second message of its own in a row")
+            yield finding_at(piece, "the model calls a tool in the second of two consecutive messages")
         last = number
 
 

@@ -1,7 +1,7 @@
-"""OpenAI Chat Completions: content, calls beside it, and a message of its own for each tool result.
+"""Codec of OpenAI's Chat Completions: content, calls in a separate field, and one message per tool result.
 
-A row is written as its parts say, over the pocket's rest. So the rest may hold a key of the model's own only
-while that says nothing (`"content": null`, `"tool_calls": []`): once a part speaks for it, the part is right.
+A row is emitted from its parts, then merged with its preserved fields. These may hold a key of the model only while it
+is empty (`"content": null`, `"tool_calls": []`); a part always takes precedence.
 """
 
 from typing import Any
@@ -59,21 +59,20 @@ _ROLES: dict[str, Role] = {
     "function": "tool",
 }
 _SIBLING_FIELDS = {key: VendorExtras(NAME, shape=key) for key in ("reasoning_content", "reasoning", "refusal")}
-"""Words of the assistant that stand beside the content."""
+"""Assistant text in fields next to the content."""
 _MEDIA_TYPES = ("image_url", "input_audio", "file")
 _AUDIO = {"audio/mpeg": "mp3", "audio/x-wav": "wav"}
 
 
 def parse_openai_chat(value: Any) -> History:
-    """Read messages, or a request body."""
-    """Messages, or a request body, to a history."""
+    """Parse messages, or a request body."""
     rows, rest = split_request_body(NAME, value, "messages")
     pairing = CallIdAssigner(collect_chat_call_ids(rows))
     return make_request_history(NAME, [parse_openai_chat_message(row, pairing) for row in rows], rest)
 
 
 def parse_openai_chat_message(row: Any, pairing: CallIdAssigner | None = None) -> Message:
-    """One message; one not as the API documents it is kept whole. `pairing` knows the calls before it."""
+    """Parse one message; preserve an undocumented one whole. `pairing` holds the calls before it."""
     role = row.get("role") if isinstance(row, dict) else None
     content = parse_openai_chat_content(row.get("content")) if isinstance(role, str) else None
     if content is None:
@@ -138,7 +137,7 @@ def _parse_function_call(entry: dict[str, Any], pairing: CallIdAssigner) -> Tool
 
 
 def _row_extras(row: dict[str, Any], role: Role, said: set[str], note: str = "") -> VendorExtras:
-    """What a row has beside what its parts say."""
+    """Return the fields of a row that its parts do not represent."""
     rest = {key: value for key, value in row.items() if key not in said}
     if rest["role"] == role:
         del rest["role"]
@@ -153,7 +152,7 @@ def _row_extras(row: dict[str, Any], role: Role, said: set[str], note: str = "")
 
 
 def parse_openai_chat_content(content: Any) -> _ContentParts | None:
-    """Content as the API takes it: a string, pieces, or nothing; None for anything else."""
+    """Parse content: a string, pieces, or null; None for anything else."""
     if isinstance(content, str):
         return (Text(content),) if content else ()
     if isinstance(content, list):
@@ -190,8 +189,7 @@ def _parse_media(kind: str, inner: dict[str, Any]) -> Image | None:
 
 
 def emit_openai_chat(history: History, body: bool | None) -> Emission:
-    """Write a history as messages, or as a request body."""
-    """A history to messages, or to a body where it came as one or needs one for its tools."""
+    """Emit messages, or a request body if the history came as one or needs one for its tools."""
     losses = ConversionLosses()
     writer = _RowWriter(losses)
     for message in history:
@@ -212,14 +210,14 @@ def emit_openai_chat(history: History, body: bool | None) -> Emission:
 
 
 class _RowWriter:
-    """Rows so far; images of tool results wait until the run of results is over."""
+    """Builds the rows; images in tool results follow after the last consecutive result."""
 
     def __init__(self, losses: ConversionLosses) -> None:
         self._losses = losses
         self._rows: list[Any] = []
         self._images: list[Any] = []
         self._open_content: list[Any] | None = None
-        """The content of the assistant's row that may still grow."""
+        """Content of the assistant row that foreign messages may extend."""
 
     def finish(self) -> list[Any]:
         self._flush_images()
@@ -242,7 +240,7 @@ class _RowWriter:
                 case Thinking() | Unknown():
                     self._losses.add_foreign_part(part)
                 case Image() if message.role in ("assistant", "system"):
-                    self._losses.add(f"image in a message of the {message.role}", "left out")
+                    self._losses.add(f"image in a message of the {message.role}", "removed")
                 case Text() | Summary() | Image():
                     pieces += _emit_foreign_piece(part, self._losses)
         if not (pieces or calls):
@@ -297,7 +295,7 @@ def _emit_native(message: Message) -> dict[str, Any]:
             row["tool_call_id"] = result.call_id
         if result.name:
             row["name"] = result.name
-        # This API has no mark for failure, so a marked result was made by an edit.
+        # This API has no error flag, so only an edit can have set it.
         others = (part for part in result.content if not isinstance(part, Text))
         content = (Text(format_error_result(result)), *others) if result.is_error else result.content
     if message.role == "assistant":
@@ -311,7 +309,7 @@ def _emit_native(message: Message) -> dict[str, Any]:
 
 
 def _put_sibling_field(part: Part, row: dict[str, Any]) -> bool:
-    """Give thinking, calls and a refusal their place in the row; False for what is content."""
+    """Store thinking, calls and refusals in fields of the row; return False for content."""
     shape = get_layout_note(part, NAME)
     if isinstance(part, Thinking):
         key = shape or "reasoning_content"
@@ -364,7 +362,7 @@ def _emit_foreign_piece(part: Text | Summary | Image, losses: ConversionLosses) 
     piece = _emit_media_piece(part)
     if piece["type"] == "file":
         if part.url:
-            losses.add("document by its address", "its address is written as text")
+            losses.add("document by URL", "its URL is written as text")
             return [{"type": "text", "text": part.url}]
         piece["file"]["filename"] = f"file.{part.media_type.rpartition('/')[2]}"
     return [piece]

@@ -1,4 +1,4 @@
-"""The dialect of OpenAI's Chat Completions, which many vendors' servers speak."""
+"""OpenAI's Chat Completions API, which many vendors' servers implement."""
 
 from functools import partial
 

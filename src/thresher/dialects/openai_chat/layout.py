@@ -1,4 +1,4 @@
-"""Rows of a Chat Completions request."""
+"""Arrange the rows of a Chat Completions request."""
 
 from thresher.dialects.extras import get_extra_fields, is_opaque_message
 from thresher.dialects.layout import DialectLayout, LayoutRow, portable_parts
@@ -8,7 +8,7 @@ from thresher.model.parts import Image, Part, Thinking, ToolCall, ToolResult
 
 
 def arrange_chat_rows(view: DialectLayout) -> None:
-    """Arrange results in a role of their own; foreign messages of the assistant in one row."""
+    """Arrange results in a role of their own, and adjacent foreign assistant messages in one row."""
     grows = False
     for index, message in enumerate(view.messages):
         if view.is_native(index) and _is_one_row(message):
@@ -42,7 +42,7 @@ def _chat_holds(part: Part, role: str) -> bool:
 
 
 def _is_one_row(message: Message) -> bool:
-    """Whether a message of Chat Completions, edited perhaps, is still written as the one row it was."""
+    """True if a native message, possibly edited, still fits in its one row."""
     kinds = {type(part) for part in message.parts}
     if message.role == "tool":
         return len(message.parts) == 1 and kinds == {ToolResult}

@@ -14,7 +14,7 @@ from thresher.model.parts import Part, Thinking, ToolCall, ToolResult
 
 
 def _check_missing_id(view: DialectLayout) -> Iterator[RuleFinding]:
-    """Find calls and results that are written without an id."""
+    """Find calls and results that are emitted without an id."""
     yield from check_missing_id(view, has_written_id=_has_written_id)
     for number, piece in view.results:
         row = view.rows[number]
@@ -23,7 +23,7 @@ def _check_missing_id(view: DialectLayout) -> Iterator[RuleFinding]:
             continue
         call = view.history_index.call_by_result.get(piece.place)
         if row.role == "tool" or (call is not None and call not in view.legacy_calls):
-            yield finding_at(piece, "the result does not say the id of its call")
+            yield finding_at(piece, "the result has no id of its call")
 
 
 def _has_written_id(row: LayoutRow, call: ToolCall) -> bool:
@@ -32,11 +32,11 @@ def _has_written_id(row: LayoutRow, call: ToolCall) -> bool:
 
 
 def _check_result_kind(view: DialectLayout) -> Iterator[RuleFinding]:
-    """Find tool messages that answer a call of before there were tools: the API does not see the two as a pair."""
+    """Find tool messages that answer a legacy `function_call`, which the API does not match."""
     for number, piece in view.results:
         call = view.history_index.call_by_result.get(piece.place)
         if call in view.row_by_place and call in view.legacy_calls and view.rows[number].role == "tool":
-            yield finding_at(piece, "a tool's message answers a call that was written as `function_call`")
+            yield finding_at(piece, "a tool message answers a call in the field `function_call`")
 
 
 def _check_empty_message(view: DialectLayout) -> Iterator[RuleFinding]:
@@ -47,7 +47,7 @@ def _check_empty_message(view: DialectLayout) -> Iterator[RuleFinding]:
 
 
 def _has_null_content(row: LayoutRow, message: Message) -> bool:
-    """Whether Chat Completions' writer says `null`, or nothing, where only calls may do without content."""
+    """True if the codec emits null or no content in a row that requires content."""
     pocket = message.pocket
     if pocket is None or ("content" not in pocket.absent and '"content":null' not in pocket.fields):
         return False
@@ -58,7 +58,7 @@ def _has_null_content(row: LayoutRow, message: Message) -> bool:
 
 
 def _is_content(part: Part) -> bool:
-    """Whether a part makes a row more than its thinking."""
+    """True if a part is content, not just thinking."""
     return bool(part.content) or part.is_error if isinstance(part, ToolResult) else not isinstance(part, Thinking)
 
 

@@ -1,7 +1,7 @@
-"""OpenAI Responses: a flat list of items, where calls, results and reasoning stand beside the messages.
+"""Codec of OpenAI's Responses API: a flat list of items; calls, results and reasoning are separate items.
 
-One item is one message. The pocket of a call, a result or a reasoning is on the part, that of a message item
-on the message. Items we do not read (searches, references, compactions) are kept whole, in their place.
+One item is one message. Vendor extras of a call, a result or reasoning are on the part, those of a message item on the
+message. Items that are not parsed (searches, references, compactions) are preserved whole, in order.
 """
 
 from collections.abc import Callable, Sequence
@@ -57,8 +57,7 @@ _MEDIA_FIELDS = {"input_image": "image_url", "input_audio": "input_audio", "inpu
 
 
 def parse_openai_responses(value: Any) -> History:
-    """Read messages, or a request body."""
-    """Items, or a request body, to a history."""
+    """Parse items, or a request body."""
     if isinstance(value, dict) and isinstance(value.get("input"), str):
         said = (Text(value["input"]),)
         author = infer_message_author("user", said)
@@ -75,7 +74,7 @@ def parse_openai_responses(value: Any) -> History:
 
 
 def parse_openai_responses_item(item: Any) -> Message:
-    """One item; an unknown or odd one is kept whole."""
+    """Parse one item; preserve an unknown or invalid one whole."""
     if not isinstance(item, dict):
         return make_opaque_message(NAME, item)
     kind = item.get("type", "message")
@@ -118,7 +117,7 @@ def _parse_message(item: dict[str, Any]) -> Message | None:
 
 
 def parse_openai_responses_content(content: list[Any], *, spoken: bool = False) -> tuple[ResultPart, ...]:
-    """The pieces of a message, or of a tool's output; `spoken`: by the model."""
+    """Parse the pieces of a message or of a tool's output; `spoken` is True for the model's own."""
     return tuple([_parse_piece(piece, spoken) for piece in content])
 
 
@@ -204,8 +203,7 @@ _PARSERS: dict[str, Callable[[dict[str, Any]], ToolCall | ToolResult | Thinking 
 
 
 def emit_openai_responses(history: History, body: bool | None) -> Emission:
-    """Write a history as messages, or as a request body."""
-    """A history to items, or to a body where it came as one or needs one for its tools."""
+    """Emit items, or a request body if the history came as one or needs one for its tools."""
     losses = ConversionLosses()
     specs = None if is_from_dialect(history, NAME) else parse_tool_specs(history, losses)
     whole = should_emit_body(history, body, losses, tool_definitions=specs)
@@ -230,13 +228,13 @@ def emit_openai_responses(history: History, body: bool | None) -> Emission:
 
 
 def _emit_tool(spec: ToolSpec) -> dict[str, Any]:
-    """Strict is this API's default, and few schemas of others are fit for it."""
+    """Emit a tool definition with `strict` off: it is on by default, and few schemas of other APIs support it."""
     tool = {"type": "function", "name": spec.name, "description": spec.description}
     return {**tool, "parameters": spec.schema, "strict": False}
 
 
 def _emit_input(history: History, rows: list[Any]) -> Any:
-    """The items, or the one string they came as."""
+    """Return the items, or the one string that they came as."""
     last = history[-1] if len(history) else None
     if len(rows) == 1 and last is not None and get_layout_note(last, NAME).startswith("input "):
         content = rows[0].get("content")
@@ -245,7 +243,7 @@ def _emit_input(history: History, rows: list[Any]) -> Any:
 
 
 def _emit_items(message: Message, losses: ConversionLosses) -> list[Any]:
-    """A message as items, in order: one for what is said together, one for each call, result, reasoning."""
+    """Emit a message as items in order: one per run of text, one per call, result or reasoning."""
     if is_opaque_message(message, NAME):
         return [load_opaque_value(message)]
     native = is_native(message, NAME)
@@ -323,7 +321,7 @@ def _emit_output(result: ToolResult, notes: list[str], losses: ConversionLosses,
 
 
 def _emit_reasoning(part: Thinking) -> dict[str, Any]:
-    """The lists that the text was read from, as long as they still say it."""
+    """Emit the original lists while they match the text, otherwise a new summary."""
     rest = get_extra_fields(part, NAME)
     if join_reasoning_text(rest) != part.text:
         rest.pop("content", None)
@@ -366,8 +364,7 @@ def _emit_media_piece(image: Image) -> dict[str, Any]:
 
 
 def sniff_openai_responses(value: Any) -> int:
-    """Return how certain it is that a value is in this dialect."""
-    """A body with `input`, items that only this API has, or its words for pieces of content."""
+    """Score whether a value is in this dialect: a body with `input`, its item types, or its piece types are certain."""
     if isinstance(value, dict):
         return 3 if isinstance(value.get("input"), str | list) and "messages" not in value else 0
     if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):

@@ -1,4 +1,4 @@
-"""The dialect of OpenAI's Responses API."""
+"""OpenAI's Responses API."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Repairs that only the Responses API needs."""
+"""Repairs specific to the Responses API."""
 
 from collections.abc import Sequence
 
@@ -18,13 +18,13 @@ SHELL = "local_shell"
 
 
 def get_tool_kind(part: Part, *, native: bool) -> str:
-    """Return which of the Responses API's kinds of tools a call or a result is written for."""
+    """Return the kind of tool that a call or result is encoded for."""
     notes = part.pocket.shape.split() if native and part.pocket and part.pocket.format == NAME else ()
     return "custom" if "custom" in notes else SHELL if SHELL in notes else "function"
 
 
 def match_result_kinds(bench: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """Give a result the kind of its call where its message can hold it; else make the call a plain one."""
+    """Change a result to the kind of its call if its message allows it, otherwise the call to a plain one."""
     facts = HistoryIndex(bench.history)
     new: dict[Place, tuple[Part, ...]] = {}
     foreign: set[int] = set()
@@ -40,7 +40,7 @@ def match_result_kinds(bench: RepairWorkspace, violations: Sequence[Violation]) 
             foreign |= set() if message.pocket else {one.message}
         else:
             new[call] = (plain_call(asked),)
-    bench.record_repairs(violations, "call and result made of one kind")
+    bench.record_repairs(violations, "call and result changed to the same kind")
     bench.replace_parts(new)
     for index in foreign:
         native = structs.replace(bench.drafts[index].message, pocket=VendorExtras(NAME))
@@ -64,7 +64,7 @@ def _with_kind(result: ToolResult, kind: str) -> ToolResult:
 
 
 def remove_item_ids(bench: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """Item ids that repeat are left out: an item does without."""
+    """Remove repeated item ids, because an id is optional."""
     new: dict[Place, tuple[Part, ...]] = {}
     messages: dict[int, Message | None] = {}
     for one in violations:
@@ -74,7 +74,7 @@ def remove_item_ids(bench: RepairWorkspace, violations: Sequence[Violation]) -> 
         else:
             part = bench.part(one.place)
             new[one.place] = (structs.replace(part, pocket=_without_item_id(part)),)
-    bench.record_repairs(violations, "item id left out")
+    bench.record_repairs(violations, "item id removed")
     bench.replace_messages(messages)
     bench.replace_parts(new)
 

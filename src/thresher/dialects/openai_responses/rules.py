@@ -16,7 +16,7 @@ from thresher.model.parts import Part, Thinking, ToolCall, ToolResult
 
 
 def _check_result_kind(view: DialectLayout) -> Iterator[RuleFinding]:
-    """Find results of another kind than their call, which the API does not see as a pair."""
+    """Find results of another kind than their call, which the API does not match."""
     for _, piece in view.results:
         call = view.history_index.call_by_result.get(piece.place)
         if call is None or call not in view.row_by_place:
@@ -24,11 +24,11 @@ def _check_result_kind(view: DialectLayout) -> Iterator[RuleFinding]:
         asked = get_tool_kind(view.messages[call.message].parts[call.part], native=view.is_native(call.message))
         given = get_tool_kind(piece.part, native=view.is_native(piece.place.message))
         if asked != given:
-            yield finding_at(piece, f"an output of the kind `{given}` answers a call of the kind `{asked}`")
+            yield finding_at(piece, f"an output of kind `{given}` answers a call of kind `{asked}`")
 
 
 def check_lone_reasoning(view: DialectLayout) -> Iterator[RuleFinding]:
-    """Reasoning without the item that it led to."""
+    """Find reasoning without its following item."""
     waiting: list[PlacedPart] = []
     for row in view.rows:
         for piece in row.parts or (None,):
@@ -43,11 +43,11 @@ def check_lone_reasoning(view: DialectLayout) -> Iterator[RuleFinding]:
 
 
 def _lone_reasoning_findings(waiting: list[PlacedPart]) -> list[RuleFinding]:
-    return [finding_at(piece, "no item of the model's follows the reasoning") for piece in waiting]
+    return [finding_at(piece, "the reasoning has no following item of the model") for piece in waiting]
 
 
 def check_repeated_item(view: DialectLayout) -> Iterator[RuleFinding]:
-    """An item id that an item before it has."""
+    """Find items whose id repeats an earlier one."""
     seen: set[str] = set()
     for row in view.rows:
         if not row.is_native or row.is_opaque:
@@ -57,13 +57,13 @@ def check_repeated_item(view: DialectLayout) -> Iterator[RuleFinding]:
                 continue
             item = get_extra_fields(owner, NAME).get("id")
             if isinstance(item, str) and item in seen:
-                yield RuleFinding(row.message, part, f"the item id `{item}` is that of another item")
+                yield RuleFinding(row.message, part, f"another item has the id `{item}`")
             elif isinstance(item, str):
                 seen.add(item)
 
 
 def _items(view: DialectLayout, row: LayoutRow) -> Iterator[tuple[int | None, Part | Message]]:
-    """The items of a message, each with what holds its fields; what is said together is one item."""
+    """Yield the items of a message, each with the owner of its fields; a run of text is one item."""
     message = view.messages[row.message]
     said = not row.parts
     for piece in row.parts:

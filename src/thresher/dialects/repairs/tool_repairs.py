@@ -1,4 +1,4 @@
-"""Repairs of calls and results: answers for calls, words for answers without one, ids that every API takes."""
+"""Repairs of tool calls and results: results for open calls, text for unmatched results, ids that every API accepts."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -12,16 +12,16 @@ from thresher.model import Message, Place, VendorExtras
 from thresher.model.parts import Part, Text, Thinking, ToolCall, ToolResult, Unknown
 
 INTERRUPTED = "Error: interrupted, no result was recorded"
-"""Begins as the writers begin a failure where an API has no mark for it, so it weighs what will be sent."""
+"""Starts like a failure in a dialect without an error flag, so its token count is that of the emitted text."""
 ORPHAN_RESULT_LABEL = "[result of an unknown call]"
 REPEATED_RESULT_LABEL = "[another result of a call answered before]"
 MAX_CALL_ID_LENGTH = 40
-"""The shortest limit that an API sets to an id."""
+"""The smallest maximum length of an id in any API."""
 _UNSAFE = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def repair_misplaced_parts(bench: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """Calls and results in messages of the wrong role: a result moves to its call, the rest becomes words."""
+    """Move results in messages of the wrong role to their call, and write the rest as text."""
     facts = HistoryIndex(bench.history)
     new: dict[Place, tuple[Part, ...]] = {}
     calls: set[int] = set()
@@ -38,14 +38,12 @@ def repair_misplaced_parts(bench: RepairWorkspace, violations: Sequence[Violatio
     if not new:
         gather_results(bench, facts, calls)
         return
-    bench.record_repairs(
-        [one for one in violations if one.place in new], "written as text: it cannot stand in this role"
-    )
+    bench.record_repairs([one for one in violations if one.place in new], "written as text: not allowed in this role")
     bench.replace_parts(new)
 
 
 def convert_unmatched_results(bench: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """Results that answer no call, or one answered before, become words of the user's side."""
+    """Write results without an open call as text in a user message."""
     repeats = {one.place for one in violations if one.rule == "repeated-result"}
     new: dict[Place, tuple[Part, ...]] = {}
     for place in _places(violations):
@@ -54,19 +52,19 @@ def convert_unmatched_results(bench: RepairWorkspace, violations: Sequence[Viola
             new[place] = convert_result_to_text(
                 part, REPEATED_RESULT_LABEL if place in repeats else ORPHAN_RESULT_LABEL
             )
-    bench.record_repairs(violations, "written as text: no open call asked for it")
+    bench.record_repairs(violations, "written as text: no open call matches")
     _move_to_user_role(bench, new)
     bench.replace_parts(new)
 
 
 def convert_result_to_text(result: ToolResult, lead: str) -> tuple[Part, ...]:
-    """A result as words, with its pictures behind."""
+    """Return a result as text, followed by its images."""
     others = [part for part in result.content if not isinstance(part, Text | Unknown)]
     return (Text(f"{lead} {result.text}".rstrip()), *others)
 
 
 def _move_to_user_role(bench: RepairWorkspace, new: dict[Place, tuple[Part, ...]]) -> None:
-    """A message that is not all results is the user's, and one of nothing but told results in nobody's dialect."""
+    """Change messages of rewritten results to the user role; remove vendor extras if every part was rewritten."""
     messages: dict[int, Message | None] = {}
     for index in {place.message for place in new}:
         message = bench.drafts[index].message
@@ -77,14 +75,14 @@ def _move_to_user_role(bench: RepairWorkspace, new: dict[Place, tuple[Part, ...]
 
 
 def answer_open_calls(bench: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """Calls without a result get a marked one, results elsewhere come to their call's next message."""
+    """Give calls without a result an interrupted one, and move results after their call."""
     facts = HistoryIndex(bench.history)
     places = _places(violations)
     gather_results(bench, facts, {facts.call_by_result.get(place, place).message for place in places})
 
 
 def gather_results(bench: RepairWorkspace, facts: HistoryIndex, calls: set[int]) -> None:
-    """All results of a message's calls in one message right behind it, in the order of the calls."""
+    """Put all results of each calling message into one message directly after it, in the order of the calls."""
     results = {index: _list_call_results(facts, index) for index in sorted(calls)}
     taken = {place for places in results.values() for _, place in places if place is not None}
     for index, places in results.items():
@@ -119,7 +117,7 @@ def _pairs(draft: MessageDraft) -> list[tuple[Part, Place]]:
 
 
 def _holds_results(draft: MessageDraft, index: int, results: list[tuple[Place, Place | None]]) -> bool:
-    """Whether a message behind the call holds some of its results already, so that the others can join them."""
+    """True if a message after the call already holds some of its results, so that the others can join it."""
     here = any(place is not None and place.message == index for _, place in results)
     return here and draft.message.role in ("user", "tool")
 
@@ -132,9 +130,9 @@ def _record_gathering(bench: RepairWorkspace, index: int, results: list[tuple[Pl
     hosted = _next_holds_results(bench, index, results)
     for call, result in results:
         if result is None:
-            bench.record_repair("unanswered-call", *call, "given a marked result: none was recorded")
+            bench.record_repair("unanswered-call", *call, "added a result marked as interrupted: none was recorded")
         elif not hosted or result.message != index + 1:
-            bench.record_repair("result-place", *result, "moved to right behind its call")
+            bench.record_repair("result-place", *result, "moved directly after its call")
 
 
 def _collect_results(
@@ -156,7 +154,7 @@ def _collect_results(
 
 
 def _without_foreign_parts(part: Part, source: VendorExtras | None, target: VendorExtras | None) -> Part:
-    """A result for a message of another format: pieces that only its own understands stay behind."""
+    """Remove unknown parts from a result that moves to a message of another dialect."""
     same = (source.format if source else None) == (target.format if target else None)
     if same or not isinstance(part, ToolResult) or not any(isinstance(one, Unknown) for one in part.content):
         return part
@@ -166,7 +164,7 @@ def _without_foreign_parts(part: Part, source: VendorExtras | None, target: Vend
 def _build_result_message(
     bench: RepairWorkspace, index: int, results: list[tuple[Place, Place | None]]
 ) -> MessageDraft:
-    """A message for the results: the very one that held them all and nothing else, or a new one."""
+    """Return the message that already holds exactly these results, or build a new one."""
     sources = {place.message for _, place in results if place is not None}
     if len(sources) == 1 and all(place is not None for _, place in results):
         (source,) = sources
@@ -182,21 +180,21 @@ def _build_result_message(
 
 
 def use_plain_calls(bench: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """Write each call as a plain function call, so that its result is of the same kind."""
+    """Replace each call with a plain function call, so that its result is of the same kind."""
     facts = HistoryIndex(bench.history)
     calls = [facts.call_by_result[one.place] for one in violations]
     asked = [(place, bench.part(place)) for place in calls]
-    bench.record_repairs(violations, "call and result made of one kind")
+    bench.record_repairs(violations, "call and result changed to the same kind")
     bench.replace_parts({place: (plain_call(call),) for place, call in asked if isinstance(call, ToolCall)})
 
 
 def plain_call(call: ToolCall) -> ToolCall:
-    """Return the call as a function call, without what only its own dialect has."""
+    """Return the call as a plain function call without vendor extras."""
     return ToolCall(call.id, call.name, encode_call_arguments(call))
 
 
 def replace_call_ids(bench: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """Ids that are missing, repeated or of the wrong form: a new one for the call and its result."""
+    """Replace missing, repeated or invalid ids in calls and their results."""
     facts = HistoryIndex(bench.history)
     names = _CallIdGenerator(bench)
     new: dict[Place, tuple[Part, ...]] = {}
@@ -208,22 +206,22 @@ def replace_call_ids(bench: RepairWorkspace, violations: Sequence[Violation]) ->
         part = bench.part(place)
         if isinstance(part, ToolResult):
             messages[place.message] = structs.replace(bench.drafts[place.message].message, pocket=None)
-            bench.record_repair("missing-id", *place, "written with the id of its call")
+            bench.record_repair("missing-id", *place, "emitted with the id of its call")
         elif isinstance(part, ToolCall):
             keep = broken == {"missing-id"} and bool(part.id)
             call_id = part.id if keep else names.generate(part.id or part.name)
             new[place] = (ToolCall(call_id, part.name, part.arguments, _without_missing_id_note(part.pocket)),)
-            bench.record_repair(min(broken), *place, f"the call has the id `{call_id}` now")
+            bench.record_repair(min(broken), *place, f"the call now has the id `{call_id}`")
             result = facts.result_by_call.get(place)
             if result is not None and not keep:
                 new[result] = (structs.replace(bench.part(result), call_id=call_id),)
-                bench.record_repair(min(broken), *result, f"answers the call `{call_id}` now")
+                bench.record_repair(min(broken), *result, f"now answers the call `{call_id}`")
     bench.replace_messages(messages)
     bench.replace_parts(new)
 
 
 class _CallIdGenerator:
-    """Ids that no call has and every API takes."""
+    """Generates unique call ids that every API accepts."""
 
     def __init__(self, bench: RepairWorkspace) -> None:
         ids = (part for draft in bench.drafts for part in draft.message.parts if isinstance(part, ToolCall))
@@ -241,7 +239,7 @@ class _CallIdGenerator:
 
 
 def _without_missing_id_note(pocket: VendorExtras | None) -> VendorExtras | None:
-    """A pocket without the note that the id was not written."""
+    """Return the extras without the note that the id was missing."""
     if pocket is None:
         return None
     shape = " ".join(word for word in pocket.shape.split() if word not in ("no-id", "nameless"))

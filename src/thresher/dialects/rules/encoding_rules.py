@@ -1,7 +1,7 @@
-"""Rules on what cannot be sent at all: half surrogate pairs, and numbers that JSON does not have.
+"""Checks for text that JSON in UTF-8 cannot encode: lone surrogates, NaN and infinities.
 
-A lone surrogate stands in a text itself, or as an escape in JSON text that a writer decodes before it sends it:
-arguments, pockets, pieces kept whole. Both make a request that is no valid JSON in UTF-8.
+A lone surrogate may be in a text itself, or an escape in JSON text that the encoder decodes first: arguments, vendor
+extras, opaque parts. Both produce a request that is not valid JSON in UTF-8.
 """
 
 import math
@@ -16,20 +16,20 @@ from thresher.model.parts import Image, Part, Summary, Text, Thinking, ToolCall,
 
 
 def check_lone_surrogate(view: DialectLayout, *, decodes_arguments: bool = False) -> Iterator[RuleFinding]:
-    """Find text that cannot be sent as UTF-8; `decodes_arguments`: the API takes arguments as an object."""
+    """Find text that UTF-8 cannot encode; set `decodes_arguments` for an API that takes arguments as an object."""
     if view.history_index.encoding_suspects is None:
         view.history_index.encoding_suspects = list(_suspects(view.messages))
     for index, number in view.history_index.encoding_suspects:
         message, native = view.messages[index], view.is_native(index)
         if number is not None:
             if _part_has_surrogate(message.parts[number], view.dialect, native, decodes_arguments):
-                yield RuleFinding(index, number, "the part holds half a surrogate pair")
+                yield RuleFinding(index, number, "the part contains half of a surrogate pair")
         elif native and message.pocket and has_lone_surrogate_in_json(message.pocket.fields):
-            yield RuleFinding(index, None, "a field of the message holds half a surrogate pair")
+            yield RuleFinding(index, None, "a field of the message contains half of a surrogate pair")
 
 
 def _suspects(messages: Sequence[Message]) -> Iterator[tuple[int, int | None]]:
-    """Where a lone surrogate stands, in whichever dialect it would be sent."""
+    """Yield the positions of possible lone surrogates, for any dialect."""
     for index, message in enumerate(messages):
         for number in _suspect_parts(message):
             yield index, number
@@ -110,15 +110,17 @@ def _result_has_surrogate(result: ToolResult, dialect: str, native: bool, decode
 
 
 def check_arguments_json(view: DialectLayout) -> Iterator[RuleFinding]:
-    """Arguments with a number that JSON does not have, for an API that takes them as an object."""
+    """Find arguments with a number that JSON lacks, for an API that takes arguments as an object."""
     for _, piece in view.calls:
         part = piece.part
         if isinstance(part, ToolCall) and has_non_finite_number(part.arguments):
-            yield RuleFinding(piece.place.message, piece.place.part, f"the arguments of `{part.name}` are no JSON")
+            yield RuleFinding(
+                piece.place.message, piece.place.part, f"the arguments of `{part.name}` are not valid JSON"
+            )
 
 
 def has_non_finite_number(arguments: str) -> bool:
-    """Whether arguments hold NaN or an infinity."""
+    """True if arguments contain NaN or an infinity."""
     if "NaN" not in arguments and "Infinity" not in arguments:
         return False
     try:

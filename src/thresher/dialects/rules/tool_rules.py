@@ -1,4 +1,4 @@
-"""Checks of calls and results: each call answered once, where its API looks for the answer, by a valid id."""
+"""Checks of tool calls and results: one result per call, at the right position, with a valid id."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -12,12 +12,12 @@ _PLAIN_ID = re.compile(r"[a-zA-Z0-9_-]+")
 
 
 def finding_at(piece: PlacedPart, detail: str) -> RuleFinding:
-    """Report a part."""
+    """Return a finding for a part."""
     return RuleFinding(piece.place.message, piece.place.part, detail)
 
 
 def check_unanswered_call(view: DialectLayout) -> Iterator[RuleFinding]:
-    """A call without a result; one as of 2023 may stay without."""
+    """Find calls without a result; legacy `function_call`s need none."""
     answers, legacy = view.history_index.result_by_call, view.legacy_calls
     for _, piece in view.calls:
         if piece.place not in answers and piece.place not in legacy:
@@ -25,7 +25,7 @@ def check_unanswered_call(view: DialectLayout) -> Iterator[RuleFinding]:
 
 
 def check_result_place(view: DialectLayout) -> Iterator[RuleFinding]:
-    """A result that does not stand right behind the message of its call."""
+    """Find results that do not directly follow the message of their call."""
     slots = _answerable_rows(view)
     answered, row_of = view.history_index.call_by_result, view.row_by_place
     for number, piece in view.results:
@@ -33,27 +33,27 @@ def check_result_place(view: DialectLayout) -> Iterator[RuleFinding]:
         if call is None or call not in row_of or view.rows[number].role in ("assistant", "function"):
             continue
         if slots[number] != row_of[call]:
-            yield finding_at(piece, "the result does not stand in the message right after its call")
+            yield finding_at(piece, "the result is not in the message directly after its call")
 
 
 def check_orphan_result(view: DialectLayout) -> Iterator[RuleFinding]:
-    """A result that no call before it asked for."""
+    """Find results that match no earlier call."""
     orphans = view.history_index.orphan_results
     for number, piece in view.results if orphans else ():
         if piece.place in orphans and view.rows[number].role != "function":
-            yield finding_at(piece, "the result answers no call before it")
+            yield finding_at(piece, "the result matches no earlier call")
 
 
 def check_repeated_result(view: DialectLayout) -> Iterator[RuleFinding]:
-    """A second result for one call."""
+    """Find second results for the same call."""
     repeats = view.history_index.repeated_results
     for number, piece in view.results if repeats else ():
         if piece.place in repeats and view.rows[number].role != "function":
-            yield finding_at(piece, "the call of this result is answered already")
+            yield finding_at(piece, "the call of this result already has a result")
 
 
 def check_results_first(view: DialectLayout) -> Iterator[RuleFinding]:
-    """Other content before a result in one message."""
+    """Find results after other content of their message."""
     for number in dict.fromkeys(number for number, _ in view.results):
         row = view.rows[number]
         seen = row.role != "user"
@@ -61,7 +61,7 @@ def check_results_first(view: DialectLayout) -> Iterator[RuleFinding]:
             if isinstance(piece.part, Text | Summary | Image):
                 seen = True
             elif seen and isinstance(piece.part, ToolResult):
-                yield finding_at(piece, "the result stands behind other content of its message")
+                yield finding_at(piece, "the result follows other content of its message")
                 break
 
 
@@ -70,7 +70,7 @@ def _describe_call(part: Part) -> str:
 
 
 def _answerable_rows(view: DialectLayout) -> list[int]:
-    """Return for each row the row whose calls it may answer: the last one that is not all results."""
+    """Return for each row the row whose calls it may answer: the last one that does not consist of results."""
     slots: list[int] = []
     spoken = -1
     for number, row in enumerate(view.rows):
@@ -81,22 +81,22 @@ def _answerable_rows(view: DialectLayout) -> list[int]:
 
 
 def check_misplaced_part(view: DialectLayout, *, any_role: bool = False) -> Iterator[RuleFinding]:
-    """Find calls the model did not make, results it wrote itself, and either in system text.
+    """Find calls outside the model's messages, results inside them, and either in system text.
 
-    With `any_role`, only system text may hold neither: the API takes items of any role.
+    With `any_role`, only system text is checked: the API accepts items of any role.
     """
     for _, piece in view.calls:
         role = view.messages[piece.place.message].role
         if role == "system" or (role != "assistant" and not any_role):
-            yield finding_at(piece, f"a message of the role `{role}` makes a call")
+            yield finding_at(piece, f"a message of role `{role}` makes a call")
     for number, piece in view.results:
         holder = view.rows[number].role
         if holder == "system" or (holder == "assistant" and not any_role):
-            yield finding_at(piece, f"a message of the role `{holder}` holds a result")
+            yield finding_at(piece, f"a message of role `{holder}` holds a result")
     for index in view.system_messages:
         for piece in view.history_index.parts_by_message[index]:
             if isinstance(piece.part, ToolCall | ToolResult):
-                yield finding_at(piece, "system text holds a call or a result")
+                yield finding_at(piece, "system text contains a call or a result")
 
 
 def _has_written_id(row: LayoutRow, call: ToolCall) -> bool:  # noqa: ARG001 - a dialect's own check needs both
@@ -106,21 +106,21 @@ def _has_written_id(row: LayoutRow, call: ToolCall) -> bool:  # noqa: ARG001 - a
 def check_missing_id(
     view: DialectLayout, *, has_written_id: Callable[[LayoutRow, ToolCall], bool] = _has_written_id
 ) -> Iterator[RuleFinding]:
-    """Find calls that are written without an id."""
+    """Find calls that are emitted without an id."""
     for number, call, piece in _current_calls(view):
         if not call.id or not has_written_id(view.rows[number], call):
             yield finding_at(piece, f"the call of `{call.name}` has no id")
 
 
 def _current_calls(view: DialectLayout) -> Iterator[tuple[int, ToolCall, PlacedPart]]:
-    """Return the calls that are not written in the way of before there were tools."""
+    """Yield the calls that are not legacy `function_call`s."""
     for number, piece in view.calls:
         if isinstance(piece.part, ToolCall) and piece.place not in view.legacy_calls:
             yield number, piece.part, piece
 
 
 def check_repeated_id(view: DialectLayout, *, within: Literal["history", "row", "open calls"]) -> Iterator[RuleFinding]:
-    """Find ids that another call has, in the scope in which the API wants them unique."""
+    """Find ids that repeat in the scope where the API requires them to be unique."""
     seen: dict[str, tuple[int, Place]] = {}
     for number, call, piece in _current_calls(view):
         if not call.id:
@@ -132,11 +132,11 @@ def check_repeated_id(view: DialectLayout, *, within: Literal["history", "row", 
         answer = view.history_index.result_by_call.get(before[1])
         if within == "open calls" and answer is not None and answer < piece.place:
             continue
-        yield finding_at(piece, f"the id `{call.id}` is that of another call")
+        yield finding_at(piece, f"another call has the id `{call.id}`")
 
 
 def check_id_form(view: DialectLayout, *, longest: int) -> Iterator[RuleFinding]:
-    """Find ids that are longer than the API takes."""
+    """Find ids that exceed the API's maximum length."""
     for _, call, piece in _current_calls(view):
         if len(call.id) > longest:
             yield finding_at(piece, f"the id `{call.id}` is longer than {longest} characters")
