@@ -168,7 +168,7 @@ def scripts(draw: st.DrawFn, *, broken: bool = True) -> Script:
             answers.reverse()
         elif fate == "lost":
             answers = answers[:kept]
-        elif fate == "late":  # like a sub-agent's prompt
+        elif fate == "late":  # like the results of a sub-agent
             answers, late = answers[kept:], answers[:kept]
         elif fate == "orphan":
             answers.insert(kept, Answered("orphan", "Read", draw(texts)))

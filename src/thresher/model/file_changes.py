@@ -59,18 +59,18 @@ def _change_from_patch(header: re.Match[str], body: str) -> ToolFileChange:
     )
 
 
-def _change_from_lines(use: ToolCallDetails, found: Sequence[tuple[Sequence[str], Sequence[str]]]) -> ToolFileChange:
-    added = [text for new, _ in found for text in new]
-    removed = [text for _, old in found for text in old]
+def _change_from_lines(use: ToolCallDetails, diffs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> ToolFileChange:
+    added = [text for new, _ in diffs for text in new]
+    removed = [text for _, old in diffs for text in old]
     return ToolFileChange(use.path, use.operation, len(added), len(removed), _first_meaningful_line([*added, *removed]))
 
 
 def _find_text_pairs(fields: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for key in PAIR_LIST_KEYS:
         listed = fields.get(key)
-        for one in listed if isinstance(listed, list) else ():
-            if isinstance(one, dict):
-                yield _first_text(one, OLD_TEXT_KEYS), _first_text(one, NEW_TEXT_KEYS)
+        for item in listed if isinstance(listed, list) else ():
+            if isinstance(item, dict):
+                yield _first_text(item, OLD_TEXT_KEYS), _first_text(item, NEW_TEXT_KEYS)
     old, new = (
         _first_text(fields, OLD_TEXT_KEYS),
         _first_text(fields, NEW_TEXT_KEYS) or _first_text(fields, WHOLE_TEXT_KEYS),
@@ -82,21 +82,21 @@ def _find_text_pairs(fields: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def _find_search_blocks(text: str) -> Iterator[tuple[str, str]]:
     """Yield the old and new text of each `SEARCH` / `=` / `REPLACE` block, the format of Cline and its forks."""
     pieces = _BLOCK.split(text)
-    for place in range(1, len(pieces) - 3, 2):
-        if "SEARCH" in pieces[place] and pieces[place + 2].startswith("="):
-            yield pieces[place + 1], pieces[place + 3]
+    for index in range(1, len(pieces) - 3, 2):
+        if "SEARCH" in pieces[index] and pieces[index + 2].startswith("="):
+            yield pieces[index + 1], pieces[index + 3]
 
 
 def _diff_lines(old: str, new: str) -> tuple[list[str], list[str]]:
     """Diff two texts: the added and removed lines, without the common prefix and suffix."""
-    came, went = new.splitlines(), old.splitlines()
+    added, removed = new.splitlines(), old.splitlines()
     start = 0
-    while start < min(len(came), len(went)) and came[start] == went[start]:
+    while start < min(len(added), len(removed)) and added[start] == removed[start]:
         start += 1
     end = 0
-    while end < min(len(came), len(went)) - start and came[-1 - end] == went[-1 - end]:
+    while end < min(len(added), len(removed)) - start and added[-1 - end] == removed[-1 - end]:
         end += 1
-    return came[start : len(came) - end], went[start : len(went) - end]
+    return added[start : len(added) - end], removed[start : len(removed) - end]
 
 
 def _split_patch_lines(patch: str) -> tuple[list[str], list[str]]:

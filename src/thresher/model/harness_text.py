@@ -104,22 +104,22 @@ SEARCH_RESULT_HEADER = re.compile(r"\s*\[\d+/\d+\]\s+[0-9a-f]{7,40}\s+•")
 """Header of the first result of a memory search: `[1/5] abc1234 •`."""
 
 
-def _names(groups: tuple[str, ...]) -> str:
+def _name_pattern(groups: tuple[str, ...]) -> str:
     return "|".join(re.escape(name) for group in groups for name in group.split())
 
 
 _ELEMENT_TAG = re.compile(
-    rf"[ \t]*<(?P<name>{_names(HARNESS_ELEMENTS)}|{ELEMENT_WITH_SPACE}|"
-    rf"(?P<recall>{_names(RECALLED_TEXT_ELEMENTS)}))(?:\s[^<>]*)?>",
+    rf"[ \t]*<(?P<name>{_name_pattern(HARNESS_ELEMENTS)}|{ELEMENT_WITH_SPACE}|"
+    rf"(?P<recall>{_name_pattern(RECALLED_TEXT_ELEMENTS)}))(?:\s[^<>]*)?>",
     re.IGNORECASE,
 )
 _ELEMENT_AT_LINE_START = re.compile(rf"^{_ELEMENT_TAG.pattern}", re.IGNORECASE | re.MULTILINE)
-_WHOLE = re.compile(rf"\s*<(?P<name>{_names(WHOLE_MESSAGE_ELEMENTS)})(?:\s[^<>]*)?>", re.IGNORECASE)
-_WRAPPER = re.compile(rf"\s*<(?P<name>{_names(WRAPPERS)})>", re.IGNORECASE)
-_TAIL = re.compile(rf"\s*(?:{'|'.join(ELEMENT_TRAILERS)})")
+_WHOLE_MESSAGE = re.compile(rf"\s*<(?P<name>{_name_pattern(WHOLE_MESSAGE_ELEMENTS)})(?:\s[^<>]*)?>", re.IGNORECASE)
+_WRAPPER = re.compile(rf"\s*<(?P<name>{_name_pattern(WRAPPERS)})>", re.IGNORECASE)
+_ELEMENT_TRAILER = re.compile(rf"\s*(?:{'|'.join(ELEMENT_TRAILERS)})")
 _PHRASE = re.compile(r"\s*(?:" + "|".join(f"({pattern})" for pattern, _ in HARNESS_PHRASES) + ")")
 _RECALLED_TEXT_INSIDE = re.compile(
-    rf"(?:<|&lt;)(?:{_names(RECALLED_TEXT_ELEMENTS)})\b|^\[\d+/\d+\]\s+[0-9a-f]{{7,40}}\s+•", re.MULTILINE
+    rf"(?:<|&lt;)(?:{_name_pattern(RECALLED_TEXT_ELEMENTS)})\b|^\[\d+/\d+\]\s+[0-9a-f]{{7,40}}\s+•", re.MULTILINE
 )
 
 
@@ -159,8 +159,8 @@ def find_harness_spans(text: str) -> list[HarnessSpan]:
     whole = _match_whole_message(text)
     if whole:
         return whole
-    spans += _elements(text, spans[-1].stop if spans else 0)
-    return sorted(spans + _wrapper(text, spans))
+    spans += _match_elements(text, spans[-1].stop if spans else 0)
+    return sorted(spans + _match_wrapper(text, spans))
 
 
 def _text_outside_spans(text: str, spans: list[HarnessSpan]) -> str:
@@ -174,62 +174,62 @@ def _text_outside_spans(text: str, spans: list[HarnessSpan]) -> str:
 
 
 def _match_opening_phrase(text: str) -> list[HarnessSpan]:
-    found = _PHRASE.match(text)
-    if found is None or found.lastindex is None:
+    match = _PHRASE.match(text)
+    if match is None or match.lastindex is None:
         return []
-    closing = HARNESS_PHRASES[found.lastindex - 1][1]
+    closing = HARNESS_PHRASES[match.lastindex - 1][1]
     if closing is None:
-        return [HarnessSpan(0, found.end(), "harness")]
-    stop = text.find(closing, found.end()) if closing else -1
+        return [HarnessSpan(0, match.end(), "harness")]
+    stop = text.find(closing, match.end()) if closing else -1
     return [HarnessSpan(0, len(text) if stop < 0 else stop + len(closing), "harness")]
 
 
 def _match_whole_message(text: str) -> list[HarnessSpan]:
-    found = _WHOLE.match(text)
-    if found and text.rstrip().lower().endswith(f"</{found['name'].lower()}>"):
+    match = _WHOLE_MESSAGE.match(text)
+    if match and text.rstrip().lower().endswith(f"</{match['name'].lower()}>"):
         return [HarnessSpan(0, len(text), "harness")]
     return []
 
 
-def _elements(text: str, position: int) -> list[HarnessSpan]:
+def _match_elements(text: str, position: int) -> list[HarnessSpan]:
     """Find elements that open a line or directly follow another element."""
     # Lowercasing changes the length of a few characters. Offsets then differ, so closing tags must match in case.
     lowered = text.lower()
     searched = lowered if len(lowered) == len(text) else text
     spans: list[HarnessSpan] = []
     unclosed: set[str] = set()
-    while found := _ELEMENT_TAG.match(text, position) or _ELEMENT_AT_LINE_START.search(text, position):
-        name = found["name"].lower()
+    while match := _ELEMENT_TAG.match(text, position) or _ELEMENT_AT_LINE_START.search(text, position):
+        name = match["name"].lower()
         closing = f"</{name}>"
-        stop = -1 if name in unclosed else searched.find(closing, found.end())
+        stop = -1 if name in unclosed else searched.find(closing, match.end())
         if stop < 0:
             unclosed.add(name)  # search for each name once, so that the time stays linear
-            position = found.end()
+            position = match.end()
             continue
         position = stop + len(closing)
-        tail = _TAIL.match(text, position)
+        tail = _ELEMENT_TRAILER.match(text, position)
         position = tail.end() if tail else position
-        spans.append(HarnessSpan(found.start(), position, _element_author(text, found, position)))
+        spans.append(HarnessSpan(match.start(), position, _element_author(text, match, position)))
     return spans
 
 
-def _element_author(text: str, found: re.Match[str], stop: int) -> Literal["harness", "recall"]:
-    if found["recall"]:
+def _element_author(text: str, match: re.Match[str], stop: int) -> Literal["harness", "recall"]:
+    if match["recall"]:
         return "recall"
-    is_hook = found["name"].lower() in HOOKS
-    return "recall" if is_hook and _RECALLED_TEXT_INSIDE.search(text, found.end(), stop) else "harness"
+    is_hook = match["name"].lower() in HOOKS
+    return "recall" if is_hook and _RECALLED_TEXT_INSIDE.search(text, match.end(), stop) else "harness"
 
 
-def _wrapper(text: str, spans: list[HarnessSpan]) -> list[HarnessSpan]:
+def _match_wrapper(text: str, spans: list[HarnessSpan]) -> list[HarnessSpan]:
     """Match the tags around a human's words, if those words come first after the harness spans."""
     position = 0
     for span in spans:
         if text[position : span.start].strip():
             break
         position = span.stop
-    found = _WRAPPER.match(text, position)
-    closing = f"</{found['name']}>" if found else ""
-    stop = text.find(closing, found.end()) if found else -1
-    if found is None or stop < 0 or any(span.start <= stop < span.stop for span in spans):
+    match = _WRAPPER.match(text, position)
+    closing = f"</{match['name']}>" if match else ""
+    stop = text.find(closing, match.end()) if match else -1
+    if match is None or stop < 0 or any(span.start <= stop < span.stop for span in spans):
         return []
-    return [HarnessSpan(position, found.end(), "harness"), HarnessSpan(stop, stop + len(closing), "harness")]
+    return [HarnessSpan(position, match.end(), "harness"), HarnessSpan(stop, stop + len(closing), "harness")]

@@ -49,8 +49,8 @@ class History(Struct, frozen=True, dict=True):
     @cached_property
     def places(self) -> dict[Occurrence, Place]:
         """Place of each occurrence."""
-        spots = (Place(i, j) for i, message in enumerate(self.messages) for j in range(len(message.parts)))
-        return dict(zip(self.occurrences, spots, strict=True))
+        places = (Place(i, j) for i, message in enumerate(self.messages) for j in range(len(message.parts)))
+        return dict(zip(self.occurrences, places, strict=True))
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -119,11 +119,11 @@ def cached_per_history(function: Callable[[History], T]) -> Callable[[History], 
     """Cache a function of one history in the history itself, so that it runs once per history."""
     name = f"{function.__module__}.{function.__qualname__}"
 
-    def remembered(history: History) -> T:
-        known: dict[str, Any] = history.__dict__
-        if name not in known:
-            known[name] = function(history)
-        value: T = known[name]
+    def wrapper(history: History) -> T:
+        cache: dict[str, Any] = history.__dict__
+        if name not in cache:
+            cache[name] = function(history)
+        value: T = cache[name]
         return value
 
-    return update_wrapper(remembered, function)
+    return update_wrapper(wrapper, function)

@@ -61,7 +61,7 @@ def _take_line_range(fields: dict[str, Any]) -> tuple[int, int | None]:
 
 
 def _is_range(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(type(one) is int for one in value) and value[0] > 0
+    return isinstance(value, list) and len(value) == 2 and all(type(number) is int for number in value) and value[0] > 0
 
 
 def _take_int(fields: dict[str, Any], keys: tuple[str, ...]) -> int | None:
@@ -86,14 +86,14 @@ def _parse_command_extent(command: str) -> LineExtent:
     if not stages and len(command) <= MAX_COMMAND_CHARS:
         return LineExtent()
     name, options = stages[0] if len(stages) == 1 else ("", "")
-    found: re.Match[str] | None = None
-    if name == "sed" and (found := _SED.search(f"{options} ")):
-        last = found[2] or found[1]
-        return LineExtent(int(found[1]), None if last == "$" else int(last))
-    if name == "head" and (found := _HEAD.search(options)):
-        return LineExtent(1, int(found[1]))
+    match: re.Match[str] | None = None
+    if name == "sed" and (match := _SED.search(f"{options} ")):
+        last = match[2] or match[1]
+        return LineExtent(int(match[1]), None if last == "$" else int(last))
+    if name == "head" and (match := _HEAD.search(options)):
+        return LineExtent(1, int(match[1]))
     if name == "head" and not re.search(r"(?:^|\s)-", options):
         return LineExtent(1, 10)
-    if name == "tail" and (found := _TAIL.search(options)):
-        return LineExtent(int(found[1]))
+    if name == "tail" and (match := _TAIL.search(options)):
+        return LineExtent(int(match[1]))
     return LineExtent(variant=" ".join(command.split()))

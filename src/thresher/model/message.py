@@ -62,8 +62,8 @@ class Message(Struct, frozen=True, weakref=True):
     @property
     def text(self) -> str:
         """The text and summary parts, joined by newlines."""
-        kept = (part.text for part in self.parts if isinstance(part, Text | Summary))
-        return "\n".join(kept)
+        texts = (part.text for part in self.parts if isinstance(part, Text | Summary))
+        return "\n".join(texts)
 
     @property
     def calls(self) -> Iterator[ToolCall]:

@@ -26,12 +26,12 @@ class cached_per_message(Generic[T]):
 
     def __call__(self, message: Message) -> T:
         """Return the cached value, or compute it."""
-        known = self._cache.get(id(message))
-        if known is not None:
-            return known[1]
+        cached = self._cache.get(id(message))
+        if cached is not None:
+            return cached[1]
         value = self._function(message)
         self._cache[id(message)] = (KeyedRef(message, self._evict, id(message)), value)
         return value
 
-    def _evict(self, gone: "KeyedRef[int, Message]") -> None:
-        self._cache.pop(gone.key, None)
+    def _evict(self, reference: "KeyedRef[int, Message]") -> None:
+        self._cache.pop(reference.key, None)

@@ -24,8 +24,8 @@ class Problem(Struct, frozen=True, gc=False):
     line: int = 0
 
     def __str__(self) -> str:
-        place = f"{self.file}:{self.line}: " if self.line else f"{self.file}: " if self.file else ""
-        return f"{place}{self.what}; {self.done}"
+        location = f"{self.file}:{self.line}: " if self.line else f"{self.file}: " if self.file else ""
+        return f"{location}{self.what}; {self.done}"
 
 
 class AbandonedBranch(Struct, frozen=True):
@@ -74,8 +74,8 @@ class Session(Struct, frozen=True):
         Forks and continuations also have a parent.
         """
         first = next(filter(is_prompt, self.messages()), None)
-        is_given = first is not None and first.author == "model"
-        return bool(self.call_id) or (bool(self.parent) and is_given)
+        is_prompted_by_model = first is not None and first.author == "model"
+        return bool(self.call_id) or (bool(self.parent) and is_prompted_by_model)
 
     @property
     def history(self) -> History:

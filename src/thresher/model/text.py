@@ -43,8 +43,8 @@ def count_text_lines(text: str) -> int:
     return text.count("\n") + (0 if text.endswith("\n") or not text else 1)
 
 
-def _is_inside_character(text: str, place: int) -> bool:
+def _is_inside_character(text: str, index: int) -> bool:
     """True if a cut here would separate a combining mark from its letter, or split a joined character."""
-    after, before = text[place], text[place - 1]
+    after, before = text[index], text[index - 1]
     joined = _JOINER in (after, before) or ord(after) in _SKIN_TONES
     return joined or unicodedata.combining(after) > 0 or unicodedata.category(after) in ("Mn", "Me")

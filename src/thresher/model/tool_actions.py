@@ -74,11 +74,13 @@ def parse_chain_action(
     if not isinstance(call, ToolCall):
         return None
     use = describe_tool_call(call)
-    seen = chain.result is not None and (members is None or chain.result in members)
-    result = history.part(chain.result) if chain.result is not None and seen else None
-    answer = result if isinstance(result, ToolResult) else None
-    end = parse_tool_outcome(answer, is_command=bool(use.command) or use.category in ("execution", "file_edit"))
-    return ChainAction(history.turn(chain.call.message), call, use, load_json_object(call.arguments), end)
+    is_visible = chain.result is not None and (members is None or chain.result in members)
+    result = history.part(chain.result) if chain.result is not None and is_visible else None
+    tool_result = result if isinstance(result, ToolResult) else None
+    outcome = parse_tool_outcome(
+        tool_result, is_command=bool(use.command) or use.category in ("execution", "file_edit")
+    )
+    return ChainAction(history.turn(chain.call.message), call, use, load_json_object(call.arguments), outcome)
 
 
 def _first_argument(fields: dict[str, Any], keys: tuple[str, ...]) -> str:
@@ -87,7 +89,7 @@ def _first_argument(fields: dict[str, Any], keys: tuple[str, ...]) -> str:
         if isinstance(value, list) and value:
             value = value[0]
         if isinstance(value, dict):
-            value = next((value[one] for one in keys if isinstance(value.get(one), str)), None)
+            value = next((value[inner_key] for inner_key in keys if isinstance(value.get(inner_key), str)), None)
         if isinstance(value, str) and value.strip():
             return value
     return ""
@@ -100,9 +102,9 @@ MAX_COMPARED_CHARS = 400
 
 def _command_words(command: str) -> list[str]:
     """Return the first two words of each step of a command, without options."""
-    bones: list[str] = []
+    words_by_step: list[str] = []
     for step in _COMMAND_SEPARATOR.split(command[:MAX_COMPARED_CHARS]):
         words = [word for word in step.split() if not word.startswith(("-", "2>", ">"))]
         if words and words[0] != "cd":
-            bones += words[:2]
-    return bones
+            words_by_step += words[:2]
+    return words_by_step

@@ -54,23 +54,23 @@ def parse_tool_outcome(result: ToolResult | None, *, is_command: bool) -> ToolOu
     code = None
     if is_command:
         code, text = _parse_exit_code(text)
-    looks_bad = len(text) < MAX_ERROR_ANSWER_CHARS and bool(_ERROR_OPENING.match(text)) and code is None
-    return ToolOutcome(True, result.is_error or looks_bad or code not in (None, 0), code, _strip_wrapping(text))
+    looks_like_error = len(text) < MAX_ERROR_ANSWER_CHARS and bool(_ERROR_OPENING.match(text)) and code is None
+    return ToolOutcome(True, result.is_error or looks_like_error or code not in (None, 0), code, _strip_wrapping(text))
 
 
-def find_error_line(end: ToolOutcome) -> str:
+def find_error_line(outcome: ToolOutcome) -> str:
     """Return the last line of a failure that names an error type, else the last with an error word, else the last."""
     lines = [
         text
-        for text in map(to_printable_line, _ERROR_TAGS.sub("", end.output[-MAX_SEARCHED_CHARS:]).splitlines())
+        for text in map(to_printable_line, _ERROR_TAGS.sub("", outcome.output[-MAX_SEARCHED_CHARS:]).splitlines())
         if text
     ]
     if not lines:
         return ""
-    if end.exit_code is None:
+    if outcome.exit_code is None:
         return lines[0]
-    found = (text for sign in (_ERROR_NAME, _ERROR_WORD) for text in reversed(lines) if sign.search(text))
-    return next(found, lines[-1])
+    matches = (text for pattern in (_ERROR_NAME, _ERROR_WORD) for text in reversed(lines) if pattern.search(text))
+    return next(matches, lines[-1])
 
 
 def _parse_exit_code(text: str) -> tuple[int | None, str]:
@@ -81,14 +81,14 @@ def _parse_exit_code(text: str) -> tuple[int | None, str]:
         code = metadata.get("exit_code") if isinstance(metadata, dict) else None
         output = value.get("output")
         return code if type(code) is int else None, output if isinstance(output, str) else text
-    found = _EXIT_CODE.search(text[:400]) or _EXIT_CODE.search(text[-200:])
-    return int(found[1]) if found else None, text
+    match = _EXIT_CODE.search(text[:400]) or _EXIT_CODE.search(text[-200:])
+    return int(match[1]) if match else None, text
 
 
 def _strip_wrapping(text: str) -> str:
     """Remove the header and footer that agents put around the output."""
-    lead = _OUTPUT_HEADER.match(text)
-    start = lead.end() if lead else 0
+    header = _OUTPUT_HEADER.match(text)
+    start = header.end() if header else 0
     end = len(text.rstrip())
-    trail = _OUTPUT_FOOTER.search(text, max(start, end - MAX_SEARCHED_CHARS), end)
-    return text[start : trail.start()].rstrip("\n") if trail else text[start:]
+    footer = _OUTPUT_FOOTER.search(text, max(start, end - MAX_SEARCHED_CHARS), end)
+    return text[start : footer.start()].rstrip("\n") if footer else text[start:]

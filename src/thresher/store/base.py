@@ -44,12 +44,12 @@ def require_unique(targets: set[str], id: str) -> str | None:
 
 def read_stored_text(store: ContentStore, id: str) -> str:
     """Return the text of a part, or the texts of a summary's members, each under a header line."""
-    found = store.get(id)
-    if found is None:
+    content = store.get(id)
+    if content is None:
         raise NotStoredError(_not_stored_message(id))
-    if isinstance(found, tuple):
-        return "\n".join(_format_member(store, member, {parse_part_id(id) or id}) for member in found)
-    return get_restorable_text(found)
+    if isinstance(content, tuple):
+        return "\n".join(_format_member(store, member, {parse_part_id(id) or id}) for member in content)
+    return get_restorable_text(content)
 
 
 def get_restorable_text(part: Part) -> str:
@@ -69,30 +69,30 @@ def _not_stored_message(id: str) -> str:
     )
 
 
-def _format_member(store: ContentStore, id: str, within: set[str]) -> str:
-    found = None if id in within else store.get(id)
-    if found is None:
-        return f"--- {short_id(id)}, {'the summary itself' if id in within else 'not in this store'} ---"
-    if isinstance(found, tuple):
-        inner = "\n".join(_format_member(store, member, within | {id}) for member in found)
-        return f"--- {short_id(id)}, a summary of {len(found)} ---\n{inner}"
-    text = part_text(found)
-    return f"--- {short_id(id)}, {_kind(found)}, {len(text)} characters ---\n{text}"
+def _format_member(store: ContentStore, id: str, ancestors: set[str]) -> str:
+    content = None if id in ancestors else store.get(id)
+    if content is None:
+        return f"--- {short_id(id)}, {'the summary itself' if id in ancestors else 'not in this store'} ---"
+    if isinstance(content, tuple):
+        inner = "\n".join(_format_member(store, member, ancestors | {id}) for member in content)
+        return f"--- {short_id(id)}, a summary of {len(content)} ---\n{inner}"
+    text = part_text(content)
+    return f"--- {short_id(id)}, {_describe_part(content)}, {len(text)} characters ---\n{text}"
 
 
-def _kind(part: Part) -> str:
+def _describe_part(part: Part) -> str:
     match part:
         case ToolCall():
-            return f"call of {_line(part.name)}"
+            return f"call of {_to_line(part.name)}"
         case ToolResult():
             return "failed result" if part.is_error else "result"
         case Image():
-            return _line(part.media_type) or "image"
+            return _to_line(part.media_type) or "image"
         case Unknown():
-            return _line(part.kind)
+            return _to_line(part.kind)
         case _:
             return type(part).__name__.lower()
 
 
-def _line(text: str) -> str:
+def _to_line(text: str) -> str:
     return " ".join(text.split())

@@ -49,10 +49,10 @@ _BARE = re.compile(r"\W*([0-9a-f]+)\W*", re.IGNORECASE)
 
 def parse_part_id(id: str) -> str | None:
     """Extract an id, or the start of one, from a text; None if there is none."""
-    found = _TAGGED.search(id) or _BARE.fullmatch(id)
-    if found is None or not FEWEST_DIGITS <= len(found[1]) <= DIGITS:
+    match = _TAGGED.search(id) or _BARE.fullmatch(id)
+    if match is None or not FEWEST_DIGITS <= len(match[1]) <= DIGITS:
         return None
-    return f"{ID_VERSION}:{found[1].lower()}"
+    return f"{ID_VERSION}:{match[1].lower()}"
 
 
 def is_complete_id(id: str) -> bool:
@@ -71,12 +71,12 @@ def _result_strings(result: ToolResult) -> Iterable[str]:
                 yield from ("unknown", inner.kind, inner.data)
 
 
-def _hash_strings(pieces: Iterable[str]) -> str:
+def _hash_strings(strings: Iterable[str]) -> str:
     from hashlib import blake2b  # noqa: PLC0415 - loads OpenSSL
 
     digest = blake2b(digest_size=DIGITS // 2)
-    for piece in pieces:
-        data = piece.encode("utf-8", "surrogatepass")
+    for text in strings:
+        data = text.encode("utf-8", "surrogatepass")
         digest.update(b"%d:" % len(data))
         digest.update(data)
     return f"{ID_VERSION}:{digest.hexdigest()}"

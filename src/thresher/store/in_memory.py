@@ -43,18 +43,18 @@ class InMemoryContentStore:
         """Return the text of an id."""
         return read_stored_text(self, id)
 
-    def _put_if_new(self, id: str, thing: StoredContent) -> None:
+    def _put_if_new(self, id: str, content: StoredContent) -> None:
         if id not in self._contents:
-            self._contents[id] = thing
+            self._contents[id] = content
             insort(self._ids, id)
 
     def _targets(self, id: str) -> set[str]:
-        start = parse_part_id(id)
+        prefix = parse_part_id(id)
         targets: set[str] = set()
-        if start is None:
+        if prefix is None:
             return targets
-        place = bisect_left(self._ids, start)
-        while place < len(self._ids) and self._ids[place].startswith(start):
-            targets.add(self._aliases.get(self._ids[place], self._ids[place]))
-            place += 1
+        index = bisect_left(self._ids, prefix)
+        while index < len(self._ids) and self._ids[index].startswith(prefix):
+            targets.add(self._aliases.get(self._ids[index], self._ids[index]))
+            index += 1
         return targets

@@ -50,9 +50,11 @@ class SqliteContentStore:
         for part in parts:
             wanted.setdefault(exact_id(part), part)
         known = self.has((*wanted, *folds))
-        rows = (row for id, part in wanted.items() if id not in known for row in _rows(id, part))
-        folded: Iterator[StoredRow] = ((id, "fold", msgspec.json.encode(folds[id])) for id in folds if id not in known)
-        self._write(chain(rows, folded))
+        part_rows = (row for id, part in wanted.items() if id not in known for row in _rows(id, part))
+        summary_rows: Iterator[StoredRow] = (
+            (id, "fold", msgspec.json.encode(folds[id])) for id in folds if id not in known
+        )
+        self._write(chain(part_rows, summary_rows))
 
     def get(self, id: str) -> StoredContent | None:
         """Return the content whose id equals or starts with this id."""
@@ -121,10 +123,10 @@ def _rows(id: str, part: Part) -> Iterator[StoredRow]:
 
 def _targets(connection: "Connection | None", id: str) -> set[str]:
     """Return the ids of all contents that an id, its first digits, or an alias matches."""
-    start = parse_part_id(id)
-    if connection is None or start is None:
+    prefix = parse_part_id(id)
+    if connection is None or prefix is None:
         return set()
     rows: Iterable[StoredRow] = connection.execute(
-        _SELECT_IDS, (start, start + ("\0" if is_complete_id(start) else "g"))
+        _SELECT_IDS, (prefix, prefix + ("\0" if is_complete_id(prefix) else "g"))
     )
-    return {body.decode() if kind == "alias" else found for found, kind, body in rows}
+    return {body.decode() if kind == "alias" else stored_id for stored_id, kind, body in rows}

@@ -134,11 +134,11 @@ class SqliteFile:
         with suppress(sqlite_errors()[0]):
             connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("BEGIN IMMEDIATE")
-        version, wanted = self._read_version(connection), self._schema.version
-        upgrades = (statement for old in range(version, wanted) for statement in self._schema.upgrades[old])
+        version, target_version = self._read_version(connection), self._schema.version
+        upgrades = (statement for old in range(version, target_version) for statement in self._schema.upgrades[old])
         for statement in upgrades if version else self._schema.tables:
             connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {wanted}")
+        connection.execute(f"PRAGMA user_version = {target_version}")
         connection.execute("COMMIT")
 
 
@@ -158,8 +158,8 @@ def sqlite_errors() -> tuple[type[Exception], ...]:
 
 
 def _reading_uri(path: Path) -> str:
-    place = path.absolute().as_uri()
+    uri = path.absolute().as_uri()
     if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
-        return f"{place}?mode=rw"  # a reader with write access removes its log
+        return f"{uri}?mode=rw"  # a reader with write access removes its log
     log = path.with_name(f"{path.name}-wal")
-    return f"{place}?mode=ro" if log.exists() else f"{place}?mode=ro&immutable=1"
+    return f"{uri}?mode=ro" if log.exists() else f"{uri}?mode=ro&immutable=1"

@@ -38,15 +38,17 @@ class Calibration(Struct, frozen=True):
     error: float = 0.0
     """Median relative error after calibration."""
 
-    def scale(self, scale: TokenWeights) -> TokenWeights:
+    def scale(self, weights: TokenWeights) -> TokenWeights:
         """Return the same weights, multiplied by the calibrated factor."""
-        return TokenWeights(scale.counter, factor=scale.factor * self.factor, vendor=scale.vendor, media=scale.media)
+        return TokenWeights(
+            weights.counter, factor=weights.factor * self.factor, vendor=weights.vendor, media=weights.media
+        )
 
 
-def calibrate(conversation: Session | History, scale: TokenWeights) -> Calibration:
+def calibrate(conversation: Session | History, weights: TokenWeights) -> Calibration:
     """Compare the reported usage with the tokens that `scale` counts."""
     segments = conversation.segments if isinstance(conversation, Session) else (conversation,)
-    return fit_calibration([list(_points(segment, scale)) for segment in segments])
+    return fit_calibration([list(_points(segment, weights)) for segment in segments])
 
 
 def fit_calibration(segments: Sequence[Sequence[CalibrationPoint]]) -> Calibration:
@@ -70,19 +72,19 @@ def fit_calibration(segments: Sequence[Sequence[CalibrationPoint]]) -> Calibrati
     return Calibration(max(0, round(bases[-1])), factor, turns, median(errors))
 
 
-def _points(history: History, scale: TokenWeights) -> Iterator[CalibrationPoint]:
+def _points(history: History, weights: TokenWeights) -> Iterator[CalibrationPoint]:
     """Yield the counted and reported prompt size of each turn with usage.
 
     Skips carried messages: their usage belongs to the prompt before the compaction.
     """
-    counted, done = scale.tools(history.tools), 0
+    counted, position = weights.tools(history.tools), 0
     for turn in history.turns:
-        counted += sum(map(scale.message, history.messages[done : turn.start]))
-        done = turn.start
-        made = (message for message in history.messages[turn.start : turn.stop] if not message.carried)
-        bill = next((message.usage for message in made if message.usage), None)
-        if bill is not None and bill.context > 0:
-            yield counted, bill.context
+        counted += sum(map(weights.message, history.messages[position : turn.start]))
+        position = turn.start
+        produced = (message for message in history.messages[turn.start : turn.stop] if not message.carried)
+        usage = next((message.usage for message in produced if message.usage), None)
+        if usage is not None and usage.context > 0:
+            yield counted, usage.context
 
 
 def _sample_evenly(points: Sequence[CalibrationPoint]) -> Sequence[CalibrationPoint]:

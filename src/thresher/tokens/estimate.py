@@ -65,7 +65,7 @@ NON_ASCII_WEIGHTS: Mapping[str, float] = {
 _CODES = {name: code for code, name in enumerate((".", *CLASSES))}
 
 
-def _table() -> bytes:
+def _build_class_table() -> bytes:
     table = bytearray(256)
     for name, members in CLASSES.items():
         for byte in members:
@@ -73,19 +73,19 @@ def _table() -> bytes:
     return bytes(table)
 
 
-def _patterns(weights: Mapping[str, float]) -> tuple[tuple[bytes, float], ...]:
+def _encode_patterns(weights: Mapping[str, float]) -> tuple[tuple[bytes, float], ...]:
     return tuple((bytes(_CODES[name] for name in run), weight) for run, weight in weights.items())
 
 
-_TABLE = _table()
-_ASCII_PATTERNS = _patterns(ASCII_WEIGHTS)
-_NON_ASCII_PATTERNS = _patterns(NON_ASCII_WEIGHTS)
+_CLASS_TABLE = _build_class_table()
+_ASCII_PATTERNS = _encode_patterns(ASCII_WEIGHTS)
+_NON_ASCII_PATTERNS = _encode_patterns(NON_ASCII_WEIGHTS)
 
 
 def estimate_text(text: str) -> int:
     """Return the estimated number of tokens."""
     data = text.encode("utf-8", "surrogatepass")
-    classes = data.translate(_TABLE)
+    classes = data.translate(_CLASS_TABLE)
     tokens = TOKENS_PER_BYTE * len(data)
     for run, weight in _ASCII_PATTERNS if text.isascii() else _ASCII_PATTERNS + _NON_ASCII_PATTERNS:
         tokens += weight * classes.count(run)
@@ -95,5 +95,5 @@ def estimate_text(text: str) -> int:
 def count_features(text: str) -> list[int]:
     """Return the counted features of a text, in the order of the weights, to fit new weights."""
     data = text.encode("utf-8", "surrogatepass")
-    classes = data.translate(_TABLE)
+    classes = data.translate(_CLASS_TABLE)
     return [len(data), *(classes.count(run) for run, _ in _ASCII_PATTERNS + _NON_ASCII_PATTERNS)]

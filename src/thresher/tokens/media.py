@@ -109,10 +109,12 @@ def media_tokens(image: Image, vendor: str = "") -> int:
     if not data:
         return UNKNOWN_MEDIA_TOKENS
     if image.media_type == "application/pdf" or data.startswith("JVBERi"):
-        return rule.tokens_per_page * _pages(_decoded(data, len(data)))
+        return rule.tokens_per_page * _count_pages(_decode_base64(data, len(data)))
     if image.media_type.startswith("audio/"):
         return (
-            max(1, round(rule.tokens_per_second * _seconds(data))) if rule.tokens_per_second else UNKNOWN_MEDIA_TOKENS
+            max(1, round(rule.tokens_per_second * _audio_seconds(data)))
+            if rule.tokens_per_second
+            else UNKNOWN_MEDIA_TOKENS
         )
     size = picture_size(data)
     return rule.picture.weigh(*size) if size else UNKNOWN_MEDIA_TOKENS
@@ -120,40 +122,40 @@ def media_tokens(image: Image, vendor: str = "") -> int:
 
 def picture_size(data: str) -> tuple[int, int] | None:
     """Parse width and height of a base64 image (PNG, JPEG, GIF, WebP) from its first bytes."""
-    head = _decoded(data, HEAD)
+    head = _decode_base64(data, HEAD)
     if head.startswith(b"\xff\xd8"):
-        size = _jpeg(head) or _jpeg(_decoded(data, LONG_HEAD))
+        size = _jpeg_size(head) or _jpeg_size(_decode_base64(data, LONG_HEAD))
     elif head.startswith(b"\x89PNG\r\n\x1a\n"):
         size = int.from_bytes(head[16:20]), int.from_bytes(head[20:24])
     elif head.startswith((b"GIF87a", b"GIF89a")):
         size = int.from_bytes(head[6:8], "little"), int.from_bytes(head[8:10], "little")
     elif head[:4] == b"RIFF" and head[8:12] == b"WEBP":
-        size = _webp(head)
+        size = _webp_size(head)
     else:
         size = None
     return size if size and min(size) > 0 else None
 
 
-def _decoded(data: str, characters: int) -> bytes:
+def _decode_base64(data: str, characters: int) -> bytes:
     try:
         return a2b_base64(data[: characters - characters % 4] + "===")
     except ValueError:
         return b""
 
 
-def _jpeg(head: bytes) -> tuple[int, int] | None:
+def _jpeg_size(head: bytes) -> tuple[int, int] | None:
     """Parse the size in the frame header, skipping the segments before it."""
-    place = 2
-    while place + 9 <= len(head) and head[place] == 0xFF:
-        marker = head[place + 1]
+    offset = 2
+    while offset + 9 <= len(head) and head[offset] == 0xFF:
+        marker = head[offset + 1]
         if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
-            return int.from_bytes(head[place + 7 : place + 9]), int.from_bytes(head[place + 5 : place + 7])
+            return int.from_bytes(head[offset + 7 : offset + 9]), int.from_bytes(head[offset + 5 : offset + 7])
         filler = marker == 0xFF
-        place += 1 if filler else 2 + int.from_bytes(head[place + 2 : place + 4])
+        offset += 1 if filler else 2 + int.from_bytes(head[offset + 2 : offset + 4])
     return None
 
 
-def _webp(head: bytes) -> tuple[int, int] | None:
+def _webp_size(head: bytes) -> tuple[int, int] | None:
     kind = head[12:16]
     if kind == b"VP8X":
         return 1 + int.from_bytes(head[24:27], "little"), 1 + int.from_bytes(head[27:30], "little")
@@ -165,18 +167,18 @@ def _webp(head: bytes) -> tuple[int, int] | None:
     return None
 
 
-_PAGE = re.compile(rb"/Type\s*/Page(?![A-Za-z])")
-_COUNT = re.compile(rb"/Count\s+(\d{1,5})(?!\d)")
+_PDF_PAGE = re.compile(rb"/Type\s*/Page(?![A-Za-z])")
+_PDF_PAGE_COUNT = re.compile(rb"/Count\s+(\d{1,5})(?!\d)")
 
 
-def _pages(document: bytes) -> int:
+def _count_pages(document: bytes) -> int:
     """Estimate the number of pages: uncompressed page objects, else the largest count of a page tree, else the size."""
-    told = max((int(count) for count in _COUNT.findall(document)), default=0)
-    return max(len(_PAGE.findall(document)), told) or max(1, len(document) // BYTES_PER_PAGE)
+    declared = max((int(count) for count in _PDF_PAGE_COUNT.findall(document)), default=0)
+    return max(len(_PDF_PAGE.findall(document)), declared) or max(1, len(document) // BYTES_PER_PAGE)
 
 
-def _seconds(data: str) -> float:
-    head = _decoded(data, HEAD)
-    wave = head[:4] == b"RIFF" and head[8:12] == b"WAVE"
-    rate = int.from_bytes(head[28:32], "little") if wave else SOUND_BYTES_PER_SECOND
+def _audio_seconds(data: str) -> float:
+    head = _decode_base64(data, HEAD)
+    is_wave = head[:4] == b"RIFF" and head[8:12] == b"WAVE"
+    rate = int.from_bytes(head[28:32], "little") if is_wave else SOUND_BYTES_PER_SECOND
     return len(data) * 3 / 4 / (rate or SOUND_BYTES_PER_SECOND)

@@ -67,7 +67,7 @@ class ModelInfo(Struct, frozen=True, forbid_unknown_fields=True):
 
 def load_models() -> Mapping[str, ModelInfo]:
     """Return every model by name: the built-in catalog, overridden by the file in THRESHER_MODELS."""
-    return _models(os.environ.get(MODELS_VARIABLE, ""))
+    return _load_catalog(os.environ.get(MODELS_VARIABLE, ""))
 
 
 def find_model(name: str) -> ModelInfo | None:
@@ -82,12 +82,12 @@ _NAME_SUFFIX = re.compile(r"(?![-.]\d{1,2}(?!\d))[-_.:@\[]|$")
 @cache
 def _find_model_in(name: str, file: str) -> ModelInfo | None:
     bare = _normalize_name(name)
-    known = _index(file)
-    if bare in known:
-        return known[bare]
-    for start in sorted(known, key=len, reverse=True):
-        if bare.startswith(start) and _NAME_SUFFIX.match(bare, len(start)):
-            return known[start]
+    names = _index_names(file)
+    if bare in names:
+        return names[bare]
+    for prefix in sorted(names, key=len, reverse=True):
+        if bare.startswith(prefix) and _NAME_SUFFIX.match(bare, len(prefix)):
+            return names[prefix]
     return None
 
 
@@ -99,21 +99,21 @@ def _normalize_name(name: str) -> str:
 
 
 @cache
-def _index(file: str) -> Mapping[str, ModelInfo]:
-    table = _models(file)
+def _index_names(file: str) -> Mapping[str, ModelInfo]:
+    table = _load_catalog(file)
     return {alias: model for model in table.values() for alias in model.aliases} | dict(table)
 
 
 @cache
-def _models(file: str) -> Mapping[str, ModelInfo]:
-    own = _decoded(Path(__file__).with_name("models.json"))
-    return MappingProxyType({model.name: model for model in [*own, *(_decoded(Path(file)) if file else ())]})
+def _load_catalog(file: str) -> Mapping[str, ModelInfo]:
+    built_in = _load_file(Path(__file__).with_name("models.json"))
+    return MappingProxyType({model.name: model for model in [*built_in, *(_load_file(Path(file)) if file else ())]})
 
 
-def _decoded(path: Path) -> list[ModelInfo]:
+def _load_file(path: Path) -> list[ModelInfo]:
     """Load the rows of a file: the list under `models`."""
     try:
-        rows = _rows(path)
+        rows = _decode_rows(path)
     except (OSError, ValueError) as error:
         raise ModelCatalogError(
             f"{path}: cannot be read as a model catalog ({error}); set in {MODELS_VARIABLE}"
@@ -124,7 +124,7 @@ def _decoded(path: Path) -> list[ModelInfo]:
         raise ModelCatalogError(f"{path}: invalid model: {error}; set in {MODELS_VARIABLE}") from error
 
 
-def _rows(path: Path) -> Any:
+def _decode_rows(path: Path) -> Any:
     if path.suffix == ".toml":
         import tomllib  # noqa: PLC0415 - rarely needed
 

@@ -114,9 +114,9 @@ class TokenWeights:
         key = id(message)
         ids = content_ids(message)
         weights = tuple([self._cached_weight(content, part) for content, part in zip(ids, message.parts, strict=True)])
-        known = self._message_cache
-        entry = (ref(message, lambda _: known.pop(key, None)), weights, self._frame.message + sum(weights))
-        known[key] = entry
+        cache = self._message_cache
+        entry = (ref(message, lambda _: cache.pop(key, None)), weights, self._frame.message + sum(weights))
+        cache[key] = entry
         return entry
 
     def _cached_weight(self, content: str, part: Part) -> int:
@@ -138,9 +138,11 @@ class TokenWeights:
                     self.counter(part.name) + self.counter(_canonicalize(part.arguments))
                 )
             case ToolResult():
-                words = sum(self.counter(_countable_text(item)) for item in part.content if not isinstance(item, Image))
-                media = sum(media_tokens(item, self.media) for item in part.content if isinstance(item, Image))
-                return self._frame.result + self._apply_factor(words) + media
+                text_tokens = sum(
+                    self.counter(_countable_text(item)) for item in part.content if not isinstance(item, Image)
+                )
+                media_total = sum(media_tokens(item, self.media) for item in part.content if isinstance(item, Image))
+                return self._frame.result + self._apply_factor(text_tokens) + media_total
             case Image():
                 return media_tokens(part, self.media)
             case Unknown():
@@ -173,11 +175,11 @@ def default_token_weights(model: str = "", counter: str = "auto") -> TokenWeight
 
 
 @cache
-def _cached_token_weights(model: str, name: str) -> TokenWeights:
+def _cached_token_weights(model: str, counter: str) -> TokenWeights:
     known = find_model(model) if model else None
     if known is None:
-        return TokenWeights(counter_named(name))
-    return TokenWeights(counter_named(name), factor=known.factor, vendor=known.vendor, media=known.media)
+        return TokenWeights(counter_named(counter))
+    return TokenWeights(counter_named(counter), factor=known.factor, vendor=known.vendor, media=known.media)
 
 
 def token_weights_for(history: History, *, model: str = "", counter: str = "auto") -> TokenWeights:
@@ -186,16 +188,16 @@ def token_weights_for(history: History, *, model: str = "", counter: str = "auto
     if name and find_model(name) is not None:
         return default_token_weights(name, counter)
     pockets = (history.pocket, *(message.pocket for message in history.messages))
-    found = next((pocket.format for pocket in pockets if pocket is not None), "")
-    return _dialect_token_weights(found, counter)
+    dialect = next((pocket.format for pocket in pockets if pocket is not None), "")
+    return _dialect_token_weights(dialect, counter)
 
 
 @cache
-def _dialect_token_weights(dialect: str, name: str) -> TokenWeights:
+def _dialect_token_weights(dialect: str, counter: str) -> TokenWeights:
     native = get_native_dialect(dialect)
     if native is None or native.token_frame is None:
-        return default_token_weights("", name)
-    return TokenWeights(counter_named(name), factor=native.token_frame.factor, vendor=native.vendor)
+        return default_token_weights("", counter)
+    return TokenWeights(counter_named(counter), factor=native.token_frame.factor, vendor=native.vendor)
 
 
 def _vendor_frame(vendor: str) -> TokenFrame:
@@ -216,8 +218,8 @@ def find_model_name(history: History) -> str:
 
 def count(messages: Messages, *, model: str = "", counter: str = "auto") -> int:
     """Count the tokens of a conversation with its tool definitions, for its own model if it names one."""
-    whole = read_history(messages)
-    return token_weights_for(whole, model=model, counter=counter).history(whole)
+    history = read_history(messages)
+    return token_weights_for(history, model=model, counter=counter).history(history)
 
 
 def estimate_part_tokens(part: Part) -> int:
