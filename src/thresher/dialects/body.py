@@ -60,8 +60,10 @@ def is_openai_chat_body(value: Any) -> bool:
     if not isinstance(value, dict):
         return False
     tools = value.get("tools")
-    offered = isinstance(tools, list) and any(isinstance(tool, dict) and "function" in tool for tool in tools)
-    return offered or not _OPENAI_CHAT_FIELDS.isdisjoint(value)
+    has_function_tools = isinstance(tools, list) and any(
+        isinstance(tool, dict) and "function" in tool for tool in tools
+    )
+    return has_function_tools or not _OPENAI_CHAT_FIELDS.isdisjoint(value)
 
 
 def has_request_body(history: History) -> bool:

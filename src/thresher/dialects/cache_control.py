@@ -102,10 +102,10 @@ def is_markable(block: Any) -> bool:
 def copy_cache_breakpoint(row: Any, source: Any) -> Any:
     """Copy the breakpoint at the end of `source` to a row that replaces it."""
     blocks = list_blocks(source)
-    mark = blocks[-1].get(CACHE_CONTROL) if blocks and isinstance(blocks[-1], dict) else None
-    place = find_last_markable([row], 1)
-    if mark is None or place is None or _has_breakpoint(row):
+    cache_control = blocks[-1].get(CACHE_CONTROL) if blocks and isinstance(blocks[-1], dict) else None
+    position = find_last_markable([row], 1)
+    if cache_control is None or position is None or _has_breakpoint(row):
         return row
-    own = list(list_blocks(row))
-    own[place[1]] = own[place[1]] | {CACHE_CONTROL: mark}
-    return row | {"content": own}
+    row_blocks = list(list_blocks(row))
+    row_blocks[position[1]] = row_blocks[position[1]] | {CACHE_CONTROL: cache_control}
+    return row | {"content": row_blocks}

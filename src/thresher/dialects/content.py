@@ -24,10 +24,10 @@ def infer_message_author(role: Role, parts: tuple[Part, ...]) -> Author:
         return "tool"
     if role == "system":
         return "harness"
-    said = [detect_author(part.text) for part in parts if isinstance(part, Text)]
-    if not said:
+    authors = [detect_author(part.text) for part in parts if isinstance(part, Text)]
+    if not authors:
         return "harness" if any(isinstance(part, Summary) for part in parts) else "human"
-    return "human" if "human" in said else said[0]
+    return "human" if "human" in authors else authors[0]
 
 
 def parse_image_url(url: str) -> Image:

@@ -20,9 +20,9 @@ def emit_with_losses(history: History, format: str, *, body: bool | None = None)
     `body` selects a request body or a plain list of messages. The default is the form that the history came in, except
     that a list becomes a body if the target has no other place for its system text or tools.
     """
-    found = find_dialect(format)
+    dialect = find_dialect(format)
     try:
-        return found.emit(history, body)
+        return dialect.emit(history, body)
     except RecursionError as error:
         raise ConvertError("the history contains values that are nested too deeply") from error
 

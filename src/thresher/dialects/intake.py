@@ -30,7 +30,7 @@ def read_with_dialect(value: Messages, dialect: str | None = None) -> tuple[Hist
         return value, dialect
     if isinstance(value, Session):
         return value.history, dialect
-    if isinstance(value, list | tuple) and value and all(isinstance(one, Message) for one in value):
+    if isinstance(value, list | tuple) and value and all(isinstance(message, Message) for message in value):
         return History(tuple(value)), dialect
     if value == []:
         return History(), dialect
@@ -44,9 +44,9 @@ def read_with_dialect(value: Messages, dialect: str | None = None) -> tuple[Hist
 
 def require_dialect(value: Any) -> Dialect:
     """Return the dialect of messages, or raise an error that explains why it is unknown."""
-    found = detect_dialect(value)
-    if found is not None:
-        return found
+    detected = detect_dialect(value)
+    if detected is not None:
+        return detected
     for number, row in enumerate(value if isinstance(value, list) else ()):
         if not isinstance(row, dict):
             raise FormatError(f"message {number + 1} is {_describe(row)}; expected a dict or an SDK object")
@@ -59,7 +59,7 @@ def _describe(value: Any) -> str:
 
 def detect_dialect(value: Any) -> Dialect | None:
     """Return the dialect with the highest score for a value; None if none matches."""
-    scored = [(one.sniff(value), one) for one in load_dialects()]
+    scored = [(dialect.sniff(value), dialect) for dialect in load_dialects()]
     score, best = max(scored, key=lambda pair: pair[0])
     return best if score else None
 
@@ -94,12 +94,12 @@ def to_json_value(value: Any) -> Any:
     return convert_sdk_object(value)
 
 
-def convert_sdk_object(thing: Any) -> Any:
+def convert_sdk_object(value: Any) -> Any:
     """Convert an SDK object to JSON values."""
-    if hasattr(thing, "model_dump"):
-        return to_json_value(thing.model_dump(mode="json", by_alias=True, exclude_none=True))
-    if hasattr(thing, "to_dict"):
-        return to_json_value(thing.to_dict())
+    if hasattr(value, "model_dump"):
+        return to_json_value(value.model_dump(mode="json", by_alias=True, exclude_none=True))
+    if hasattr(value, "to_dict"):
+        return to_json_value(value.to_dict())
     raise FormatError(
-        f"a message contains a {type(thing).__name__}, which is not a JSON value; use dicts, lists and strings"
+        f"a message contains a {type(value).__name__}, which is not a JSON value; use dicts, lists and strings"
     )

@@ -72,7 +72,7 @@ class HistoryIndex:
 
     def _add_message(self, index: int, message: Message) -> None:
         pieces: list[PlacedPart] = []
-        simple = True
+        is_portable = True
         for number, part in enumerate(message.parts):
             place = Place(index, number)
             pieces.append(PlacedPart(place, part))
@@ -82,14 +82,14 @@ class HistoryIndex:
             elif kind is ToolResult:
                 self._pair_result(place, part.call_id)  # type: ignore[union-attr]
             elif kind is Thinking or kind is Unknown:
-                simple = False
+                is_portable = False
             elif kind is not Image:
                 text = part.text  # type: ignore[union-attr]
-                simple = simple and bool(text)
+                is_portable = is_portable and bool(text)
                 if not text or text.isspace():
                     (self.blank_texts if text else self.empty_texts).append(pieces[-1])
         self.parts_by_message.append(pieces)
-        self.all_portable.append(simple)
+        self.all_portable.append(is_portable)
 
     def _pair_result(self, result: Place, call_id: str) -> None:
         call = self._open_calls.answer(call_id)
@@ -103,11 +103,11 @@ class HistoryIndex:
 class DialectLayout:
     """A history arranged in the rows of one dialect."""
 
-    def __init__(self, facts: HistoryIndex, dialect: str, arrange: "ArrangeRows") -> None:
+    def __init__(self, history_index: HistoryIndex, dialect: str, arrange: "ArrangeRows") -> None:
         """Arrange the parts of a history as `dialect` emits them, then index calls and results."""
-        self.history_index = facts
+        self.history_index = history_index
         self.dialect = dialect
-        self.messages = facts.history.messages
+        self.messages = history_index.history.messages
         self.rows: list[LayoutRow] = []
         self.system_messages: list[int] = []
         """Messages outside the conversation, as system text."""
@@ -141,11 +141,11 @@ class DialectLayout:
         return pocket is not None and pocket.format == self.dialect
 
 
-def portable_parts(facts: HistoryIndex, index: int) -> list[PlacedPart]:
+def portable_parts(history_index: HistoryIndex, index: int) -> list[PlacedPart]:
     """Return the parts of a foreign message that any dialect can represent."""
-    if facts.all_portable[index]:
-        return facts.parts_by_message[index]
-    return [piece for piece in facts.parts_by_message[index] if _is_portable(piece.part)]
+    if history_index.all_portable[index]:
+        return history_index.parts_by_message[index]
+    return [piece for piece in history_index.parts_by_message[index] if _is_portable(piece.part)]
 
 
 def _is_portable(part: Part) -> bool:
@@ -157,32 +157,32 @@ def _is_portable(part: Part) -> bool:
 ArrangeRows = Callable[[DialectLayout], None]
 
 
-def arrange_by_role(view: DialectLayout) -> None:
+def arrange_by_role(layout: DialectLayout) -> None:
     """Arrange two alternating roles: system text separately, adjacent foreign messages of one role in one row."""
-    grows = False
-    for index, message in enumerate(view.messages):
-        native = view.is_native(index)
-        if _is_separate_system_text(view, message, native=native):
-            view.system_messages.append(index)
+    can_merge = False
+    for index, message in enumerate(layout.messages):
+        native = layout.is_native(index)
+        if _is_separate_system_text(layout, message, native=native):
+            layout.system_messages.append(index)
             continue
         role = "assistant" if message.role == "assistant" else "user"
-        pieces = view.history_index.parts_by_message[index] if native else portable_parts(view.history_index, index)
+        pieces = layout.history_index.parts_by_message[index] if native else portable_parts(layout.history_index, index)
         if native:
-            view.rows.append(
-                LayoutRow(role, index, pieces, native=True, opaque=is_opaque_message(message, view.dialect))
+            layout.rows.append(
+                LayoutRow(role, index, pieces, native=True, opaque=is_opaque_message(message, layout.dialect))
             )
-            grows = False
-        elif pieces and grows and view.rows[-1].role == role:
-            view.rows[-1].parts = _merge_row_parts(view.rows[-1].parts, pieces, role)
+            can_merge = False
+        elif pieces and can_merge and layout.rows[-1].role == role:
+            layout.rows[-1].parts = _merge_row_parts(layout.rows[-1].parts, pieces, role)
         elif pieces:
-            view.rows.append(LayoutRow(role, index, pieces))
-            grows = True
+            layout.rows.append(LayoutRow(role, index, pieces))
+            can_merge = True
 
 
-def _is_separate_system_text(view: DialectLayout, message: Message, *, native: bool) -> bool:
+def _is_separate_system_text(layout: DialectLayout, message: Message, *, native: bool) -> bool:
     if native:
         return message.role == "system" and message.pocket is not None and message.pocket.shape.startswith("system")
-    return message.role == "system" and not view.rows
+    return message.role == "system" and not layout.rows
 
 
 def _merge_row_parts(before: list[PlacedPart], after: list[PlacedPart], role: str) -> list[PlacedPart]:
@@ -194,15 +194,15 @@ def _merge_row_parts(before: list[PlacedPart], after: list[PlacedPart], role: st
     return sorted([*before, *after], key=lambda piece: not isinstance(piece.part, ToolResult))
 
 
-def arrange_in_order(view: DialectLayout) -> None:
+def arrange_in_order(layout: DialectLayout) -> None:
     """Arrange one row per message in order, with leading system text and instructions separately."""
-    for index, message in enumerate(view.messages):
-        native = view.is_native(index)
-        leading = message.role == "system" and not view.rows and not native
+    for index, message in enumerate(layout.messages):
+        native = layout.is_native(index)
+        leading = message.role == "system" and not layout.rows and not native
         if leading or (native and message.pocket and message.pocket.shape == "instructions"):
-            view.system_messages.append(index)
+            layout.system_messages.append(index)
             continue
-        pieces = view.history_index.parts_by_message[index] if native else portable_parts(view.history_index, index)
+        pieces = layout.history_index.parts_by_message[index] if native else portable_parts(layout.history_index, index)
         if native or pieces:
-            opaque = native and is_opaque_message(message, view.dialect)
-            view.rows.append(LayoutRow(message.role, index, pieces, native=native, opaque=opaque))
+            opaque = native and is_opaque_message(message, layout.dialect)
+            layout.rows.append(LayoutRow(message.role, index, pieces, native=native, opaque=opaque))

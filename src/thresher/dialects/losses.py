@@ -11,9 +11,9 @@ class ConversionLosses:
         """Start without losses."""
         self._counts: dict[tuple[str, str], int] = {}
 
-    def add(self, what: str, done: str) -> None:
+    def add(self, problem: str, done: str) -> None:
         """Record one loss."""
-        self._counts[what, done] = self._counts.get((what, done), 0) + 1
+        self._counts[problem, done] = self._counts.get((problem, done), 0) + 1
 
     def add_foreign_part(self, part: Thinking | Unknown) -> None:
         """Record a part that only its own vendor can parse."""
@@ -25,4 +25,6 @@ class ConversionLosses:
     def to_problems(self) -> tuple[Problem, ...]:
         """Return all losses in the order of their first occurrence."""
         times = {1: ""}
-        return tuple(Problem(what + times.get(n, f" ({n} times)"), done) for (what, done), n in self._counts.items())
+        return tuple(
+            Problem(problem + times.get(n, f" ({n} times)"), done) for (problem, done), n in self._counts.items()
+        )

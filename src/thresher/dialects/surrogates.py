@@ -110,11 +110,11 @@ def repair_part_encoding(part: Part) -> Part:
 
 
 def _repair_result(result: ToolResult, pocket: VendorExtras | None) -> ToolResult:
-    content = tuple([one for inner in result.content if isinstance(one := repair_part_encoding(inner), ResultPart)])
-    mended = ToolResult(
+    content = tuple([part for inner in result.content if isinstance(part := repair_part_encoding(inner), ResultPart)])
+    repaired = ToolResult(
         replace_lone_surrogates(result.call_id), content, result.is_error, replace_lone_surrogates(result.name), pocket
     )
-    if pocket is None or "object" not in pocket.shape or not has_lone_surrogate_in_json(mended.text):
-        return mended
+    if pocket is None or "object" not in pocket.shape or not has_lone_surrogate_in_json(repaired.text):
+        return repaired
     # The encoder decodes this text, so repair it as JSON.
-    return structs.replace(mended, content=(Text(replace_lone_surrogates_in_json(mended.text)),))
+    return structs.replace(repaired, content=(Text(replace_lone_surrogates_in_json(repaired.text)),))

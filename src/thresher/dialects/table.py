@@ -55,5 +55,5 @@ def get_native_dialect(name: str) -> Dialect | None:
 @cache
 def find_vendor_dialect(vendor: str) -> Dialect:
     """Return the dialect of a vendor's models: its own, or the one that many vendors share."""
-    own = [one for one in load_dialects() if one.vendor == vendor]
-    return (own or [one for one in load_dialects() if not one.vendor])[0]
+    own = [dialect for dialect in load_dialects() if dialect.vendor == vendor]
+    return (own or [dialect for dialect in load_dialects() if not dialect.vendor])[0]

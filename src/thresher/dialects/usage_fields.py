@@ -12,11 +12,13 @@ def int_field(fields: Mapping[str, Any], name: str) -> int:
     return value if isinstance(value, int) else 0
 
 
-def usage_with_cached(fields: Mapping[str, Any], given: str, answered: str, details: str) -> Usage | None:
+def usage_with_cached(
+    fields: Mapping[str, Any], input_field: str, output_field: str, details_field: str
+) -> Usage | None:
     """Return the usage of an API whose prompt count includes cached tokens, listed under `details`."""
-    if given not in fields:
+    if input_field not in fields:
         return None
-    inner = fields.get(details)
-    read = int_field(inner, "cached_tokens") if isinstance(inner, Mapping) else 0
-    read = read or int_field(fields, "cache_read_input_tokens")
-    return Usage(int_field(fields, given) - read, int_field(fields, answered), read)
+    details = fields.get(details_field)
+    cached_tokens = int_field(details, "cached_tokens") if isinstance(details, Mapping) else 0
+    cached_tokens = cached_tokens or int_field(fields, "cache_read_input_tokens")
+    return Usage(int_field(fields, input_field) - cached_tokens, int_field(fields, output_field), cached_tokens)

@@ -67,11 +67,11 @@ def place_cache_breakpoints(
         own = any_has_breakpoint(rows)
     if own and asked == "auto":
         return value
-    bare = [strip_item(row) for row in rows] if own else rows
-    places = _choose_positions(bare, stable, previous)
+    stripped = [strip_item(row) for row in rows] if own else rows
+    positions = _choose_positions(stripped, stable, previous)
     if isinstance(value, dict):
-        return _add_breakpoints_to_body(value, bare, places, ttl)
-    return _add_breakpoints(bare, places[: MAX_BREAKPOINTS - 1], ttl)
+        return _add_breakpoints_to_body(value, stripped, positions, ttl)
+    return _add_breakpoints(stripped, positions[: MAX_BREAKPOINTS - 1], ttl)
 
 
 def _find_prompt_breakpoints(body: dict[str, Any]) -> list[Any]:
@@ -84,9 +84,9 @@ def _find_prompt_breakpoints(body: dict[str, Any]) -> list[Any]:
 def _choose_positions(rows: list[Any], stable: int, previous: int) -> list[BlockPosition]:
     """Choose positions by priority: the end, the end of the last request, the end of the stable prefix."""
     last = find_last_markable(rows, len(rows))
-    before = find_last_markable(rows, previous)
-    wanted = (last, before, find_last_markable(rows, stable), _find_intermediate(rows, before, last))
-    return [*dict.fromkeys(place for place in wanted if place is not None)]
+    previous_end = find_last_markable(rows, previous)
+    wanted = (last, previous_end, find_last_markable(rows, stable), _find_intermediate(rows, previous_end, last))
+    return [*dict.fromkeys(position for position in wanted if position is not None)]
 
 
 def _find_intermediate(
@@ -98,64 +98,66 @@ def _find_intermediate(
     """
     if before is None:
         return None
-    found = None
-    for distance, (place, block) in enumerate(_blocks_after(rows, before), 1):
+    farthest = None
+    for distance, (position, block) in enumerate(_blocks_after(rows, before), 1):
         if distance == LOOKBACK_BLOCKS:
-            return found
-        if place == last:
+            return farthest
+        if position == last:
             return None
-        found = place if is_markable(block) else found
+        farthest = position if is_markable(block) else farthest
     return None
 
 
-def _blocks_after(rows: list[Any], place: BlockPosition) -> Iterator[tuple[BlockPosition, Any]]:
-    row, position = place
-    first = position + 1
-    for number in range(row, len(rows)):
-        blocks = list_blocks(rows[number])
-        for at in range(first, len(blocks)):
-            yield (number, at), blocks[at]
+def _blocks_after(rows: list[Any], start: BlockPosition) -> Iterator[tuple[BlockPosition, Any]]:
+    row_number, block_index = start
+    first = block_index + 1
+    for row_index in range(row_number, len(rows)):
+        blocks = list_blocks(rows[row_index])
+        for index in range(first, len(blocks)):
+            yield (row_index, index), blocks[index]
         first = 0
 
 
-def _add_breakpoints(rows: list[Any], places: list[BlockPosition], life: CacheTtl) -> list[Any]:
+def _add_breakpoints(rows: list[Any], positions: list[BlockPosition], ttl: CacheTtl) -> list[Any]:
     """Add breakpoints to copies of the rows at these positions; other rows are the same objects."""
     rows = list(rows)
-    for number, position in places:
+    for number, position in positions:
         blocks = list(list_blocks(rows[number]))
-        blocks[position] = blocks[position] | _cache_control_field(life)
+        blocks[position] = blocks[position] | _cache_control_field(ttl)
         rows[number] = rows[number] | {"content": blocks}
     return rows
 
 
 def _add_breakpoints_to_body(
-    body: dict[str, Any], rows: list[Any], places: list[BlockPosition], life: CacheTtl
+    body: dict[str, Any], rows: list[Any], positions: list[BlockPosition], ttl: CacheTtl
 ) -> dict[str, Any]:
     """Add as many breakpoints to the body as those on tools and system leave room for."""
     kept = _find_prompt_breakpoints(body)
     if any(isinstance(mark, dict) and mark.get("ttl") != "1h" for mark in kept):
-        life = "5m"
+        ttl = "5m"
     slots = max(MAX_BREAKPOINTS - len(kept), 0)
     body = {key: field for key, field in body.items() if key != CACHE_CONTROL}
-    body["messages"] = _add_breakpoints(rows, places[:slots], life)
-    return body if len(places) >= slots else body | _add_prompt_breakpoint(body, life)
+    body["messages"] = _add_breakpoints(rows, positions[:slots], ttl)
+    return body if len(positions) >= slots else body | _add_prompt_breakpoint(body, ttl)
 
 
-def _add_prompt_breakpoint(body: dict[str, Any], life: CacheTtl) -> dict[str, Any]:
+def _add_prompt_breakpoint(body: dict[str, Any], ttl: CacheTtl) -> dict[str, Any]:
     """Add a breakpoint to the end of the system prompt, or of the tools if there is none, unless the user did."""
     system = [{"content": body.get("system")}]
-    place = find_last_markable(system, 1)
-    if place is not None:
-        return {} if any_has_breakpoint(system) else {"system": _add_breakpoints(system, [place], life)[0]["content"]}
+    last_block = find_last_markable(system, 1)
+    if last_block is not None:
+        return (
+            {} if any_has_breakpoint(system) else {"system": _add_breakpoints(system, [last_block], ttl)[0]["content"]}
+        )
     tools = body["tools"] if isinstance(body.get("tools"), list) and not any_has_breakpoint(body["tools"]) else []
     for position in range(len(tools) - 1, -1, -1):
         if isinstance(tools[position], dict) and not tools[position].get("defer_loading"):
-            return {"tools": [*tools[:position], tools[position] | _cache_control_field(life), *tools[position + 1 :]]}
+            return {"tools": [*tools[:position], tools[position] | _cache_control_field(ttl), *tools[position + 1 :]]}
     return {}
 
 
-def _cache_control_field(life: CacheTtl) -> dict[str, Any]:
-    return {CACHE_CONTROL: {"type": "ephemeral"} if life == "5m" else {"type": "ephemeral", "ttl": life}}
+def _cache_control_field(ttl: CacheTtl) -> dict[str, Any]:
+    return {CACHE_CONTROL: {"type": "ephemeral"} if ttl == "5m" else {"type": "ephemeral", "ttl": ttl}}
 
 
 def request_thinking_drop(value: Any) -> dict[str, Any] | None:
@@ -166,5 +168,5 @@ def request_thinking_drop(value: Any) -> dict[str, Any] | None:
         return None
     thinking = value["thinking"]
     binding = thinking["block_binding"] if isinstance(thinking.get("block_binding"), dict) else {}
-    asked = {**binding, "prefix_mismatch_behavior": "drop_block"}
-    return {**value, "thinking": {**thinking, "block_binding": asked}}
+    new_binding = {**binding, "prefix_mismatch_behavior": "drop_block"}
+    return {**value, "thinking": {**thinking, "block_binding": new_binding}}

@@ -213,8 +213,8 @@ def emit_anthropic(history: History, body: bool | None) -> Emission:
         else:
             merging = _emit_foreign(rows, message, losses, merging=merging)
     specs = None if is_from_dialect(history, NAME) else parse_tool_specs(history, losses)
-    wants_body = has_request_body(history) or bool(system or specs) if body is None else body
-    if not wants_body:
+    as_body = has_request_body(history) or bool(system or specs) if body is None else body
+    if not as_body:
         if system:
             losses.add("system text", "removed: a plain list of messages cannot hold it")
         return Emission(rows, losses.to_problems())

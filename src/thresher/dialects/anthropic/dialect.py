@@ -15,8 +15,8 @@ def _read_usage(fields: Mapping[str, Any]) -> Usage | None:
     cached = ("cache_read_input_tokens", "cache_creation_input_tokens")
     if "prompt_tokens" in fields or not any(name in fields for name in cached):
         return None
-    given, answered = int_field(fields, "input_tokens"), int_field(fields, "output_tokens")
-    return Usage(given, answered, *[int_field(fields, name) for name in cached])
+    input_tokens, output_tokens = int_field(fields, "input_tokens"), int_field(fields, "output_tokens")
+    return Usage(input_tokens, output_tokens, *[int_field(fields, name) for name in cached])
 
 
 DIALECT = Dialect(

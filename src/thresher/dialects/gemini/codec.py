@@ -154,32 +154,32 @@ def _parse_text(value: dict[str, Any]) -> Text | Thinking | None:
 
 def _parse_call(key: str, value: dict[str, Any], pairing: CallIdAssigner) -> ToolCall | None:
     inner = value[key]
-    name, arguments, given = inner.get("name"), inner.get("args"), inner.get("id")
+    name, arguments, given_id = inner.get("name"), inner.get("args"), inner.get("id")
     if not isinstance(name, str) or not isinstance(arguments, dict | None):
         return None
-    given = given if isinstance(given, str) else ""
-    notes = ("snake" if "_" in key else "", "" if given else "no-id", "no-args" if arguments is None else "")
-    call = ToolCall(given, name, dump_json(arguments or {}), make_layout_note(NAME, *notes))
-    kept = keep_extra_fields(call, value, _emit_call(call, ConversionLosses()), NAME)
-    return kept and ToolCall(pairing.assign_call_id(name, given), name, call.arguments, kept.pocket)
+    given_id = given_id if isinstance(given_id, str) else ""
+    notes = ("snake" if "_" in key else "", "" if given_id else "no-id", "no-args" if arguments is None else "")
+    call = ToolCall(given_id, name, dump_json(arguments or {}), make_layout_note(NAME, *notes))
+    with_extras = keep_extra_fields(call, value, _emit_call(call, ConversionLosses()), NAME)
+    return with_extras and ToolCall(pairing.assign_call_id(name, given_id), name, call.arguments, with_extras.pocket)
 
 
 def _parse_response(key: str, value: dict[str, Any], pairing: CallIdAssigner) -> ToolResult | None:
     inner = value[key]
-    name, response, given = inner.get("name"), inner.get("response"), inner.get("id")
+    name, response, given_id = inner.get("name"), inner.get("response"), inner.get("id")
     media = inner.get("parts")
     if not isinstance(name, str) or not name or not isinstance(media, list | None):
         return None
     if not isinstance(response, dict | None):
         return None
-    given = given if isinstance(given, str) else ""
-    call_id = pairing.match_result(name, given)
+    given_id = given_id if isinstance(given_id, str) else ""
+    call_id = pairing.match_result(name, given_id)
     texts, failed, note = _parse_output(response)
     content: list[ResultPart] = [*texts]
     for item in media or ():
         part = _parse_part(item, CallIdAssigner())
         content.append(part if isinstance(part, Image) else Unknown("parts", dump_json(item)))
-    notes = ("snake" if "_" in key else "", "" if call_id == given else "no-id", note)
+    notes = ("snake" if "_" in key else "", "" if call_id == given_id else "no-id", note)
     result = ToolResult(call_id, tuple(content), failed, name, make_layout_note(NAME, *notes))
     return keep_extra_fields(result, value, _emit_response(result, name), NAME)
 
@@ -189,9 +189,9 @@ def _parse_output(response: dict[str, Any] | None) -> tuple[tuple[Text, ...], bo
     if response is None:
         return (), False, "no-response"
     if len(response) == 1:
-        (key, said), *_ = response.items()
-        if isinstance(said, str) and (key == "error" or key in _OUTPUT_KEYS):
-            return (Text(said),), key == "error", "" if key in ("error", "output") else key
+        (key, text), *_ = response.items()
+        if isinstance(text, str) and (key == "error" or key in _OUTPUT_KEYS):
+            return (Text(text),), key == "error", "" if key in ("error", "output") else key
     return (Text(dump_json(response)),), response.keys() == {"error"}, "object"
 
 
@@ -253,9 +253,9 @@ class _ContentWriter:
             return
         rest = get_extra_fields(message, NAME)
         row: dict[str, Any] = {"role": _api_role(message.role), "parts": self.emit_parts(message)}
-        unsaid = message.pocket is not None and "role" in message.pocket.absent
+        had_no_role = message.pocket is not None and "role" in message.pocket.absent
         # Keep an original role only while it matches the message's current role.
-        if ("role" in rest or unsaid) and _history_role(rest.get("role"), message.parts) == message.role:
+        if ("role" in rest or had_no_role) and _history_role(rest.get("role"), message.parts) == message.role:
             del row["role"]
         self.rows.append(merge_extra_fields(row, rest))
 
@@ -268,9 +268,9 @@ class _ContentWriter:
         role = _api_role(message.role)
         if not self._merging or self.rows[-1]["role"] != role:
             self.rows.append({"role": role, "parts": []})
-        grown = self.rows[-1]["parts"]
-        grown += parts
-        grown.sort(key=lambda part: role == "user" and "functionResponse" not in part)
+        row_parts = self.rows[-1]["parts"]
+        row_parts += parts
+        row_parts.sort(key=lambda part: role == "user" and "functionResponse" not in part)
         self._merging = True
 
     def emit_parts(self, message: Message) -> list[Any]:
@@ -313,9 +313,9 @@ class _ContentWriter:
 
 
 def _add_system(message: Message, fields: dict[str, Any], writer: _ContentWriter) -> None:
-    key, *form = get_layout_note(message, NAME).split() or [_SYSTEM_KEYS[0]]
+    key, *is_string = get_layout_note(message, NAME).split() or [_SYSTEM_KEYS[0]]
     parts = writer.emit_parts(message)
-    if form and len(parts) == 1 and isinstance(message.parts[0], Text):
+    if is_string and len(parts) == 1 and isinstance(message.parts[0], Text):
         fields[key] = message.parts[0].text
         return
     before = fields[key]["parts"] if isinstance(fields.get(key), dict) and "parts" in fields[key] else []

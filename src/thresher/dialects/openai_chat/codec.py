@@ -88,10 +88,10 @@ def parse_openai_chat_message(row: Any, pairing: CallIdAssigner | None = None) -
 
 def _parse_result(row: dict[str, Any], content: _ContentParts, pairing: CallIdAssigner) -> Message:
     name = row["name"] if isinstance(row.get("name"), str) else ""
-    given = row["tool_call_id"] if isinstance(row.get("tool_call_id"), str) else ""
-    call_id = pairing.match_result(name, given)
-    said = ({"name"} if name else set()) | ({"tool_call_id"} if call_id == given else set())
-    pocket = _row_extras(row, "tool", said, "" if call_id == given else "no-id")
+    given_id = row["tool_call_id"] if isinstance(row.get("tool_call_id"), str) else ""
+    call_id = pairing.match_result(name, given_id)
+    represented = ({"name"} if name else set()) | ({"tool_call_id"} if call_id == given_id else set())
+    pocket = _row_extras(row, "tool", represented, "" if call_id == given_id else "no-id")
     return Message("tool", (ToolResult(call_id, content, name=name),), author="tool", pocket=pocket)
 
 
@@ -100,15 +100,17 @@ def _parse_assistant(row: dict[str, Any], content: _ContentParts, pairing: CallI
     if not isinstance(entries, list | None) or not isinstance(legacy, dict | None):
         return None
     calls = [_parse_call(entry, pairing) for entry in entries or ()]
-    said = {key for key in _SIBLING_FIELDS if isinstance(row.get(key), str) and row[key]}
-    said |= {"tool_calls"} if calls else set()
+    represented = {key for key in _SIBLING_FIELDS if isinstance(row.get(key), str) and row[key]}
+    represented |= {"tool_calls"} if calls else set()
     if legacy is not None:
         calls.append(_parse_function_call(legacy, pairing))
-        said.add("function_call")
-    thinking = [Thinking(row[k], pocket=_SIBLING_FIELDS[k]) for k in _SIBLING_FIELDS if k in said and k != "refusal"]
-    refusal = [Text(row["refusal"], _SIBLING_FIELDS["refusal"])] if "refusal" in said else []
+        represented.add("function_call")
+    thinking = [
+        Thinking(row[k], pocket=_SIBLING_FIELDS[k]) for k in _SIBLING_FIELDS if k in represented and k != "refusal"
+    ]
+    refusal = [Text(row["refusal"], _SIBLING_FIELDS["refusal"])] if "refusal" in represented else []
     parts = (*thinking, *content, *refusal, *calls)
-    return Message("assistant", parts, author="model", pocket=_row_extras(row, "assistant", said))
+    return Message("assistant", parts, author="model", pocket=_row_extras(row, "assistant", represented))
 
 
 def _parse_call(entry: Any, pairing: CallIdAssigner) -> ToolCall | Unknown:
@@ -119,13 +121,17 @@ def _parse_call(entry: Any, pairing: CallIdAssigner) -> ToolCall | Unknown:
     arguments = inner.get("input" if kind == "custom" else "arguments") if isinstance(inner, dict) else None
     if not isinstance(name, str) or not isinstance(arguments, str | dict):
         return unknown
-    given = entry["id"] if isinstance(entry.get("id"), str) else ""
+    given_id = entry["id"] if isinstance(entry.get("id"), str) else ""
     notes = ["custom" if kind == "custom" else "", "" if "type" in entry else "untyped"]
-    notes += ["" if isinstance(arguments, str) else "object", "" if given else "no-id"]
+    notes += ["" if isinstance(arguments, str) else "object", "" if given_id else "no-id"]
     text = arguments if isinstance(arguments, str) else dump_json(arguments)
-    call = ToolCall(given, name, text, make_layout_note(NAME, *notes))
-    kept = keep_extra_fields(call, entry, _emit_call(call, native=True), NAME)
-    return unknown if kept is None else ToolCall(pairing.assign_call_id(name, given), name, text, kept.pocket)
+    call = ToolCall(given_id, name, text, make_layout_note(NAME, *notes))
+    with_extras = keep_extra_fields(call, entry, _emit_call(call, native=True), NAME)
+    return (
+        unknown
+        if with_extras is None
+        else ToolCall(pairing.assign_call_id(name, given_id), name, text, with_extras.pocket)
+    )
 
 
 def _parse_function_call(entry: dict[str, Any], pairing: CallIdAssigner) -> ToolCall | Unknown:
@@ -136,9 +142,9 @@ def _parse_function_call(entry: dict[str, Any], pairing: CallIdAssigner) -> Tool
     return keep_extra_fields(call, entry, {"name": name, "arguments": arguments}, NAME) or call
 
 
-def _row_extras(row: dict[str, Any], role: Role, said: set[str], note: str = "") -> VendorExtras:
+def _row_extras(row: dict[str, Any], role: Role, represented: set[str], note: str = "") -> VendorExtras:
     """Return the fields of a row that its parts do not represent."""
-    rest = {key: value for key, value in row.items() if key not in said}
+    rest = {key: value for key, value in row.items() if key not in represented}
     if rest["role"] == role:
         del rest["role"]
     content = rest.get("content")
@@ -173,8 +179,8 @@ def _parse_piece(piece: Any) -> ResultPart:
         part = Text(piece["refusal"], VendorExtras(NAME, shape="refusal-piece"))
     elif kind in _MEDIA_TYPES and isinstance(piece.get(kind), dict):
         part = _parse_media(kind, piece[kind])
-    kept = None if part is None else keep_extra_fields(part, piece, _emit_piece(part), NAME)
-    return kept if kept is not None else Unknown(str(kind or ""), dump_json(piece))
+    with_extras = None if part is None else keep_extra_fields(part, piece, _emit_piece(part), NAME)
+    return with_extras if with_extras is not None else Unknown(str(kind or ""), dump_json(piece))
 
 
 def _parse_media(kind: str, inner: dict[str, Any]) -> Image | None:
@@ -253,11 +259,11 @@ class _RowWriter:
             self._append_row({"role": role, "content": compact_text_content(pieces)})
 
     def _add_assistant(self, pieces: list[Any], calls: list[Any]) -> None:
-        said = [*(self._open_content or ()), *pieces]
+        content = [*(self._open_content or ()), *pieces]
         if self._open_content is None:
             self._append_row({"role": "assistant"})
-        self._open_content = said
-        self._rows[-1]["content"] = compact_text_content(said)
+        self._open_content = content
+        self._rows[-1]["content"] = compact_text_content(content)
         if calls:
             self._rows[-1].setdefault("tool_calls", []).extend(calls)
 
@@ -377,6 +383,6 @@ def _media_kind(image: Image) -> str:
 def _emit_media_piece(image: Image) -> dict[str, Any]:
     kind = get_layout_note(image, NAME) or _media_kind(image)
     if kind == "input_audio":
-        form = _AUDIO.get(image.media_type, image.media_type.partition("/")[2])
-        return {"type": kind, kind: {"data": image.data, "format": form}}
+        audio_format = _AUDIO.get(image.media_type, image.media_type.partition("/")[2])
+        return {"type": kind, kind: {"data": image.data, "format": audio_format}}
     return {"type": kind, kind: {"file_data" if kind == "file" else "url": format_image_url(image)}}

@@ -38,7 +38,7 @@ def sniff_openai_chat(value: Any) -> int:
         return 0
     if any(not isinstance(row.get("role"), str) or "parts" in row or "type" in row for row in rows):
         return 0
-    told = any(row["role"] in ("tool", "system", "developer", "function") for row in rows)
-    if told or any(isinstance(row.get("tool_calls"), list) for row in rows):
+    has_special_role = any(row["role"] in ("tool", "system", "developer", "function") for row in rows)
+    if has_special_role or any(isinstance(row.get("tool_calls"), list) for row in rows):
         return 3
     return 1 if all(isinstance(row.get("content"), str | None) for row in rows) else 0

@@ -12,8 +12,8 @@ def join_reasoning_text(item: dict[str, Any]) -> str:
     """Return the summary, or else the reasoning text itself, which open models include."""
     for pieces in (item.get("summary"), item.get("content")):
         texts = [piece.get("text") for piece in pieces or () if isinstance(piece, dict)]
-        if said := [text for text in texts if isinstance(text, str)]:
-            return "\n\n".join(said)
+        if found_texts := [text for text in texts if isinstance(text, str)]:
+            return "\n\n".join(found_texts)
     return ""
 
 

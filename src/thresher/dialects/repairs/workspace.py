@@ -64,9 +64,9 @@ class RepairWorkspace:
         """The history in its current state."""
         return structs.replace(self._history, messages=tuple([draft.message for draft in self.drafts]))
 
-    def part(self, at: Place) -> Part:
+    def part(self, place: Place) -> Part:
         """Return the part at a current position."""
-        return self.drafts[at.message].message.parts[at.part]
+        return self.drafts[place.message].message.parts[place.part]
 
     def record_repair(self, rule: str, message: int, part: int | None, detail: str) -> None:
         """Record a repair at a current position."""
@@ -77,7 +77,9 @@ class RepairWorkspace:
 
     def record_repairs(self, violations: Iterable[Violation], detail: str) -> None:
         """Record the same repair for several violations, once per position."""
-        for rule, message, part in dict.fromkeys((one.rule, one.message, one.part) for one in violations):
+        for rule, message, part in dict.fromkeys(
+            (violation.rule, violation.message, violation.part) for violation in violations
+        ):
             self.record_repair(rule, message, part, detail)
 
     def replace_parts(self, new: Mapping[Place, tuple[Part, ...]]) -> None:

@@ -15,14 +15,14 @@ from thresher.model.message_cache import cached_per_message
 from thresher.model.parts import Image, Part, Summary, Text, Thinking, ToolCall, ToolResult
 
 
-def check_lone_surrogate(view: DialectLayout, *, decodes_arguments: bool = False) -> Iterator[RuleFinding]:
+def check_lone_surrogate(layout: DialectLayout, *, decodes_arguments: bool = False) -> Iterator[RuleFinding]:
     """Find text that UTF-8 cannot encode; set `decodes_arguments` for an API that takes arguments as an object."""
-    if view.history_index.encoding_suspects is None:
-        view.history_index.encoding_suspects = list(_suspects(view.messages))
-    for index, number in view.history_index.encoding_suspects:
-        message, native = view.messages[index], view.is_native(index)
+    if layout.history_index.encoding_suspects is None:
+        layout.history_index.encoding_suspects = list(_suspects(layout.messages))
+    for index, number in layout.history_index.encoding_suspects:
+        message, native = layout.messages[index], layout.is_native(index)
         if number is not None:
-            if _part_has_surrogate(message.parts[number], view.dialect, native, decodes_arguments):
+            if _part_has_surrogate(message.parts[number], layout.dialect, native, decodes_arguments):
                 yield RuleFinding(index, number, "the part contains half of a surrogate pair")
         elif native and message.pocket and has_lone_surrogate_in_json(message.pocket.fields):
             yield RuleFinding(index, None, "a field of the message contains half of a surrogate pair")
@@ -57,7 +57,9 @@ def _is_suspect(part: Part) -> bool:
     if isinstance(part, ToolCall):
         return _may_have_surrogate(part.arguments) or has_lone_surrogate(part.name) or has_lone_surrogate(part.id)
     if isinstance(part, ToolResult):
-        inner = any(_is_suspect(one) or (one.pocket and _may_have_surrogate(one.pocket.fields)) for one in part.content)
+        inner = any(
+            _is_suspect(item) or (item.pocket and _may_have_surrogate(item.pocket.fields)) for item in part.content
+        )
         decoded = part.pocket is not None and "object" in part.pocket.shape and _may_have_surrogate(part.text)
         return inner or decoded or has_lone_surrogate(part.call_id) or has_lone_surrogate(part.name)
     if isinstance(part, Image):
@@ -109,9 +111,9 @@ def _result_has_surrogate(result: ToolResult, dialect: str, native: bool, decode
     return any(_part_has_surrogate(inner, dialect, native, decodes) for inner in result.content)
 
 
-def check_arguments_json(view: DialectLayout) -> Iterator[RuleFinding]:
+def check_arguments_json(layout: DialectLayout) -> Iterator[RuleFinding]:
     """Find arguments with a number that JSON lacks, for an API that takes arguments as an object."""
-    for _, piece in view.calls:
+    for _, piece in layout.calls:
         part = piece.part
         if isinstance(part, ToolCall) and has_non_finite_number(part.arguments):
             yield RuleFinding(
@@ -128,5 +130,5 @@ def has_non_finite_number(arguments: str) -> bool:
     except (ValueError, RecursionError):
         return False
     return isinstance(value, dict) and contains_value(
-        value, lambda one: isinstance(one, float) and not math.isfinite(one)
+        value, lambda number: isinstance(number, float) and not math.isfinite(number)
     )
