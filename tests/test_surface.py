@@ -27,16 +27,22 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 def imported_by(code: str) -> set[str]:
     script = f"import sys; before = set(sys.modules); {code}; print(*sorted(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    return {name.partition(".")[0] for name in done.stdout.split()}
+    modules = done.stdout.split()
+    return {*modules, *(name.partition(".")[0] for name in modules)}
 
 
 def test_importing_thresher_imports_no_heavy_library() -> None:
     assert not imported_by("import thresher") & EDGES
 
 
-def test_reading_a_plain_file_imports_no_heavy_library(tmp_path: Path) -> None:
+def test_reading_a_plain_file_imports_neither_heavy_libraries_nor_rules(tmp_path: Path) -> None:
     file = next(path for path in write_samples(tmp_path) if path.suffix == ".jsonl")
-    assert not imported_by(f"import thresher; thresher.read({str(file)!r})") & EDGES
+    modules = imported_by(f"import thresher; thresher.read({str(file)!r})")
+    assert not modules & {*EDGES, "thresher.dialects.rules", "thresher.dialects.repairs"}
+
+
+def test_importing_the_readers_compiles_no_harness_patterns() -> None:
+    assert "thresher.model.harness_text" not in imported_by("import thresher.transcripts")
 
 
 def test_help_does_not_import_what_only_output_needs() -> None:

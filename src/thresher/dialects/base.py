@@ -1,14 +1,16 @@
 """A dialect: an API's message format and everything that depends on it."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msgspec import Struct
 
 from thresher.dialects.layout import ArrangeRows, arrange_by_role
-from thresher.dialects.rules.rule import LegalityRule
 from thresher.model import History, Problem
 from thresher.model.message import Usage
+
+if TYPE_CHECKING:
+    from thresher.dialects.rules.rule import LegalityRule
 
 
 class Emission(Struct, frozen=True):
@@ -48,7 +50,7 @@ class Dialect(Struct, frozen=True):
     kind: Literal["wire"] = "wire"
     arrange: ArrangeRows = arrange_by_role
     """Arrange a history in the rows that `emit` would produce, without encoding them."""
-    rules: tuple[LegalityRule, ...] = ()
+    rules: "tuple[LegalityRule, ...]" = ()
     """Requirements of the API, each with its repair."""
     vendor: str = ""
     """The only vendor whose models use this dialect, as in the model catalog; empty if several do."""

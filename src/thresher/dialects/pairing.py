@@ -26,8 +26,8 @@ class CallIdAssigner:
         self._call_count += 1
         self._open[self._call_count] = call_id
         has_id = bool(given_id)
-        for queue in (("id", call_id, True), ("name", name, has_id), ("name", "", has_id)):
-            self._open_queues.setdefault(queue, deque()).append(self._call_count)
+        for key in (("id", call_id, True), ("name", name, has_id), ("name", "", has_id)):
+            self._open_queues.setdefault(key, deque()).append(self._call_count)
         return call_id
 
     def _find_oldest_open(self, *keys: tuple[str, str, bool]) -> int | None:

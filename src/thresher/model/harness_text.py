@@ -11,6 +11,7 @@ Every regex is anchored and has no nested quantifiers, so matching takes linear 
 """
 
 import re
+from functools import cache
 from typing import Literal, NamedTuple
 
 from thresher.model.message import Author
@@ -100,27 +101,29 @@ HARNESS_PHRASES: tuple[tuple[str, str | None], ...] = (
 `END_OF_MESSAGE` extends the match to the end of the message; None means that the phrase is complete by itself.
 """
 
-SEARCH_RESULT_HEADER = re.compile(r"\s*\[\d+/\d+\]\s+[0-9a-f]{7,40}\s+•")
+_SEARCH_RESULT_HEADER = r"\[\d+/\d+\]\s+[0-9a-f]{7,40}\s+•"
 """Header of the first result of a memory search: `[1/5] abc1234 •`."""
 
 
-def _name_pattern(groups: tuple[str, ...]) -> str:
+def _any_name(groups: tuple[str, ...]) -> str:
     return "|".join(re.escape(name) for group in groups for name in group.split())
 
 
-_ELEMENT_TAG = re.compile(
-    rf"[ \t]*<(?P<name>{_name_pattern(HARNESS_ELEMENTS)}|{ELEMENT_WITH_SPACE}|"
-    rf"(?P<recall>{_name_pattern(RECALLED_TEXT_ELEMENTS)}))(?:\s[^<>]*)?>",
-    re.IGNORECASE,
+_ELEMENT_TAG = (
+    rf"[ \t]*<(?P<name>{_any_name(HARNESS_ELEMENTS)}|{ELEMENT_WITH_SPACE}|"
+    rf"(?P<recall>{_any_name(RECALLED_TEXT_ELEMENTS)}))(?:\s[^<>]*)?>"
 )
-_ELEMENT_AT_LINE_START = re.compile(rf"^{_ELEMENT_TAG.pattern}", re.IGNORECASE | re.MULTILINE)
-_WHOLE_MESSAGE = re.compile(rf"\s*<(?P<name>{_name_pattern(WHOLE_MESSAGE_ELEMENTS)})(?:\s[^<>]*)?>", re.IGNORECASE)
-_WRAPPER = re.compile(rf"\s*<(?P<name>{_name_pattern(WRAPPERS)})>", re.IGNORECASE)
-_ELEMENT_TRAILER = re.compile(rf"\s*(?:{'|'.join(ELEMENT_TRAILERS)})")
-_PHRASE = re.compile(r"\s*(?:" + "|".join(f"({pattern})" for pattern, _ in HARNESS_PHRASES) + ")")
-_RECALLED_TEXT_INSIDE = re.compile(
-    rf"(?:<|&lt;)(?:{_name_pattern(RECALLED_TEXT_ELEMENTS)})\b|^\[\d+/\d+\]\s+[0-9a-f]{{7,40}}\s+•", re.MULTILINE
-)
+_WHOLE_MESSAGE = rf"\s*<(?P<name>{_any_name(WHOLE_MESSAGE_ELEMENTS)})(?:\s[^<>]*)?>"
+_WRAPPER = rf"\s*<(?P<name>{_any_name(WRAPPERS)})>"
+_ELEMENT_TRAILER = rf"\s*(?:{'|'.join(ELEMENT_TRAILERS)})"
+_PHRASE = r"\s*(?:" + "|".join(f"({pattern})" for pattern, _ in HARNESS_PHRASES) + ")"
+_RECALLED_TEXT_INSIDE = rf"(?:<|&lt;)(?:{_any_name(RECALLED_TEXT_ELEMENTS)})\b|^{_SEARCH_RESULT_HEADER}"
+
+
+@cache
+def _compile(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
+    """Compile on first use, because importing this module must stay fast."""
+    return re.compile(pattern, flags)
 
 
 class HarnessSpan(NamedTuple):
@@ -151,7 +154,7 @@ def extract_human_text(text: str) -> str:
 
 def find_harness_spans(text: str) -> list[HarnessSpan]:
     """Return the harness and memory-tool spans of a text in the user role: sorted, not overlapping."""
-    if SEARCH_RESULT_HEADER.match(text):
+    if re.match(rf"\s*{_SEARCH_RESULT_HEADER}", text):
         return [HarnessSpan(0, len(text), "recall")]
     spans = _match_opening_phrase(text)
     if "<" not in text or (spans and spans[-1].stop == len(text)):
@@ -174,7 +177,7 @@ def _text_outside_spans(text: str, spans: list[HarnessSpan]) -> str:
 
 
 def _match_opening_phrase(text: str) -> list[HarnessSpan]:
-    match = _PHRASE.match(text)
+    match = _compile(_PHRASE).match(text)
     if match is None or match.lastindex is None:
         return []
     closing = HARNESS_PHRASES[match.lastindex - 1][1]
@@ -185,7 +188,7 @@ def _match_opening_phrase(text: str) -> list[HarnessSpan]:
 
 
 def _match_whole_message(text: str) -> list[HarnessSpan]:
-    match = _WHOLE_MESSAGE.match(text)
+    match = _compile(_WHOLE_MESSAGE, re.IGNORECASE).match(text)
     if match and text.rstrip().lower().endswith(f"</{match['name'].lower()}>"):
         return [HarnessSpan(0, len(text), "harness")]
     return []
@@ -198,7 +201,10 @@ def _match_elements(text: str, position: int) -> list[HarnessSpan]:
     searched = lowered if len(lowered) == len(text) else text
     spans: list[HarnessSpan] = []
     unclosed: set[str] = set()
-    while match := _ELEMENT_TAG.match(text, position) or _ELEMENT_AT_LINE_START.search(text, position):
+    tag = _compile(_ELEMENT_TAG, re.IGNORECASE)
+    tag_at_line_start = _compile(f"^{_ELEMENT_TAG}", re.IGNORECASE | re.MULTILINE)
+    trailer = _compile(_ELEMENT_TRAILER)
+    while match := tag.match(text, position) or tag_at_line_start.search(text, position):
         name = match["name"].lower()
         closing = f"</{name}>"
         stop = -1 if name in unclosed else searched.find(closing, match.end())
@@ -207,7 +213,7 @@ def _match_elements(text: str, position: int) -> list[HarnessSpan]:
             position = match.end()
             continue
         position = stop + len(closing)
-        tail = _ELEMENT_TRAILER.match(text, position)
+        tail = trailer.match(text, position)
         position = tail.end() if tail else position
         spans.append(HarnessSpan(match.start(), position, _element_author(text, match, position)))
     return spans
@@ -217,7 +223,11 @@ def _element_author(text: str, match: re.Match[str], stop: int) -> Literal["harn
     if match["recall"]:
         return "recall"
     is_hook = match["name"].lower() in HOOKS
-    return "recall" if is_hook and _RECALLED_TEXT_INSIDE.search(text, match.end(), stop) else "harness"
+    return (
+        "recall"
+        if is_hook and _compile(_RECALLED_TEXT_INSIDE, re.MULTILINE).search(text, match.end(), stop)
+        else "harness"
+    )
 
 
 def _match_wrapper(text: str, spans: list[HarnessSpan]) -> list[HarnessSpan]:
@@ -227,7 +237,7 @@ def _match_wrapper(text: str, spans: list[HarnessSpan]) -> list[HarnessSpan]:
         if text[position : span.start].strip():
             break
         position = span.stop
-    match = _WRAPPER.match(text, position)
+    match = _compile(_WRAPPER, re.IGNORECASE).match(text, position)
     closing = f"</{match['name']}>" if match else ""
     stop = text.find(closing, match.end()) if match else -1
     if match is None or stop < 0 or any(span.start <= stop < span.stop for span in spans):
