@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from thresher.cli import COMMAND_MODULES, cli
+from thresher.cli import COMMANDS, cli
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -44,7 +44,7 @@ def test_the_commands_in_the_documentation_exist(document: Path) -> None:
         parse_arguments(arguments)
 
 
-@pytest.mark.parametrize("name", COMMAND_MODULES)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_the_examples_in_the_help_of_a_command_exist(name: str) -> None:
     for line in re.findall(r"^\s+thresher ([a-z]+ [^\n]*)$", find_command(name).help or "", re.MULTILINE):
         parse_arguments(shlex.split(re.split(r"\s{2,}|\s[|>#]\s", line)[0]))

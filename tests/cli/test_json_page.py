@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from thresher.cli import COMMAND_MODULES
+from thresher.cli import COMMANDS
 from thresher.samples import write_samples
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "json.md"
@@ -68,7 +68,7 @@ def run_json(arguments: list[str], folder: Path) -> Any:
 
 
 def test_every_command_has_a_section() -> None:
-    assert set(documented_sections()) == {"", *COMMAND_MODULES} - {"mcp"}
+    assert set(documented_sections()) == {"", *COMMANDS} - {"mcp"}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
