@@ -167,7 +167,7 @@ def test_a_broken_history_is_mended_first_and_that_is_told() -> None:
     broken = [row for row in conversation(2) if row.get("tool_call_id") != "c0"]
     plan = th.plan(th.parse(broken), dialect="openai-chat")
     assert [one.rule for one in plan.repairs] == ["unanswered-call"]
-    assert "mended first" in plan.explain()
+    assert "repaired: " in plan.explain()
     assert th.check(th.apply(th.parse(broken), plan), "openai-chat") == ()
 
 

@@ -39,7 +39,7 @@ def after(policy: FilterMessages, history: History) -> History:
 def again(policy: FilterMessages, history: History) -> History:
     """A second run, as one that knows its own stand-ins makes it."""
     stand_ins: frozenset[Place] = find_verified_placeholders(history, set)
-    return apply(history, build_plan(history, policy(history), SCALE, believed=stand_ins))
+    return apply(history, build_plan(history, policy(history), SCALE, placeholders=stand_ins))
 
 
 def test_blank_texts_go_and_others_stay() -> None:

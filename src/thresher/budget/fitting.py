@@ -78,7 +78,7 @@ def _plan_repaired(
     """Return the plan, and the history that it is for: repaired, where that was needed."""
     mended = repair(history, dialect)
     draft = PlanDraft(
-        mended.history, setup.scale, believed=look_up_placeholders(mended.history, store or default_content_store())
+        mended.history, setup.scale, placeholders=look_up_placeholders(mended.history, store or default_content_store())
     )
     draft.add_all(propose_edits(mended.history, setup.policies, setup.scale, setup.budget))
     settled, forced = _escalate_to_budget(draft, setup)
