@@ -173,7 +173,7 @@ def test_half_a_character_does_no_harm() -> None:
     [
         ({"patterns": ("(a",)}, "missing ) at character 2"),
         ({"patterns": ("*",)}, "at character 0"),
-        ({"patterns": "a"}, "list of words"),
+        ({"patterns": "a"}, "list of strings"),
         ({"roles": ("robot",)}, "robot"),
         ({"longer_than": 99}, "100 or more"),
         ({"longer_than": -1}, "longer_than"),
