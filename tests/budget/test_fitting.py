@@ -229,7 +229,7 @@ def test_options_of_policies_reach_the_way_down(monkeypatch: pytest.MonkeyPatch)
     plan = th.plan(th.parse(conversation(40)), policy="auto", budget=4_000)
     assert "batch-summary" not in {edit.policy for edit in plan.edits}
     idle = th.plan(th.parse(conversation()), policy="smart").notes
-    assert "`batch-summary.exclude_tools` is set, and no step uses it" in idle
+    assert "`batch-summary.exclude_tools` is set, but no step uses it" in idle
 
 
 def test_newest_takes_the_budget_of_the_plan() -> None:
@@ -316,7 +316,7 @@ def test_a_store_that_cannot_be_read_does_not_end_the_loop(tmp_path: Path) -> No
     broken = tmp_path / "store.sqlite3"
     broken.write_bytes(b"no database " * 99)
     fitted_once = th.fit(conversation(), policy="mask", store=InMemoryContentStore())
-    with pytest.warns(UserWarning, match="nothing was left out"):
+    with pytest.warns(UserWarning, match="nothing was removed"):
         assert th.fit(fitted_once, policy="aggressive", store=SqliteContentStore(broken)) == fitted_once
 
 
