@@ -167,7 +167,7 @@ def test_a_broken_history_is_mended_first_and_that_is_told() -> None:
     broken = [row for row in conversation(2) if row.get("tool_call_id") != "c0"]
     plan = th.plan(th.parse(broken), dialect="openai-chat")
     assert [one.rule for one in plan.repairs] == ["unanswered-call"]
-    assert "mended first" in plan.explain()
+    assert "repaired: " in plan.explain()
     assert th.check(th.apply(th.parse(broken), plan), "openai-chat") == ()
 
 
@@ -229,7 +229,7 @@ def test_options_of_policies_reach_the_way_down(monkeypatch: pytest.MonkeyPatch)
     plan = th.plan(th.parse(conversation(40)), policy="auto", budget=4_000)
     assert "batch-summary" not in {edit.policy for edit in plan.edits}
     idle = th.plan(th.parse(conversation()), policy="smart").notes
-    assert "`batch-summary.exclude_tools` is set, and no step uses it" in idle
+    assert "`batch-summary.exclude_tools` is set, but no step uses it" in idle
 
 
 def test_newest_takes_the_budget_of_the_plan() -> None:
@@ -316,7 +316,7 @@ def test_a_store_that_cannot_be_read_does_not_end_the_loop(tmp_path: Path) -> No
     broken = tmp_path / "store.sqlite3"
     broken.write_bytes(b"no database " * 99)
     fitted_once = th.fit(conversation(), policy="mask", store=InMemoryContentStore())
-    with pytest.warns(UserWarning, match="nothing was left out"):
+    with pytest.warns(UserWarning, match="nothing was removed"):
         assert th.fit(fitted_once, policy="aggressive", store=SqliteContentStore(broken)) == fitted_once
 
 

@@ -124,7 +124,7 @@ def test_a_preset_may_name_another(tmp_path: Path) -> None:
     file.write_text('[presets]\nmine = ["minimal", "output"]\nyours = ["yours"]')
     made = load_settings(environment=NOTHING, file=file)
     assert [name for name, _ in made.steps("mine")] == ["thinking", "subagents", "output"]
-    with pytest.raises(OptionError, match="names itself"):
+    with pytest.raises(OptionError, match="includes itself"):
         made.steps("yours")
 
 

@@ -1,14 +1,14 @@
 """Presets: named lists of policies with their options, as data.
 
-Five follow one table, from leaving everything to leaving almost nothing; the others are one policy each, or the
-order of steps that an agent's own loop wants. A file `thresher.toml` may add more.
+Five presets form a scale, from removing nothing (`none`) to removing almost everything (`aggressive`). The others are
+single policies, or the steps for an agent's own loop. Users can add presets in `thresher.toml`.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 PolicyStep = tuple[str, Mapping[str, Any]]
-"""A policy's name and its options."""
+"""Name and options of a policy."""
 
 COMMAND_CATEGORIES = ("execution", "project")
 OTHER_CATEGORIES = ("other", "mcp", "analysis")
@@ -82,7 +82,7 @@ PRESETS: dict[str, tuple[PolicyStep, ...]] = {
 
 
 def make_clearing_steps(age: int) -> tuple[PolicyStep, ...]:
-    """What is seldom asked for again, as a window clears it: what has worn off, and thinking before that."""
+    """Return the steps with which a window clears content that is rarely used again, by age in calls."""
     return (
         ("superseded", {"edited": False}),
         (
@@ -109,12 +109,12 @@ GENTLE_STEPS: tuple[PolicyStep, ...] = (
     ("batch-summary", {"max_calls_per_summary": 10}),
     ("exchanges", {"pressure": 0.9, "max_exchanges_per_summary": 3}),
 )
-"""The steps to a budget that seldom hurt: what they take is seldom asked for again."""
+"""Escalation steps that remove content that is rarely used again."""
 DECAY_STEPS: tuple[PolicyStep, ...] = (("decay", {"max_decay": 8}), ("decay", {"max_decay": 3}), *GENTLE_STEPS)
-"""The same for a window, where what has just been used is used again."""
+"""The same steps for a window, where recently used content is often used again."""
 ESCALATION_STEPS: tuple[PolicyStep, ...] = (
     *GENTLE_STEPS,
-    # From here on it hurts: what follows is for a budget that is far too small for what is kept.
+    # The following steps remove useful content, for a budget that is far too small.
     ("thinking", {}),
     ("superseded", {}),
     ("mask", {"keep": 3}),
@@ -126,4 +126,4 @@ ESCALATION_STEPS: tuple[PolicyStep, ...] = (
     _all_tools_step("truncate", 1_000),
     _all_tools_step("truncate", 300),
 )
-"""The steps to a budget, taken edit by edit until the history fits: what costs least to lose goes first."""
+"""Steps to fit a budget, applied edit by edit until the history fits: least valuable content first."""
