@@ -125,7 +125,7 @@ def test_messages_and_calls_without_unique_ids_get_one(tmp_path: Path) -> None:
 def test_a_damaged_document_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "session-1.json"
     path.write_text(json.dumps(FACTS | {"messages": [user("u", "Hi.")] * 99}, indent=2)[:-40])
-    with pytest.raises(th.ThresherError, match="torn"):
+    with pytest.raises(th.ThresherError, match="damaged"):
         th.read(path, format="gemini-cli")
 
 
