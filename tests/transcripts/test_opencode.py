@@ -189,7 +189,7 @@ def test_a_session_can_be_reverted_to_the_middle_of_a_message(tmp_path: Path) ->
 def test_a_revert_to_an_unknown_message_removes_nothing(tmp_path: Path) -> None:
     session = read(tmp_path, *[message("user", said("Hi."), id="REDACTED")] * 2, revert={"messageID": "REDACTED"})
     assert (len(session.history), session.branches) == (2, ())
-    assert "the message that the session went back to is not here" in problem_texts(session)
+    assert "the session was reverted to a message that does not exist" in problem_texts(session)
 
 
 def test_a_failed_summary_starts_no_segment(tmp_path: Path) -> None:
