@@ -435,7 +435,7 @@ def test_a_cycle_of_parents_is_cut(tmp_path: Path) -> None:
         tmp_path, [said("a", "1", parent_id="c"), said("b", "2", parent_id="a"), said("c", "3", parent_id="b")]
     )
     assert sorted(one.text for one in session.messages(branches=True)) == ["1", "2", "3"]
-    assert "events are each other's parents" in problem_texts(session)
+    assert "the parents of events form a cycle" in problem_texts(session)
 
 
 def test_many_cycles_of_parents_are_cut(tmp_path: Path) -> None:
@@ -455,7 +455,7 @@ def test_the_number_of_condensations_is_limited(tmp_path: Path) -> None:
     forgets = {"forgotten_event_ids": [-1], "summary": ""}
     many = [ran(n) for n in range(5_000)]
     session = read(tmp_path, [*many, *(action(5_000 + n, "condensation", args=forgets) for n in range(5_000))])
-    assert problem_texts(session) == ["there are too many condensations to follow"]
+    assert problem_texts(session) == ["the session has too many condensations"]
     assert len(session.history) == 5_000
 
 
