@@ -799,7 +799,7 @@ def family(session: th.Session) -> Iterator[th.Session]:
 def rows_before_answers(session: th.Session) -> set[int]:
     """Count the prompt's messages in each call, as stored in the file.
 
-    There the words of a code agent and its call are two rows; so are what its code printed and the error at its end.
+    A code agent's text and its call are two rows there, and so are the output of its code and the error at its end.
     """
     found, rows = set(), 0
     for message in session.history:

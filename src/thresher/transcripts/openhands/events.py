@@ -5,7 +5,7 @@ events are flat. Since 1.0 (the SDK), an event has a `kind`. A fact is the effec
 Events without an effect (state, pauses, tokens) have no fact.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from thresher.dialects.content import infer_message_author, parse_image_url
@@ -305,10 +305,10 @@ def _has_failed(observation: dict[str, Any]) -> bool:
 # Parts
 
 
-def _make_user_message(parts: Sequence[Part]) -> Message:
+def _make_user_message(parts: tuple[Part, ...]) -> Message:
     text = next((part.text for part in parts if isinstance(part, Text)), "")
     author = "harness" if text.startswith(HARNESS_NUDGES) else infer_message_author("user", parts)
-    return Message("user", tuple(parts), author=author)
+    return Message("user", parts, author=author)
 
 
 def _is_text(value: Any) -> bool:
