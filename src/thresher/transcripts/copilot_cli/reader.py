@@ -23,17 +23,7 @@ from thresher.model import Author, Message, Session, Usage
 from thresher.model.jsontext import dump_json
 from thresher.model.parts import Image, Part, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
 from thresher.transcripts.base import MAX_TITLE_CHARS, SessionFolder, TranscriptFormat, make_session, parse_time
-from thresher.transcripts.coerce import (
-    as_count,
-    as_dict,
-    as_text,
-    count_at,
-    dict_at,
-    first_text,
-    list_at,
-    text_at,
-    value_at,
-)
+from thresher.transcripts.coerce import as_dict, as_text, count_at, dict_at, first_text, list_at, text_at, value_at
 from thresher.transcripts.content import json_text, text_parts
 from thresher.transcripts.copilot_cli.agent_transcript import CopilotAgent
 from thresher.transcripts.source import SourceFile
@@ -194,7 +184,7 @@ class CopilotReader:
         for call in calls:
             agent.note_requested_call(call.id)
         request, model = text_at(data, "apiCallId"), text_at(data, "model") or agent.model
-        usage = Usage(output=as_count(data["outputTokens"])) if count_at(data, "outputTokens") else None
+        usage = Usage(output=output) if (output := count_at(data, "outputTokens")) else None
         if request and request == agent.last_request_id and agent.messages and agent.messages[-1].author == "model":
             agent.continuation_ids.add(blank.id)
         message = replace(blank, role="assistant", parts=parts, author="model", model=model, usage=usage)

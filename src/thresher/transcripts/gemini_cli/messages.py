@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from thresher.dialects.content import infer_message_author
 from thresher.dialects.gemini.codec import parse_gemini_content
 from thresher.dialects.pairing import CallIdAssigner
-from thresher.model import Message, Usage
+from thresher.model import Author, Message, Usage
 from thresher.model.jsontext import dump_json
 from thresher.model.parts import Part, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult
 from thresher.transcripts.base import parse_time
@@ -130,14 +130,10 @@ class _MessageBuilder:
         calls = [self._build_call(entry, tool, number) for number, tool in enumerate(tools, 1)]
         # In a list, the harness follows its own prompt with an answer that no model wrote.
         is_synthetic = entry.is_listed and self._is_after_harness and not wire.get("model") and not tools
-        yield Message(
-            "assistant",
-            (*thinking, *self._parse_parts("model", own_parts), *calls),
-            author="harness" if is_synthetic else "model",
-            id=entry.id,
-            model=text_at(wire, "model"),
-            usage=_parse_usage(wire.get("tokens")),
-        )
+        content = (*thinking, *self._parse_parts("model", own_parts), *calls)
+        author: Author = "harness" if is_synthetic else "model"
+        model, usage = text_at(wire, "model"), _parse_usage(wire.get("tokens"))
+        yield Message("assistant", content, author=author, id=entry.id, model=model, usage=usage)
         pairs = zip(calls, tools, strict=True)
         results = tuple(result for call, tool in pairs if (result := _build_result(call, tool)))
         self._answered_call_ids |= {self._pairing.match_result(result.name, result.call_id) for result in results}
@@ -209,13 +205,9 @@ def _build_result(call: ToolCall, tool: dict[str, Any]) -> ToolResult | None:
     content += result_content(parts)
     if not content and text_at(tool, "resultDisplay"):
         content.append(Text(tool["resultDisplay"]))
-    return ToolResult(
-        call.id,
-        tuple(content),
-        is_error=failed or any(answer.is_error for answer in answers),
-        name=call.name,
-        pocket=answers[0].pocket if len(answers) == 1 else None,
-    )
+    failed = failed or any(answer.is_error for answer in answers)
+    pocket = answers[0].pocket if len(answers) == 1 else None
+    return ToolResult(call.id, tuple(content), is_error=failed, name=call.name, pocket=pocket)
 
 
 def _parse_usage(tokens: Any) -> Usage | None:

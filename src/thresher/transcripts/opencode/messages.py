@@ -242,14 +242,11 @@ def _convert_assistant_message(entry: OpencodeMessage) -> list[Message]:
         id_ = entry.id if number == 1 else f"{entry.id}-{number}"
         tokens = next((value_at(part.record, "tokens") for part in step if part.kind == "step-finish"), None)
         tokens = tokens or (entry.info.get("tokens") if len(steps) == 1 else None)
-        answer = Message(
-            "assistant",
-            tuple(part for wire in step if (part := _make_call(wire) or _convert_part(wire.record))),
-            author="model" if is_model else "harness",
-            id=id_,
-            model=text_at(entry.info, "modelID") if is_model else "",
-            usage=_parse_usage(tokens) if is_model else None,
-        )
+        parts = tuple(part for wire in step if (part := _make_call(wire) or _convert_part(wire.record)))
+        answer = Message("assistant", parts, author="harness", id=id_)
+        if is_model:
+            model, usage = text_at(entry.info, "modelID"), _parse_usage(tokens)
+            answer = replace(answer, author="model", model=model, usage=usage)
         results = tuple(result for part in step if (result := _make_result(part)))
         ends = filter(None, (parse_time(value_at(part.state, "time", "end")) for part in step))
         messages += [answer, Message("tool", results, author="tool", id=f"{id_}-results", time=max(ends, default=None))]

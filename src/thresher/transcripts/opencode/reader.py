@@ -58,12 +58,8 @@ def _sniff(source: SourceFile) -> int:
 
 def _is_session_info(document: Any) -> bool:
     """Return True for the info of a session whose messages are in separate files."""
-    return (
-        isinstance(document, dict)
-        and text_at(document, "id").startswith("ses_")
-        and isinstance(document.get("time"), dict)
-        and "messages" not in document
-    )
+    has_fields = text_at(document, "id").startswith("ses_") and isinstance(document.get("time"), dict)
+    return has_fields and "messages" not in document
 
 
 def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:

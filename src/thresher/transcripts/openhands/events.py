@@ -86,14 +86,9 @@ class CondensationFact(NamedTuple):
 
     def is_forgotten(self, event: str) -> bool:
         """Return True if the model no longer sees an event."""
-        if event in self.forgotten_ids:
-            return True
-        return (
-            self.first_forgotten <= self.last_forgotten
-            and event.isdecimal()
-            and len(event) < 19
-            and self.first_forgotten <= int(event) <= self.last_forgotten
-        )
+        is_number = event.isdecimal() and len(event) < 19
+        is_in_range = is_number and self.first_forgotten <= int(event) <= self.last_forgotten
+        return is_in_range or event in self.forgotten_ids
 
 
 EventFact = MessageFact | CallFact | ResultFact | CondensationFact

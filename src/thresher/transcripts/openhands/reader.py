@@ -24,13 +24,7 @@ from thresher.model.jsontext import load_json, load_json_object
 from thresher.transcripts.base import SessionFolder, TranscriptFormat, parse_openai_chat_usage, parse_time
 from thresher.transcripts.coerce import as_dict, as_text, dict_at, first_text, list_at, text_at
 from thresher.transcripts.openhands.events import ModelFacts, is_openhands_event
-from thresher.transcripts.openhands.session import (
-    MAX_DELEGATE_DEPTH,
-    NAME,
-    OpenHandsEvent,
-    OpenHandsRun,
-    build_openhands_session,
-)
+from thresher.transcripts.openhands.session import NAME, OpenHandsEvent, OpenHandsRun, build_openhands_session
 from thresher.transcripts.source import SourceFile
 
 BASE_STATE_FILE = "base_state.json"
@@ -166,7 +160,7 @@ def _read_conversation_folder(source: SourceFile, depth: int, parent: str = "") 
         depth=depth,
     )
     session = build_openhands_session(source, run, _index_events(source, values))
-    children: Sequence[Session] = list(_read_subagents(source, session.id, depth)) if depth < MAX_DELEGATE_DEPTH else ()
+    children: Sequence[Session] = list(_read_subagents(source, session.id, depth)) if run.can_delegate else ()
     children = (*session.children, *_link_subagent_calls(session, children))
     return replace(session, problems=tuple(source.problems), children=children)
 

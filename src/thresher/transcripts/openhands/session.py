@@ -71,10 +71,15 @@ class OpenHandsRun(NamedTuple):
     files: tuple[str, ...] = ()
     depth: int = 0
 
+    @property
+    def can_delegate(self) -> bool:
+        """True if sub-agents of this session are still within the nesting limit."""
+        return self.depth < MAX_DELEGATE_DEPTH
+
 
 def build_openhands_session(source: SourceFile, run: OpenHandsRun, events: Sequence[OpenHandsEvent]) -> Session:
     """Build the session from its events, without problems: the caller adds those of the source."""
-    own, delegated = _split_delegates(events, run.depth)
+    own, delegated = _split_delegates(events) if run.can_delegate else ([*events], [])
     prompter: Author = "model" if run.parent else "human"
     conversation = OpenHandsConversation(source, run.model_info, prompter)
     active, abandoned = _select_active_events(source, run, own)
@@ -150,7 +155,7 @@ def _select_active_events(
 
 
 def _split_delegates(
-    events: Sequence[OpenHandsEvent], depth: int
+    events: Sequence[OpenHandsEvent],
 ) -> tuple[list[OpenHandsEvent], list[tuple[OpenHandsEvent, list[OpenHandsEvent]]]]:
     """Split the events into the session's own and those of each delegate, with the call that started it."""
     ends = {
@@ -165,7 +170,7 @@ def _split_delegates(
         if n < until:
             continue
         own.append(event)
-        end = ends.get(event.id, 0) if event.record.get("action") == "delegate" and depth < MAX_DELEGATE_DEPTH else 0
+        end = ends.get(event.id, 0) if event.record.get("action") == "delegate" else 0
         if end > n + 1:
             delegated.append((event, list(events[n + 1 : end])))
             until = end
@@ -176,14 +181,8 @@ def _build_delegate_session(
     source: SourceFile, run: OpenHandsRun, call: ToolCall | None, events: list[OpenHandsEvent]
 ) -> Session:
     """Build the session of a delegate; its prompt comes from the call if its events lack one."""
-    inner = OpenHandsRun(
-        f"{run.id}-{events[0].id}",
-        run.model_info,
-        project=run.project,
-        parent=run.id,
-        call_id=call.id if call else "",
-        depth=run.depth + 1,
-    )
+    id_, call_id = f"{run.id}-{events[0].id}", call.id if call else ""
+    inner = OpenHandsRun(id_, run.model_info, project=run.project, parent=run.id, call_id=call_id, depth=run.depth + 1)
     session = build_openhands_session(source, inner, events)
     if call is None or any(message.role == "user" for message in session.segments[0]):
         return session

@@ -35,9 +35,7 @@ _OUTPUT_KEYS = ("gen_ai.output.messages", "langfuse.observation.output")
 _RAW_INPUT_KEYS = ("input.value", "gen_ai.prompt", "traceloop.entity.input", "ai.prompt", "gen_ai.request.prompt")
 _RAW_OUTPUT_KEYS = ("output.value", "gen_ai.completion", "traceloop.entity.output", "gen_ai.output")
 _CONVERSATION_KEYS = (
-    "gen_ai.conversation.id",
-    "session.id",
-    "langfuse.session.id",
+    *("gen_ai.conversation.id", "session.id", "langfuse.session.id"),
     "traceloop.association.properties.session_id",
 )
 _MODEL_KEYS = ("llm.model_name", "gen_ai.response.model", "gen_ai.request.model", "ai.model.id")

@@ -9,32 +9,21 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Any
 
 from msgspec.structs import replace
 
 from thresher.errors import UnknownFormatError
 from thresher.model import Author, History, Session, ToolCall
 from thresher.transcripts.base import MAX_TITLE_CHARS, TranscriptFormat, make_session, title_from_prompt
-from thresher.transcripts.coerce import as_dict, text_at
+from thresher.transcripts.coerce import text_at
 from thresher.transcripts.content import mark_carried
 from thresher.transcripts.model_calls import LoggedCall
 from thresher.transcripts.otel.messages import OtelToolSpans, get_span_agent_name, make_model_call
-from thresher.transcripts.otel.spans import (
-    ATTRIBUTE_PREFIXES,
-    OtelSpan,
-    SpanTree,
-    is_raw_span,
-    iter_raw_spans,
-    peek_printed_json,
-    read_spans,
-)
+from thresher.transcripts.otel.spans import OtelSpan, SpanTree, read_spans, sniff_spans
 from thresher.transcripts.source import SourceFile
 from thresher.transcripts.stitching import CallThread, ThreadStitcher
 
 NAME = "otel"
-MAX_SNIFFED_SPANS = 200
-"""Number of spans to check when detecting the format."""
 
 
 def _read(source: SourceFile) -> list[Session]:
@@ -256,44 +245,10 @@ def _first_user_text(histories: Iterable[History]) -> str:
     return next(filter(None, texts), "")[:MAX_TITLE_CHARS]
 
 
-# Detection
-
-
-def _sniff(source: SourceFile) -> int:
-    """Match spans; score higher if they use a vocabulary of model calls, or are an OTLP export."""
-    document = source.document
-    values = [document] if document is not None else [value for value in source.head if isinstance(value, dict)]
-    values = values or ([] if source.is_database else peek_printed_json(source))
-    has_spans = False
-    for value in values:
-        for number, (wire, _) in enumerate(iter_raw_spans(value)):
-            if is_raw_span(wire):
-                has_spans = True
-                if any(name.startswith(ATTRIBUTE_PREFIXES) for name in _attribute_names(wire)):
-                    return 3
-            if number > MAX_SNIFFED_SPANS:
-                break
-    is_export = any(text_key in as_dict(value) for value in values for text_key in ("resourceSpans", "resource_spans"))
-    return (2 if is_export else 0) if has_spans else 0
-
-
-def _attribute_names(wire: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of a span's attributes."""
-    for key in ("span_attributes", "attributes"):
-        attributes = wire.get(key)
-        if isinstance(attributes, list):
-            yield from (text_at(entry, "key") for entry in attributes if isinstance(entry, dict))
-        elif isinstance(attributes, dict):
-            yield from (f"{name}." for name in attributes)
-    yield from (key.removeprefix("attributes.") for key in wire if key.startswith("attributes."))
-    if text_at(wire, "type") in ("GENERATION", "AGENT", "TOOL") and "traceId" in wire:
-        yield "langfuse.observation"
-
-
 FORMAT = TranscriptFormat(
     NAME,
     "OpenTelemetry traces",
-    _sniff,
+    sniff_spans,
     _read,
     layouts="OTLP JSON; trees of spans; spans as exported by Phoenix, Langfuse and the console exporter",
     holds=("thinking", "sub-agents", "usage", "times", "edits", "rewinds", "compactions"),

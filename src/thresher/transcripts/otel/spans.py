@@ -53,11 +53,13 @@ _KINDS_BY_ATTRIBUTE_PREFIX: dict[str, SpanKind] = {
     "all_messages_events": "agent",
 }
 """Kinds by the prefixes of attribute names, for spans that do not name their kind."""
+MAX_SNIFFED_SPANS = 200
+"""Number of spans to check when detecting the format."""
 MAX_PROBED_LINES = 2000
 """Number of lines to parse when searching for a first span."""
 MAX_SPAN_DEPTH = 100
 """Maximum number of ancestors to check. Parents can form a cycle."""
-ATTRIBUTE_PREFIXES = ("openinference.", "gen_ai.", "llm.", "traceloop.", "langfuse.", "ai.")
+_ATTRIBUTE_PREFIXES = ("openinference.", "gen_ai.", "llm.", "traceloop.", "langfuse.", "ai.")
 _JSON_DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 
@@ -120,9 +122,9 @@ def read_spans(source: SourceFile) -> SpanTree:
     spans: list[OtelSpan] = []
     logs: dict[str, list[SpanEvent]] = {}
     for line, value in _read_values(source):
-        for wire, resource in iter_raw_spans(value):
+        for wire, resource in _iter_raw_spans(value):
             try:
-                if is_raw_span(wire):
+                if _is_raw_span(wire):
                     spans.append(_parse_span(wire, resource, len(spans) + 1, line))
                 elif span_id := _first_text(wire, ("spanId", "span_id")):
                     logs.setdefault(f"{_first_text(wire, _TRACE_KEYS)} {span_id}", []).append(_parse_event(wire))
@@ -165,7 +167,7 @@ def _read_concatenated_json(source: SourceFile) -> Iterator[Any]:
         source.report(f"{skipped} pieces of the file are not JSON", "skipped")
 
 
-def peek_printed_json(source: SourceFile) -> list[Any]:
+def _peek_printed_json(source: SourceFile) -> list[Any]:
     """Return the first value of a file with concatenated JSON objects, or an empty list."""
     lines = (line for _, line in SourceFile(source.path, source.limits).lines())
     if _decode_lines([next(lines, b"")]).strip() != "{":
@@ -181,7 +183,7 @@ def _decode_lines(lines: Iterable[bytes]) -> str:
     return b"\n".join(lines).decode("utf-8", "replace").removeprefix("\ufeff")
 
 
-def iter_raw_spans(value: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+def _iter_raw_spans(value: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Yield the spans and log records in a value, each with the attributes of its resource."""
     pending: list[tuple[Any, dict[str, Any]]] = [(value, {})]
     while pending:
@@ -194,12 +196,12 @@ def iter_raw_spans(value: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]
             resource = {**resource, **_flatten_attributes(attributes)}
         if session := text_at(item, "sessionId"):
             resource = {**resource, "session.id": session}
-        if is_raw_span(item) or "body" in item:
+        if _is_raw_span(item) or "body" in item:
             yield item, resource
         pending += [(item[key], resource) for key in reversed(_CONTAINER_KEYS) if isinstance(item.get(key), list)]
 
 
-def is_raw_span(wire: Mapping[str, Any]) -> bool:
+def _is_raw_span(wire: Mapping[str, Any]) -> bool:
     """Return True for a span: an object with an ID, a trace and a start time."""
     context = dict_at(wire, "context")
     has_id = bool(_first_text(wire, _ID_KEYS) or first_text(context, "span_id", "spanId"))
@@ -288,11 +290,8 @@ def _decode_otlp_value(value: Any) -> Any:
         case "stringvalue" | "boolvalue" | "doublevalue" | "bytesvalue":
             return content
         case "intvalue":
-            return (
-                int(content)
-                if isinstance(content, str) and content.lstrip("-").isdigit() and len(content) < 20
-                else content
-            )
+            is_text = isinstance(content, str) and content.lstrip("-").isdigit() and len(content) < 20
+            return int(content) if is_text else content
         case "arrayvalue":
             return [_decode_otlp_value(item) for item in list_at(content, "values")]
         case "kvlistvalue":
@@ -339,3 +338,37 @@ def _end_from_duration(start: datetime | None, duration: Any) -> datetime | None
         return start + timedelta(hours=hours, minutes=minutes, seconds=seconds)
     except (ValueError, OverflowError):
         return None
+
+
+# Detection
+
+
+def sniff_spans(source: SourceFile) -> int:
+    """Match spans; score higher if they use a vocabulary of model calls, or are an OTLP export."""
+    document = source.document
+    values = [document] if document is not None else [value for value in source.head if isinstance(value, dict)]
+    values = values or ([] if source.is_database else _peek_printed_json(source))
+    has_spans = False
+    for value in values:
+        for number, (wire, _) in enumerate(_iter_raw_spans(value)):
+            if _is_raw_span(wire):
+                has_spans = True
+                if any(name.startswith(_ATTRIBUTE_PREFIXES) for name in _attribute_names(wire)):
+                    return 3
+            if number > MAX_SNIFFED_SPANS:
+                break
+    is_export = any(key in as_dict(value) for value in values for key in ("resourceSpans", "resource_spans"))
+    return (2 if is_export else 0) if has_spans else 0
+
+
+def _attribute_names(wire: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of a span's attributes."""
+    for key in _ATTRIBUTE_KEYS:
+        attributes = wire.get(key)
+        if isinstance(attributes, list):
+            yield from (text_at(entry, "key") for entry in attributes if isinstance(entry, dict))
+        elif isinstance(attributes, dict):
+            yield from (f"{name}." for name in attributes)
+    yield from (key.removeprefix("attributes.") for key in wire if key.startswith("attributes."))
+    if text_at(wire, "type") in ("GENERATION", "AGENT", "TOOL") and "traceId" in wire:
+        yield "langfuse.observation"
