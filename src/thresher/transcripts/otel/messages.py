@@ -13,7 +13,7 @@ model call.
 
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -64,17 +64,6 @@ _USAGE_KEYS = {
 }
 
 
-class SpanMessages(NamedTuple):
-    """Messages of a model call, in fields of `LoggedCall`."""
-
-    input_messages: list[Message]
-    output_messages: list[Message]
-    is_truncated: bool
-    """True if the first messages are missing."""
-    alternatives: list[Message]
-    """Further choices of the model, which nothing uses."""
-
-
 def make_model_call(span: OtelSpan, tree: SpanTree) -> LoggedCall:
     """Build a model call from its span."""
     agents = [agent.key for agent in tree.enclosing_agents(span)]
@@ -82,8 +71,7 @@ def make_model_call(span: OtelSpan, tree: SpanTree) -> LoggedCall:
     agent_key, outer_agents = agents[0] if agents else span.trace_id, frozenset(agents[1:])
     conversation_id = next(filter(None, conversation_ids), "")
     call = LoggedCall(span.number, span.line, agent_key, outer_agents, conversation_id, span.trace_id)
-    return call._replace(
-        **_parse_messages(span)._asdict(),
+    return _with_messages(call, span)._replace(
         start=span.start,
         end=span.end,
         model=as_text(_first_value(span.attributes, _MODEL_KEYS)),
@@ -92,7 +80,7 @@ def make_model_call(span: OtelSpan, tree: SpanTree) -> LoggedCall:
     )
 
 
-def _parse_messages(span: OtelSpan) -> SpanMessages:
+def _with_messages(call: LoggedCall, span: OtelSpan) -> LoggedCall:
     attributes = dict(span.attributes)
     for event in span.events:
         attributes |= event.attributes if event.name == _DETAILS_EVENT else {}
@@ -114,11 +102,11 @@ def _parse_messages(span: OtelSpan) -> SpanMessages:
     system = _decode_json(attributes.get("gen_ai.system_instructions"))
     if system and not any(parse_speaker(row).role == "system" for row in inputs):
         inputs = [{"role": "system", "content": system}, *inputs]
-    is_truncated = _lowest_index(attributes, "llm.input_messages.") > 0
     prompt = [message for row in inputs if (message := parse_lenient_message(row, "user")).parts]
     answers = [message for row in outputs if (message := parse_lenient_message(row, "assistant")).parts]
     used = 1 if attributes.get("gen_ai.output.messages") else len(answers)  # there, each message is a choice
-    return SpanMessages(prompt, answers[:used], is_truncated, answers[used:])
+    call = call._replace(input_messages=prompt, output_messages=answers[:used], alternatives=answers[used:])
+    return call._replace(is_truncated=_lowest_index(attributes, "llm.input_messages.") > 0)
 
 
 def _first_value(attributes: Mapping[str, Any], keys: Iterable[str]) -> Any:
