@@ -107,9 +107,13 @@ def add(connection: sqlite3.Connection, id_: str, *messages: Json, **facts: Any)
     always = {"id": id_, "working_dir": "/w", "created_at": "2025-03-04 12:00:00", "updated_at": "2025-03-04 12:00:00"}
     insert(connection, "sessions", **(always | facts))
     for number, one in enumerate(messages, 1):
-        told = {"content_json": one["content"], "created_timestamp": one["created"], "metadata_json": one["metadata"]}
+        columns = {
+            "content_json": one["content"],
+            "created_timestamp": one["created"],
+            "metadata_json": one["metadata"],
+        }
         name = one.get("id", f"msg_{id_}_{number}")
-        insert(connection, "messages", session_id=id_, message_id=name, role=one["role"], **told)
+        insert(connection, "messages", session_id=id_, message_id=name, role=one["role"], **columns)
 
 
 def stored(folder: Path, *messages: Json, bills: tuple[Json, ...] = (), **facts: Any) -> th.Session:

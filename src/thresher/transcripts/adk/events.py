@@ -33,7 +33,7 @@ _UNDERSCORE_LETTER = re.compile(r"_([a-z])")
 
 def to_camel_case(key: str) -> str:
     """Convert a snake-case key to camel case."""
-    return _UNDERSCORE_LETTER.sub(lambda found: found[1].upper(), key)
+    return _UNDERSCORE_LETTER.sub(lambda match: match[1].upper(), key)
 
 
 def either_case(value: Any, key: str) -> Any:
@@ -148,8 +148,9 @@ class AdkEventReader:
         for entry in removed:
             self.invocation_starts.pop(entry.invocation_id, None)
         self.last_transcription = ""
-        if left := tuple(entry.message for entry in removed if not entry.message.carried):
-            self.branches.append(AbandonedBranch(History(left), self.entries[-1].message.id if self.entries else ""))
+        if abandoned := tuple(entry.message for entry in removed if not entry.message.carried):
+            parent = self.entries[-1].message.id if self.entries else ""
+            self.branches.append(AbandonedBranch(History(abandoned), parent))
 
     def _apply_compaction(self, compaction: Mapping[str, Any], blank: Message) -> None:
         if self.replayed_count > MAX_REPLAYED_MESSAGES:

@@ -171,8 +171,8 @@ class AtifStepReader:
 
     def _parse_part(self, piece: Any) -> ResultPart:
         match piece:
-            case str(words) | {"type": "text", "text": str(words)}:
-                return Text(words)
+            case str(text) | {"type": "text", "text": str(text)}:
+                return Text(text)
             case {"type": "image", "source": {"path": str(path), **rest}}:
                 return self._load_image(text_at(rest, "media_type"), path)
             case _:

@@ -103,12 +103,12 @@ def read_cline_sidecars(source: SourceFile) -> ClineSidecars:
 
 def _read_task_sidecars(source: SourceFile) -> ClineSidecars:
     folder, files = source.path.parent, list[str]()
-    shown = [*filter(None, map(as_dict, as_list(_read_sidecar(source, "ui_messages.json", files))))]
+    ui_messages = [*filter(None, map(as_dict, as_list(_read_sidecar(source, "ui_messages.json", files))))]
     metadata = as_dict(_read_sidecar(source, "task_metadata.json", files))
     own_facts = as_dict(_read_sidecar(source, "history_item.json", files))
     history = folder.parent.parent / "state" / "taskHistory.json"
     facts = _read_task_history(source.limits, history, *_file_stamp(history)).get(folder.name, {}) | own_facts
-    ranges = [as_list(value_at(row, "conversationHistoryDeletedRange")) for row in (facts, *shown)]
+    ranges = [as_list(value_at(row, "conversationHistoryDeletedRange")) for row in (facts, *ui_messages)]
     model_usage = map(as_dict, list_at(metadata, "model_usage"))
     models = [(since, text_at(row, "model_id")) for row in model_usage if (since := parse_time(row.get("ts")))]
     versions = [text_at(row, "cline_version") for row in list_at(metadata, "environment_history")]
@@ -120,7 +120,7 @@ def _read_task_sidecars(source: SourceFile) -> ClineSidecars:
         version=next(filter(None, reversed(versions)), ""),
         model=text_at(facts, "modelId"),
         models=tuple(sorted(models)),
-        requests=tuple(_parse_request(row) for row in shown if row.get("say") == "api_req_started"),
+        requests=tuple(_parse_request(row) for row in ui_messages if row.get("say") == "api_req_started"),
         last_deleted_number=next((as_count(deleted[-1]) + 1 for deleted in reversed(ranges) if deleted), 0),
         files=tuple(files),
     )

@@ -296,11 +296,11 @@ def _parse_result(call_id: str, wire: dict[str, Any], records: Counter[str]) -> 
         return ToolResult(call_id, (Text(json_text(wire.get("error"))),), is_error=True)
     value = wire.get("value")
     content = as_list(value) or list_at(value, "content")
-    shown: tuple[ResultPart, ...] = tuple(_parse_content_item(item) for item in content if _is_for_model(item))
-    records["for the user alone"] += len(content) - len(shown)
+    visible: tuple[ResultPart, ...] = tuple(_parse_content_item(item) for item in content if _is_for_model(item))
+    records["for the user alone"] += len(content) - len(visible)
     if not content and value_at(value, "structuredContent") is not None:
-        shown = (Text(dump_json(value_at(value, "structuredContent"))),)
-    return ToolResult(call_id, shown, is_error=value_at(value, "isError") is True)
+        visible = (Text(dump_json(value_at(value, "structuredContent"))),)
+    return ToolResult(call_id, visible, is_error=value_at(value, "isError") is True)
 
 
 def parse_goose_usage(fields: Any) -> Usage | None:

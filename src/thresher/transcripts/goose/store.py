@@ -90,7 +90,7 @@ def _select_rows(
     if not names or (session_id and "session_id" not in known):
         return
     where = "WHERE session_id = ?" if session_id else ""
-    query = f"SELECT rowid AS place, {names} FROM {table} {where} ORDER BY {sorting}"
+    query = f"SELECT rowid AS row_number, {names} FROM {table} {where} ORDER BY {sorting}"
     yield from map(dict, connection.execute(query, (session_id,) if session_id else ()))
 
 
@@ -119,10 +119,10 @@ def _build_session(
 def _build_message(source: SourceFile, row: GooseRow) -> GooseMessage:
     content = decode_json_column(row["content_json"])
     if not isinstance(content, list):
-        source.report("a message's content is not a list, or is damaged", "skipped", row["place"])
+        source.report("a message's content is not a list, or is damaged", "skipped", row["row_number"])
     metadata, created = decode_json_column(row.get("metadata_json")), row.get("created_timestamp")
     wire = {"id": row.get("message_id"), "role": row.get("role"), "created": created, "metadata": metadata}
-    return GooseMessage(row["place"], {**wire, "content": content})
+    return GooseMessage(row["row_number"], {**wire, "content": content})
 
 
 def _is_answer_usage(row: GooseRow) -> bool:

@@ -138,9 +138,8 @@ def _select_active_events(
     for event in events:
         parent = text_at(event.record, "parent_id")
         if parent and parent != ROOT_PARENT_ID and parent not in by_id:
-            source.report(
-                f"an event's parent `{parent}` does not exist", "it follows the one before", event.source.line
-            )
+            problem = f"an event's parent `{parent}` does not exist"
+            source.report(problem, "the previous event is used", event.source.line)
             parent = ""
         parents[event.id] = None if parent == ROOT_PARENT_ID else parent or before
         before = event.id

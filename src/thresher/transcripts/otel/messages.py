@@ -239,7 +239,8 @@ def _get_tool_definitions(span: OtelSpan) -> str:
         _decode_json(_first_value(span.attributes, ("gen_ai.tool.definitions", "ai.prompt.tools")))
     )
     definitions = [_decode_json(tool) for tool in tools]
-    return dump_json(definitions) if definitions and all(isinstance(one, dict) for one in definitions) else ""
+    is_valid = all(isinstance(definition, dict) for definition in definitions)
+    return dump_json(definitions) if definitions and is_valid else ""
 
 
 def _get_conversation_id(span: OtelSpan) -> str:
