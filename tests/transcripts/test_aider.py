@@ -79,7 +79,7 @@ def test_what_stands_before_the_first_run_is_one_if_it_says_something(tmp_path: 
 def test_a_start_that_is_no_time_is_named(tmp_path: Path) -> None:
     [session] = read(tmp_path, STARTED.replace("03-04", "13-44"), asked("Hello?"))
     assert (session.id, session.started) == ("20251344-091500", None)
-    assert [(problem.line, problem.done) for problem in session.problems] == [(2, "it has none")]
+    assert [(problem.line, problem.done) for problem in session.problems] == [(2, "ignored")]
 
 
 def test_the_facts_of_a_run_are_told_before_its_first_prompt(tmp_path: Path) -> None:

@@ -352,7 +352,7 @@ def test_outputs_that_are_too_long_are_in_files_of_their_own(tmp_path: Path) -> 
         "run_shell_command_17_0": str(outputs / "run_shell_command_17_0.txt"),
         "A/b": str(outputs / "run_shell_command_a_b.txt"),
     }
-    assert session.problems[0].what == "1 long outputs are in files that are not here"
+    assert session.problems[0].what == "1 long outputs are in missing files"
 
 
 def test_an_id_is_no_way_out_of_the_folder(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_lines_are_conversations_or_messages(tmp_path: Path) -> None:
     two = read_all(tmp_path, [{"id": n, "messages": [HUMAN, MODEL]} for n in (7, 8)] + [{"no": "talk"}], "talk.jsonl")
     assert [(session.id, len(session.history)) for session in two] == [("7", 2), ("8", 2)]
     assert [message.source and message.source.line for message in two[1].history] == [2, 2]
-    assert [(problem.line, problem.what) for problem in two[0].problems] == [(3, "a line holds no conversation")]
+    assert [(problem.line, problem.what) for problem in two[0].problems] == [(3, "a line has no conversation")]
     [one] = read_all(tmp_path, [HUMAN, {"no": "message"}, MODEL, HUMAN], "talk.jsonl")
     assert (one.id, [message.source and message.source.line for message in one.history]) == ("talk", [1, 3, 4])
 
@@ -395,7 +395,7 @@ def test_a_log_of_requests_is_the_conversation_they_repeat(tmp_path: Path) -> No
     assert session.records == {"request": 3}
     assert session.problems == ()
     [session] = read_all(tmp_path, [*log, log[-1], {"type": "end"}], "log.jsonl")
-    assert session.problems[0].what == "2 lines are no requests, nor responses to one"
+    assert session.problems[0].what == "2 lines are not requests, or responses to one"
     nested = [{"request": row, "response": {"choices": [{"message": {"content": "x"}}]}} for row in (request(asked),)]
     [session] = read_all(tmp_path, nested * 2, "log.jsonl")
     assert texts(session.history) == ["How many?", "x"]
@@ -408,7 +408,7 @@ def test_what_is_no_message_is_counted_and_the_rest_is_read(tmp_path: Path) -> N
     odd: list[Any] = [None, 3, {"note": 1}, {"role": "ai", "content": ""}, {"role": 5, "content": {"deep": 1}}]
     session = read(tmp_path, HUMAN, MODEL, *odd, HUMAN, {"role": "oracle", "content": [3, {"type": "hologram"}]}, MODEL)
     assert texts(session.history)[:2] == [HUMAN["content"], "Two."]
-    assert session.problems[0].what == "4 of 10 rows are no messages, or say nothing"
+    assert session.problems[0].what == "4 of 10 rows are not messages, or are empty"
     assert [part.kind for message in session.history for part in message.parts if isinstance(part, Unknown)] == [
         "",
         "int",

@@ -55,7 +55,7 @@ def test_a_bad_line_is_named_and_the_rest_is_read(tmp_path: Path, bad: bytes, wh
 def test_a_torn_last_line_is_named(tmp_path: Path) -> None:
     session = read(tmp_path, lines(row("a"), b'{"type":"assistant","uuid":"b","par'))
     assert texts(session) == ["Hello there."]
-    assert "torn" in session.problems[0].what
+    assert "truncated" in session.problems[0].what
 
 
 def test_two_records_on_one_line_are_both_read(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_packed_bomb_is_read_up_to_the_limit(tmp_path: Path) -> None:
     data = gzip.compress(lines(row("a"), *(row(f"n{n}", text="0" * 5_000) for n in range(200))))
     session = read(tmp_path, data, "s.jsonl.gz", limits=ReadLimits(unpacked=200_000))
     assert 1 < len(texts(session)) < 200
-    assert any("unpacks to more than 200,000 bytes" in problem.what for problem in session.problems)
+    assert any("decompresses to more than 200,000 bytes" in problem.what for problem in session.problems)
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, lambda data: import_zstd().compress(data)], ids=["gzip", "zstd"])
@@ -153,11 +153,11 @@ def test_a_file_named_by_its_format_is_read_even_when_it_is_empty(tmp_path: Path
     ("data", "said"),
     [
         (b"", "is empty"),
-        (b'{"trajectory": [{"action": "ls", "obser', "is cut off or damaged"),
-        (b'{\n  "messages": [\n    {"role": "us', "is cut off or damaged"),
+        (b'{"trajectory": [{"action": "ls", "obser', "is truncated or damaged"),
+        (b'{\n  "messages": [\n    {"role": "us', "is truncated or damaged"),
         (b"SQLite format 3\0" + b"\xff" * 3000, "is a database that cannot be read"),
-        (b'{"messages": 3}', "in no format known here"),
-        (b"\x89PNG\r\n\x1a\n", "in no format known here"),
+        (b'{"messages": 3}', "matches no known format"),
+        (b"\x89PNG\r\n\x1a\n", "matches no known format"),
     ],
     ids=["empty", "cut off", "cut off, on lines", "damaged database", "other JSON", "a picture"],
 )
