@@ -4,7 +4,7 @@ The probes of `compression_evals` are conversations (Gemini contents) with a que
 must hold. A probe is kept if that text stands in what the fitted history would send, letter for letter. Nothing is
 asked of a model, and a pointer to what is in the store does not count as keeping it. All presets are measured as they
 come, and at equal sizes: with 25, 50 and 75 % of the conversation's tokens as the budget. Beside them stand the full
-history, which is the most that can be kept, and `newest` alone, which truncates.
+history, which is the most that can be kept, and `sliding-window` alone, which truncates.
 
 There are few questions, and they are made up by hand: this is reported, nothing is tuned to it.
 """
@@ -26,7 +26,7 @@ from thresher.policies.sliding_window import SlidingWindow
 from thresher.store import InMemoryContentStore
 
 SHARES = (0.25, 0.5, 0.75)
-TRUNCATION = "newest alone"
+TRUNCATION = "sliding-window alone"
 FULL = "full history"
 
 

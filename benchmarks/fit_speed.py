@@ -5,7 +5,7 @@
   Loading modules is in the first time too. The middle of the runs is told, by the clock and by the processor.
 - Growth: made sessions of up to 100,000 messages, each preset in a process of its own, counted before. What is told
   is planning and applying alone; beside it, what one `json.dumps` of the same messages and one count take.
-- Never folded: what asking whether a tool's calls may be folded costs `batches`, by call.
+- Never folded: what asking whether a tool's calls may be folded costs `batch-summary`, by call.
 
 A time means little on a busy machine: the multiples of `json.dumps`, taken in the same process, are what compares.
 """
@@ -47,7 +47,7 @@ RUNS: dict[str, dict[str, Any]] = {
 GROWTH: dict[str, dict[str, Any]] = {
     "smart": {"policy": "smart"},
     "tool-retention": {"policy": "tool-retention"},
-    "batches": {"policy": "batches"},
+    "batch-summary": {"policy": "batch-summary"},
     "exchanges": {"policy": "exchanges"},
     "auto 60k": {"policy": "auto", "budget": 60_000},
 }
@@ -243,7 +243,7 @@ def measure_growth(sizes: list[int], seconds: float, one_prompt: bool) -> list[R
 
 
 def measure_check(rounds: int = 7) -> Row:
-    """What it costs `batches` to ask whether a call may be folded: with the usual names, and with none."""
+    """What it costs `batch-summary` to ask whether a call may be folded: with the usual names, and with none."""
     history = made(CHECKED)
     calls = len(history.links)
     best = {}
@@ -323,7 +323,7 @@ def _multiple(done: dict[int, Row]) -> str:
 
 def show_check(row: Row) -> None:
     """In microseconds a call."""
-    print(f"batches, {row['calls']:,} calls, µs a call: {row['none']:.2f} to find what is old where no name is barred,")
+    print(f"batch-summary, {row['calls']:,} calls, µs a call: {row['none']:.2f} to find old calls with no exclusions,")
     print(f"{row['usual']:.2f} with the usual names: the check is {row['check']:.2f}; json.dumps {row['json']:.2f}")
 
 

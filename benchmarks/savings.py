@@ -227,7 +227,7 @@ class Promise(NamedTuple):
 
 _000 = ("000", "60-80 % with many sub-agents", 0.6)
 _001 = ("001", "up to 90.9 % of messages", 0.909, "exchanges", "messages")
-_002 = ("002", "40-60 %", 0.4, "batches", "tokens")
+_002 = ("002", "40-60 %", 0.4, "batch-summary", "tokens")
 _004 = ("004", "about 50 %, of 142k tokens", 0.5, "tool-retention", "tokens")
 PROMISES = (
     Promise(*_000, ONLY_SUBAGENTS, "tokens", "sub-agents"),

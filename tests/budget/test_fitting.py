@@ -61,7 +61,7 @@ def test_a_stand_in_says_what_it_stands_for_and_gives_it_back() -> None:
 
 def test_a_fold_gives_back_all_that_it_stands_for() -> None:
     store = InMemoryContentStore()
-    done = fit_with_plan(th.parse(conversation(30)), policy="batches", store=store)
+    done = fit_with_plan(th.parse(conversation(30)), policy="batch-summary", store=store)
     summary = next(
         part for message in done.history for part in message.parts if "summarized" in getattr(part, "text", "")
     )
@@ -167,7 +167,7 @@ def test_a_broken_history_is_mended_first_and_that_is_told() -> None:
     broken = [row for row in conversation(2) if row.get("tool_call_id") != "c0"]
     plan = th.plan(th.parse(broken), dialect="openai-chat")
     assert [one.rule for one in plan.repairs] == ["unanswered-call"]
-    assert "mended first" in plan.explain()
+    assert "repaired: " in plan.explain()
     assert th.check(th.apply(th.parse(broken), plan), "openai-chat") == ()
 
 
@@ -218,23 +218,23 @@ def test_options_are_heard_beside_a_policy_of_ones_own() -> None:
     def nothing(_: History) -> Iterator[Edit]:
         return iter(())
 
-    for policy in (nothing, [nothing], ["development"]):
+    for policy in (nothing, [nothing], ["none"]):
         plan = th.plan(th.parse(conversation()), policy=policy, exclude_tools=("bash",))
         assert {edit.policy for edit in plan.edits} == {"tools"}
 
 
 def test_options_of_policies_reach_the_way_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("THRESHER_BATCHES_EXCLUDE_TOOLS", "bash")
+    monkeypatch.setenv("THRESHER_BATCH_SUMMARY_EXCLUDE_TOOLS", "bash")
     monkeypatch.setenv("THRESHER_EXCHANGES_KEEP", "9")
     plan = th.plan(th.parse(conversation(40)), policy="auto", budget=4_000)
-    assert "batches" not in {edit.policy for edit in plan.edits}
+    assert "batch-summary" not in {edit.policy for edit in plan.edits}
     idle = th.plan(th.parse(conversation()), policy="smart").notes
-    assert "`batches.exclude_tools` is set, and no step uses it" in idle
+    assert "`batch-summary.exclude_tools` is set, but no step uses it" in idle
 
 
 def test_newest_takes_the_budget_of_the_plan() -> None:
     history = th.parse(conversation())
-    assert {edit.policy for edit in th.plan(history, policy="newest", budget=9_000).edits} == {"newest"}
+    assert {edit.policy for edit in th.plan(history, policy="sliding-window", budget=9_000).edits} == {"sliding-window"}
 
 
 def thinking_loop(rounds: int) -> History:
@@ -264,7 +264,7 @@ def test_summaries_of_equal_texts_follow_the_pairs() -> None:
         asked = Message("user", (Text("go"),))
         done = Message("assistant", (Text("done"),), author="model")
         history = History((asked, Message("assistant", tuple(calls)), Message("tool", tuple(results)), done))
-        plan = th.plan(history, policy=make_policy("batches", older_than=0, min_calls=1))
+        plan = th.plan(history, policy=make_policy("batch-summary", older_than=0, min_calls=1))
         return "".join(getattr(edit, "text", "") for edit in plan.edits)
 
     assert "- make lint → Traceback" in told("c0", "c1")
@@ -316,7 +316,7 @@ def test_a_store_that_cannot_be_read_does_not_end_the_loop(tmp_path: Path) -> No
     broken = tmp_path / "store.sqlite3"
     broken.write_bytes(b"no database " * 99)
     fitted_once = th.fit(conversation(), policy="mask", store=InMemoryContentStore())
-    with pytest.warns(UserWarning, match="nothing was left out"):
+    with pytest.warns(UserWarning, match="nothing was removed"):
         assert th.fit(fitted_once, policy="aggressive", store=SqliteContentStore(broken)) == fitted_once
 
 

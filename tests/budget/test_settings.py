@@ -13,7 +13,7 @@ from thresher.policies.table import policy_name
 NOTHING: dict[str, str] = {}
 
 
-def steps(preset: str = "development", **environment: str) -> list[tuple[str, dict[str, Any]]]:
+def steps(preset: str = "none", **environment: str) -> list[tuple[str, dict[str, Any]]]:
     return [(name, dict(options)) for name, options in load_settings(environment=environment).steps(preset)]
 
 
@@ -52,7 +52,7 @@ def test_a_budget_that_is_none_is_refused(text: Any) -> None:
 @pytest.mark.parametrize("prefix", ["CLAUDIST_", "THRESHER_"])
 def test_every_name_of_the_first_design_does_what_it_says(prefix: str, name: str, value: str, expected: Any) -> None:
     assert steps(**{prefix + name: value}) == [expected]
-    made = load_settings(environment={prefix + name: value}).steps("development")
+    made = load_settings(environment={prefix + name: value}).steps("none")
     assert [make_policy(policy, **options) for policy, options in made]
 
 
@@ -78,9 +78,11 @@ def test_the_preset_can_be_chosen_by_either_name() -> None:
 
 
 def test_every_option_of_a_policy_has_an_environment_name() -> None:
-    made = load_settings(environment={"THRESHER_READS_MAX_FILE_READS": "3", "THRESHER_BATCHES_EXCLUDE_TOOLS": "a,b"})
+    made = load_settings(
+        environment={"THRESHER_READS_MAX_FILE_READS": "3", "THRESHER_BATCH_SUMMARY_EXCLUDE_TOOLS": "a,b"}
+    )
     assert dict(made.steps("reads")) == {"reads": {"max_file_reads": 3}}
-    assert dict(made.steps("batches")) == {"batches": {"exclude_tools": ("a", "b")}}
+    assert dict(made.steps("batch-summary")) == {"batch-summary": {"exclude_tools": ("a", "b")}}
 
 
 def test_what_is_given_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
@@ -122,7 +124,7 @@ def test_a_preset_may_name_another(tmp_path: Path) -> None:
     file.write_text('[presets]\nmine = ["minimal", "output"]\nyours = ["yours"]')
     made = load_settings(environment=NOTHING, file=file)
     assert [name for name, _ in made.steps("mine")] == ["thinking", "subagents", "output"]
-    with pytest.raises(OptionError, match="names itself"):
+    with pytest.raises(OptionError, match="includes itself"):
         made.steps("yours")
 
 

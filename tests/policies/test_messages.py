@@ -39,7 +39,7 @@ def after(policy: FilterMessages, history: History) -> History:
 def again(policy: FilterMessages, history: History) -> History:
     """A second run, as one that knows its own stand-ins makes it."""
     stand_ins: frozenset[Place] = find_verified_placeholders(history, set)
-    return apply(history, build_plan(history, policy(history), SCALE, believed=stand_ins))
+    return apply(history, build_plan(history, policy(history), SCALE, placeholders=stand_ins))
 
 
 def test_blank_texts_go_and_others_stay() -> None:
@@ -173,7 +173,7 @@ def test_half_a_character_does_no_harm() -> None:
     [
         ({"patterns": ("(a",)}, "missing ) at character 2"),
         ({"patterns": ("*",)}, "at character 0"),
-        ({"patterns": "a"}, "list of words"),
+        ({"patterns": "a"}, "list of strings"),
         ({"roles": ("robot",)}, "robot"),
         ({"longer_than": 99}, "100 or more"),
         ({"longer_than": -1}, "longer_than"),

@@ -184,4 +184,4 @@ def test_a_second_run_changes_nothing(history: History) -> None:
     for policy in POLICIES:
         once = after(policy, history)
         stand_ins = find_verified_placeholders(once, set)
-        assert apply(once, build_plan(once, policy(once), SCALE, believed=stand_ins)) == once
+        assert apply(once, build_plan(once, policy(once), SCALE, placeholders=stand_ins)) == once

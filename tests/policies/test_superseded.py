@@ -36,7 +36,7 @@ def whys(history: History) -> dict[int, str]:
     return {n: one.why for one in plan.edits for n in touched(history, [one])}
 
 
-AGAIN, STALE, GOOD = "same call again", "stale read", "failed, made good later"
+AGAIN, STALE, GOOD = "same call again", "stale read", "failed, succeeded later"
 CASES: dict[str, tuple[tuple[Did, ...], dict[int, str]]] = {
     "the same call, the same answer": ((bash("git status", body("x")),) * 3, {0: AGAIN, 1: AGAIN}),
     "the same call, another answer": ((bash("date", body("x")), bash("date", body("y"))), {}),

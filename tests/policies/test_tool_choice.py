@@ -171,7 +171,7 @@ def test_a_second_run_changes_nothing(history: History) -> None:
     for policy in POLICIES:
         once = after(policy, history)
         stand_ins = find_verified_placeholders(once, set)
-        assert apply(once, build_plan(once, policy(once), SCALE, believed=stand_ins)) == once
+        assert apply(once, build_plan(once, policy(once), SCALE, placeholders=stand_ins)) == once
 
 
 def test_a_call_that_stands_in_for_one_is_not_replaced_again() -> None:
@@ -185,11 +185,11 @@ def test_a_call_that_stands_in_for_one_is_not_replaced_again() -> None:
         once = after(policy, History((*asked, answered, said, Message("user", (Text("go on"),)))))
         stand_ins = find_verified_placeholders(once, set)
         assert stand_ins
-        assert apply(once, build_plan(once, policy(once), SCALE, believed=stand_ins)) == once
+        assert apply(once, build_plan(once, policy(once), SCALE, placeholders=stand_ins)) == once
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_second_run_on_a_long_history_changes_nothing(policy: EditToolCalls) -> None:
     once = after(policy, HISTORY)
     stand_ins = find_verified_placeholders(once, set)
-    assert apply(once, build_plan(once, policy(once), SCALE, believed=stand_ins)) == once
+    assert apply(once, build_plan(once, policy(once), SCALE, placeholders=stand_ins)) == once

@@ -539,7 +539,7 @@ SCALE = default_token_weights()
 
 
 def planned(told: History = WORK, **options: Any) -> Plan:
-    folding = make_policy("batches", older_than=0, min_calls=1, max_calls_per_summary=5)
+    folding = make_policy("batch-summary", older_than=0, min_calls=1, max_calls_per_summary=5)
     return th.plan(told, policy=folding, scale=SCALE, **options)
 
 

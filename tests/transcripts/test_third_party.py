@@ -136,7 +136,7 @@ def test_a_sub_agent_receives_its_context(packages: Path) -> None:
     [
         ("toy = no_such_module:FORMAT", "cannot be loaded"),
         ("toy = toy_format:read", "expected a TranscriptFormat"),
-        ("codex = toy_format:FORMAT", "is called like one of Thresher's own"),
+        ("codex = toy_format:FORMAT", "has the name of a built-in format"),
     ],
 )
 def test_an_invalid_format_is_reported_and_the_rest_works(packages: Path, entry: str, why: str) -> None:

@@ -11,6 +11,7 @@ from test_window import PATIENT, Loop, triggers, window
 
 from thresher.edits import Drop, Replace, Summarize, Truncate
 from thresher.errors import OptionError
+from thresher.policies.table import RENAMED_POLICIES
 from thresher.window import Thresholds, Window
 from thresher.window.ledger import RENAMED_EDIT_KINDS, RENAMED_TRIGGERS
 
@@ -61,16 +62,20 @@ def test_a_ledger_with_old_names_goes_on_where_it_was(tmp_path: Path) -> None:
     assert "break_even" in triggers(one)
     old_kinds = {new: old for old, new in RENAMED_EDIT_KINDS.items()}
     old_triggers = {new: old for old, new in RENAMED_TRIGGERS.items()}
-    rewritten = 0
+    old_policies = {new: old for old, new in RENAMED_POLICIES.items()}
+    rewritten = renamed = 0
     with sqlite3.connect(file) as database:
         for number, body in database.execute("SELECT number, body FROM epochs").fetchall():
             row = json.loads(body)
             row["trigger"] = old_triggers.get(row["trigger"], row["trigger"])
             for edit in row["added"]:
                 rewritten += edit["kind"] in old_kinds
+                renamed += edit["policy"] in old_policies
+                edit["policy"] = old_policies.get(edit["policy"], edit["policy"])
                 edit["kind"] = old_kinds.get(edit["kind"], edit["kind"])
             database.execute("UPDATE epochs SET body = ? WHERE number = ?", (json.dumps(row).encode(), number))
     assert rewritten
+    assert renamed
     again = window(ledger=file, store=one.store, thresholds=PATIENT)
     assert again.fit(loop.messages, at=30) == sent
     assert again.events == []

@@ -9,6 +9,7 @@ from thresher.dialects import emit
 from thresher.errors import BudgetError, OptionError
 from thresher.model import History
 from thresher.model.jsontext import dump_json
+from thresher.policies.table import current_policy_name
 from thresher.render.agent_view import FENCE_TOKENS, elide_middle, estimate_text_tokens, truncate_to_tokens
 from thresher.render.plain_text import format_plain_text
 from thresher.render.text import shorten
@@ -16,7 +17,7 @@ from thresher.serve.parent_context import ParentContext
 from thresher.store import ContentStore
 from thresher.transcripts import format_names
 
-LEGACY_PRESETS = {"none": "development", "light": "thinking", "heavy": "minimal"}
+LEGACY_PRESETS = {"light": "thinking", "heavy": "minimal"}
 """Names that the server before this one had."""
 MAX_FIT_ATTEMPTS = 4
 
@@ -31,7 +32,7 @@ class FittedText(NamedTuple):
 
 def fit_to_text(known: ParentContext, preset: str, tokens: int, form: str, store: ContentStore) -> FittedText:
     """A history through a preset into a text of so many tokens; what is written weighs other than what was counted."""
-    policy, write = LEGACY_PRESETS.get(preset, preset), _choose_writer(form)
+    policy, write = current_policy_name(LEGACY_PRESETS.get(preset, preset)), _choose_writer(form)
     spoken = tuple(message for message in known.history if message.role != "system")  # who asks has its own
     history = known.history if len(spoken) == len(known.history) else History(spoken)
     if policy not in PRESETS and policy not in LEGACY_PRESETS.values():

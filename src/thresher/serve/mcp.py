@@ -98,7 +98,7 @@ def _context_tools(tools: McpTools) -> list[tuple[Callable[..., str], str]]:
         session: Annotated[str, Field(description="The parent's id or file, if you know it.")] = "",
         agent: Annotated[str, Field(description="Your own sub-agent id, if you know it.")] = "",
         upto: Annotated[int | None, Field(description="Stop before the human's message number N, from 1.")] = None,
-        preset: Annotated[str, Field(description="development, minimal, moderate, smart or aggressive.")] = "smart",
+        preset: Annotated[str, Field(description="none, minimal, moderate, smart or aggressive.")] = "smart",
         max_tokens: MaxTokens = 8_000,
         form: Annotated[str, Field(description="text, or messages of anthropic, openai-chat, gemini.")] = "text",
         project: Annotated[str, Field(description="The folder of the conversation, if not the server's.")] = "",

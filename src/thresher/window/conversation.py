@@ -25,7 +25,7 @@ PLACEHOLDER_TOKENS = 45
 
 
 DECAY_PER_CALL = 1.25
-"""How much a result wears with a call, on average: see the policy `fading`."""
+"""How much a result wears with a call, on average: see the policy `decay`."""
 
 
 class RequestPrompt(Struct, frozen=True):

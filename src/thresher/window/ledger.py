@@ -19,6 +19,7 @@ from msgspec import Struct, structs
 from thresher.edits import Edit
 from thresher.errors import ThresherError
 from thresher.model import Occurrence
+from thresher.policies.table import RENAMED_POLICIES
 from thresher.store.sqlite_file import SqliteFile, SqliteSchema
 
 if TYPE_CHECKING:
@@ -231,6 +232,7 @@ def _decode_replan(body: bytes, name: str) -> ReplanRecord:
         told["trigger"] = RENAMED_TRIGGERS.get(told["trigger"], told["trigger"])
         for edit in told["added"]:
             edit["kind"] = RENAMED_EDIT_KINDS.get(edit["kind"], edit["kind"])
+            edit["policy"] = RENAMED_POLICIES.get(edit["policy"], edit["policy"])
         return msgspec.convert(told, ReplanRecord)
     except (KeyError, TypeError, msgspec.MsgspecError, ValueError) as error:
         raise LedgerError(f"{name}: a decision in it cannot be read ({error}); begin a new ledger") from error

@@ -46,7 +46,7 @@ class ReplanContext(Struct, frozen=True, dict=True):
     @cached_property
     def resumed_draft(self) -> PlanDraft:
         """The edits that hold, and no others; made once, so whoever adds to it copies it first."""
-        draft = PlanDraft(self.history, self.setup.scale, believed=look_up_placeholders(self.history, self.store))
+        draft = PlanDraft(self.history, self.setup.scale, placeholders=look_up_placeholders(self.history, self.store))
         draft.resume(self.edits.values())
         draft.resume(self.carried_edits.values(), held=False)
         return draft

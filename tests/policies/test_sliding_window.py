@@ -99,7 +99,7 @@ def test_no_cut_parts_a_call_from_its_result() -> None:
 
 
 def test_without_any_budget_it_says_so() -> None:
-    with pytest.raises(OptionError, match="give one"):
+    with pytest.raises(OptionError, match="needs a budget"):
         list(SlidingWindow()(History()))
 
 

@@ -73,7 +73,7 @@ def test_tools_are_named_by_glob_whatever_the_case() -> None:
 
 @pytest.mark.parametrize("options", [{"keep": -1}, {"action": "hide"}, {"tools": "ls"}, {"categories": ("lists",)}])
 def test_senseless_options_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(OptionError, match="policy `recent`"):
+    with pytest.raises(OptionError, match="policy `latest-only`"):
         KeepLatestOnly(**options)
 
 

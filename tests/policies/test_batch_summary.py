@@ -129,7 +129,7 @@ def test_a_mark_keeps_a_call() -> None:
     policy = SummarizeBatches(min_calls=1)
     after = apply(history, build_plan(history, policy(history), SCALE))
     assert [call.id for message in after for call in message.calls] == ["c1", "c2"]
-    assert policy.notes(history) == ("batches left 2 calls alone: marked 2",)
+    assert policy.notes(history) == ("batch-summary excluded 2 calls: marked 2",)
     unmarked = SummarizeBatches(min_calls=1, keep_marked="")
     assert not [
         call for message in apply(history, build_plan(history, unmarked(history), SCALE)) for call in message.calls
@@ -143,12 +143,12 @@ def test_small_calls_are_left_alone() -> None:
     (fold,) = taken(history, policy)
     assert isinstance(fold, Summarize)
     assert len(fold.targets) == 2
-    assert policy.notes(history) == ("batches left 2 calls alone: small 2",)
+    assert policy.notes(history) == ("batch-summary excluded 2 calls: small 2",)
 
 
 def test_notes_name_what_was_left_alone() -> None:
     history = story("AskUserQuestion", "Read", "AskUserQuestion", "submit")
-    assert SummarizeBatches().notes(history) == ("batches left 3 calls alone: AskUserQuestion 2, submit 1",)
+    assert SummarizeBatches().notes(history) == ("batch-summary excluded 3 calls: AskUserQuestion 2, submit 1",)
     assert SummarizeBatches().notes(story("Read")) == ()
 
 
@@ -246,5 +246,5 @@ def test_which_texts_are_calls(call: str, answer: str, name: str | None) -> None
     ],
 )
 def test_options_that_make_no_sense(options: dict[str, int]) -> None:
-    with pytest.raises(OptionError, match="batches"):
+    with pytest.raises(OptionError, match="batch-summary"):
         SummarizeBatches(**options)  # type: ignore[arg-type]
