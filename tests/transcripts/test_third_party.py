@@ -79,7 +79,11 @@ def packages(tmp_path: Path) -> Path:
 
 
 def run(packages: Path, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(packages), "COLUMNS": "200"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(packages), *filter(None, sys.path)]),
+        "COLUMNS": "200",
+    }
     command = [sys.executable, "-m", "thresher.cli", *words]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == code, done.stderr
@@ -126,7 +130,7 @@ def test_a_sub_agent_receives_its_context(packages: Path) -> None:
     code = (
         "from thresher.serve.mcp_tools import McpTools; print(McpTools(environment={}).get_context(session='kiln-1'))"
     )
-    environment = {**os.environ, "PYTHONPATH": str(packages)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(packages), *filter(None, sys.path)])}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert "The damper was shut too early." in done.stdout
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 from msgspec import Struct
 
 from thresher.model import AbandonedBranch, History, Message, Problem, Session, Usage
-from thresher.transcripts.coerce import count_at
+from thresher.transcripts.coerce import as_dict, count_at
 from thresher.transcripts.source import SourceFile
 
 MAX_TITLE_CHARS = 120
@@ -87,7 +87,7 @@ class SessionFacts(TypedDict, total=False):
     records: Mapping[str, int]
     project: str
     git_branch: str
-    title: str
+    title: str | None
     version: str
     parent: str
     call_id: str
@@ -122,7 +122,7 @@ def make_session(
     }
     fields |= {name: tuple(fields.get(name, ())) for name in ("branches", "children")}
     fields["records"] = dict(fields.get("records", {}))
-    if "title" not in fields:
+    if fields.get("title") is None:
         fields["title"] = title_from_prompt(histories)
     return Session(agent, id_, source.file, histories, **fields)
 
@@ -145,6 +145,13 @@ def parse_openai_chat_usage(usage: Any) -> Usage | None:
         count_at(usage, "cache_creation_input_tokens"),
         count_at(usage, "completion_tokens_details", "reasoning_tokens"),
     )
+
+
+def parse_chat_usage(usage: Any) -> Usage | None:
+    """Parse a usage object with `input_tokens`, or one of OpenAI Chat."""
+    if "input_tokens" in as_dict(usage):
+        return Usage(count_at(usage, "input_tokens"), count_at(usage, "output_tokens"))
+    return parse_openai_chat_usage(usage)
 
 
 def usage_with_cached_input(given: int, output: int, read: int, written: int = 0, reasoning: int = 0) -> Usage:

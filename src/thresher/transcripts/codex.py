@@ -21,14 +21,7 @@ from thresher.dialects.openai_responses.codec import NATIVE_EXTRAS, parse_openai
 from thresher.model import AbandonedBranch, History, Message, Session, Usage
 from thresher.model.jsontext import load_json
 from thresher.model.parts import Summary, Text, ToolResult, Unknown
-from thresher.transcripts.base import (
-    SessionFolder,
-    TranscriptFormat,
-    make_session,
-    parse_time,
-    title_from_prompt,
-    usage_with_cached_input,
-)
+from thresher.transcripts.base import SessionFolder, TranscriptFormat, make_session, parse_time, usage_with_cached_input
 from thresher.transcripts.coerce import as_text, count_at, first_text, list_at, text_at
 from thresher.transcripts.content import mark_carried
 from thresher.transcripts.source import SourceFile
@@ -207,7 +200,7 @@ class CodexRolloutReader:
             records=self.records,
             project=text_at(meta, "cwd"),
             git_branch=text_at(meta, "git", "branch"),
-            title=self.title or title_from_prompt(segments),
+            title=self.title or None,
             version=text_at(meta, "cli_version"),
             parent=first_text(meta, "parent_thread_id", "forked_from_id"),
         )

@@ -16,21 +16,11 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from thresher.dialects.content import infer_message_author, parse_image_url
-from thresher.model import Message, Role, Usage
+from thresher.model import Message, Role
 from thresher.model.jsontext import dump_json, load_json
 from thresher.model.parts import Image, Part, ResultPart, Text, Thinking, ToolCall, ToolResult, Unknown
-from thresher.transcripts.base import parse_openai_chat_usage, parse_time
-from thresher.transcripts.coerce import (
-    as_dict,
-    as_list,
-    as_text,
-    count_at,
-    dict_at,
-    first_text,
-    list_at,
-    text_at,
-    value_at,
-)
+from thresher.transcripts.base import parse_chat_usage, parse_time
+from thresher.transcripts.coerce import as_dict, as_list, as_text, dict_at, first_text, list_at, text_at, value_at
 from thresher.transcripts.content import json_text, result_content, text_parts
 
 _ROLE_WORDS: dict[Role, str] = {
@@ -132,21 +122,15 @@ def parse_lenient_row(row: dict[str, Any], who: Speaker) -> Message:
         parts = tuple(_expand_text_calls(parts))
     elif role == "tool" and not any(isinstance(part, ToolResult) for part in parts):
         parts = (_parse_result_row(row, who, parts),) if parts else ()
+    usage = dict_at(row, "usage") or dict_at(row, "token_usage")
     return Message(
         role,
         parts,
         author=infer_message_author(role, parts),
         time=next(filter(None, (parse_time(row[key]) for key in TIME_KEYS if key in row)), None),
         model=text_at(row, "model") if role == "assistant" else "",
-        usage=_parse_usage(row) if role == "assistant" else None,
+        usage=parse_chat_usage(usage) if role == "assistant" and usage else None,
     )
-
-
-def _parse_usage(row: dict[str, Any]) -> Usage | None:
-    usage = dict_at(row, "usage") or dict_at(row, "token_usage")
-    if "input_tokens" in usage:
-        return Usage(count_at(usage, "input_tokens"), count_at(usage, "output_tokens"))
-    return parse_openai_chat_usage(usage) if usage else None
 
 
 # Content

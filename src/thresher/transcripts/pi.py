@@ -24,7 +24,6 @@ from thresher.transcripts.base import (
     group_branches,
     make_session,
     parse_time,
-    title_from_prompt,
     trace_path,
 )
 from thresher.transcripts.coerce import as_text, count_at, text_at
@@ -95,7 +94,7 @@ def _read(source: SourceFile) -> list[Session]:
             branches=branches,
             records=records,
             project=as_text(head.cwd),
-            title=name or title_from_prompt(segments),
+            title=name or None,
             version=str(head.version) if isinstance(head.version, int | str) else "1",
             parent=Path(parent.replace("\\", "/")).stem.rpartition("_")[2],
             times=[parse_time(entry.row.timestamp) for entry in entries.values()],
@@ -163,30 +162,23 @@ def _convert_entry(source: SourceFile, entry: PiEntry) -> Message | None:
 
 
 def _parse_message(wire: dict[str, Any]) -> Message | None:
+    parts = _parse_content(wire.get("content"))
     match wire.get("role"):
         case "user":
-            parts = _parse_content(wire.get("content"))
             return Message("user", parts, author=infer_message_author("user", parts))
         case "assistant":
-            parts, usage = _parse_content(wire.get("content")), _parse_usage(wire.get("usage"))
+            usage = _parse_usage(wire.get("usage"))
             return Message("assistant", parts, author="model", model=text_at(wire, "model"), usage=usage)
         case "toolResult":
-            return Message("tool", (_parse_result(wire),), author="tool")
-        case "bashExecution" if not wire.get("excludeFromContext"):
-            text = f"$ {wire.get('command')}\n{wire.get('output')}"
-            return Message("user", (Text(text),), author="tool")
+            id_, name, is_error = text_at(wire, "toolCallId"), text_at(wire, "toolName"), wire.get("isError") is True
+            return Message("tool", (ToolResult(id_, result_content(parts), is_error, name=name),), author="tool")
         case "bashExecution":
-            return None
+            text = f"$ {wire.get('command')}\n{wire.get('output')}"
+            return None if wire.get("excludeFromContext") else Message("user", (Text(text),), author="tool")
         case "compactionSummary" | "branchSummary":
             return Message("user", (Summary(text_at(wire, "summary")),), author="harness")
         case role:
-            parts = _parse_content(wire.get("content")) or (Unknown(str(role), dump_json(wire)),)
-            return Message("user", parts, author="harness")
-
-
-def _parse_result(wire: dict[str, Any]) -> ToolResult:
-    content, name = result_content(_parse_content(wire.get("content"))), text_at(wire, "toolName")
-    return ToolResult(text_at(wire, "toolCallId"), content, is_error=wire.get("isError") is True, name=name)
+            return Message("user", parts or (Unknown(str(role), dump_json(wire)),), author="harness")
 
 
 def _parse_content(content: Any) -> tuple[Part, ...]:

@@ -70,6 +70,4 @@ def format_names(kind: Literal["wire", "transcript"] | None = None) -> list[str]
 def transcript_formats() -> Iterator[TranscriptFormat]:
     """Yield every transcript format. Each one is imported when the caller reaches it."""
     for name in format_names("transcript"):
-        found = find_format(name)
-        if isinstance(found, TranscriptFormat):
-            yield found
+        yield cast(TranscriptFormat, find_format(name))

@@ -21,14 +21,7 @@ from msgspec.structs import replace
 
 from thresher.model import History, Session
 from thresher.model.harness_text import detect_author
-from thresher.transcripts.base import (
-    SessionFolder,
-    TranscriptFormat,
-    make_session,
-    parse_time,
-    title_from_prompt,
-    trace_path,
-)
+from thresher.transcripts.base import SessionFolder, TranscriptFormat, make_session, parse_time, trace_path
 from thresher.transcripts.claude_code.messages import build_claude_messages
 from thresher.transcripts.claude_code.records import (
     LENIENT_DECODER,
@@ -81,7 +74,7 @@ class ClaudeScan:
 
 def _read(source: SourceFile) -> list[Session]:
     """Read one session with its sub-agents."""
-    return [_build_session(source, _scan_file(source))]
+    return [_build_session(source)]
 
 
 def _scan_file(source: SourceFile) -> ClaudeScan:
@@ -198,7 +191,8 @@ def _note_title(facts: ClaudeScan, note: ClaudeSideRecord) -> None:
         facts.summaries[note.leafUuid] = note.summary
 
 
-def _build_session(source: SourceFile, facts: ClaudeScan) -> Session:
+def _build_session(source: SourceFile) -> Session:
+    facts = _scan_file(source)
     shown = [node for node in facts.nodes.values() if is_shown_record(node.row)]
     own = [node for node in shown if not node.row.isSidechain]
     is_agent = bool(shown) and not own
@@ -225,7 +219,7 @@ def _build_session(source: SourceFile, facts: ClaudeScan) -> Session:
         records=facts.records,
         project=facts.session_fields.get("cwd", ""),
         git_branch=facts.session_fields.get("gitBranch", ""),
-        title=_choose_title(facts, segments),
+        title=_find_title(facts),
         version=facts.session_fields.get("version", ""),
         parent=first if is_agent else facts.forked_from or (first if first != id_ else ""),
     )
@@ -240,14 +234,10 @@ def _find_spilled_outputs(source: SourceFile, facts: ClaudeScan) -> dict[str, st
     return existing
 
 
-def _choose_title(facts: ClaudeScan, segments: Sequence[History]) -> str:
-    for field in ("customTitle", "aiTitle", "lastPrompt"):
-        if field in facts.session_fields:
-            return facts.session_fields[field]
-    for leaf, summary in facts.summaries.items():
-        if leaf in facts.nodes:
-            return summary
-    return title_from_prompt(segments)
+def _find_title(facts: ClaudeScan) -> str | None:
+    titles = (facts.session_fields.get(field) for field in ("customTitle", "aiTitle", "lastPrompt"))
+    summaries = (summary for leaf, summary in facts.summaries.items() if leaf in facts.nodes)
+    return next(filter(None, titles), None) or next(summaries, None)
 
 
 # Sub-agents
@@ -291,8 +281,7 @@ def _read_subagent_files(source: SourceFile, facts: ClaudeScan) -> Iterator[Sess
     files = {path for path in folder.rglob("agent-*.jsonl*") if path.is_file()} if folder.is_dir() else set()
     files.update(path for agent in facts.spawned_by for path in _find_agent_files(source.path, agent))
     for path in sorted(files):
-        file = SourceFile(path, source.limits)
-        child = _build_session(file, _scan_file(file))
+        child = _build_session(SourceFile(path, source.limits))
         metadata_path = path.with_name(path.name.split(".")[0] + ".meta.json")
         meta = SourceFile(metadata_path).document if metadata_path.is_file() else None
         yield replace(

@@ -24,13 +24,13 @@ from msgspec.structs import replace
 
 from thresher.dialects.intake import detect_dialect
 from thresher.errors import UnknownFormatError
-from thresher.model import History, Session, Usage
+from thresher.model import History, Session
 from thresher.model.jsontext import dump_json
 from thresher.transcripts.base import (
     MAX_TITLE_CHARS,
     TranscriptFormat,
     make_session,
-    parse_openai_chat_usage,
+    parse_chat_usage,
     parse_time,
     title_from_prompt,
 )
@@ -38,7 +38,6 @@ from thresher.transcripts.coerce import (
     as_dict,
     as_list,
     as_text,
-    count_at,
     dict_at,
     first_text,
     list_at,
@@ -328,15 +327,9 @@ def _build_call(line: int, body: dict[str, Any], start: Any, response: dict[str,
         start=parse_time(start),
         end=parse_time(end),
         model=text_at(response, "model") or text_at(body, "model"),
-        usage=_parse_usage(response),
+        usage=parse_chat_usage(response if "input_tokens" in response else response.get("usage")),
         tools=dump_json(tools) if tools else "",
     )
-
-
-def _parse_usage(response: dict[str, Any]) -> Usage | None:
-    if "input_tokens" in response:
-        return Usage(count_at(response, "input_tokens"), count_at(response, "output_tokens"))
-    return parse_openai_chat_usage(response.get("usage"))
 
 
 # The format

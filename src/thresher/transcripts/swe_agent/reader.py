@@ -69,7 +69,7 @@ def _read(source: SourceFile) -> list[Session]:
     document = as_dict(source.read_document())
     attempts = [as_dict(attempt) for attempt in list_at(document, "attempts")]
     chosen, others = _select_attempt(document, attempts)
-    if not (_history_rows(chosen) or _trajectory_rows(chosen)):
+    if not (list_at(chosen, "history") or list_at(chosen, "trajectory")):
         raise ReadError(f"`{source.path}` holds no `history` and no `trajectory`; is it a SWE-agent run?")
     reader = SweAgentReader(source, chosen)
     messages = reader.messages()
@@ -94,20 +94,12 @@ def _read(source: SourceFile) -> list[Session]:
     ]
 
 
-def _history_rows(run: dict[str, Any]) -> list[Any]:
-    return list_at(run, "history")
-
-
-def _trajectory_rows(run: dict[str, Any]) -> list[Any]:
-    return list_at(run, "trajectory")
-
-
 def _select_attempt(
     document: dict[str, Any], attempts: Sequence[dict[str, Any]]
 ) -> tuple[dict[str, Any], list[tuple[int, dict[str, Any]]]]:
     """Return the chosen attempt, by default the last, and the others by number."""
     best = value_at(document, "info", "best_attempt_idx")
-    has_rows = bool(_history_rows(document) or _trajectory_rows(document))
+    has_rows = bool(list_at(document, "history") or list_at(document, "trajectory"))
     chosen = best if type(best) is int and has_rows else len(attempts) - 1
     others = [(number, attempt) for number, attempt in enumerate(attempts) if number != chosen]
     return (document if has_rows or not attempts else attempts[-1]), others
@@ -117,9 +109,9 @@ def _count_records(run: dict[str, Any], attempts: Sequence[Any]) -> dict[str, in
     """Count messages by role, demonstrations, steps and attempts."""
     counts = Counter(
         "demonstration" if value_at(item, "is_demo") is True else text_at(item, "role") or "?"
-        for item in _history_rows(run)
+        for item in list_at(run, "history")
     )
-    counts.update({"step": len(_trajectory_rows(run)), "attempt": len(attempts)})
+    counts.update({"step": len(list_at(run, "trajectory")), "attempt": len(attempts)})
     return {kind: count for kind, count in counts.items() if count}
 
 
@@ -135,9 +127,9 @@ class SweAgentReader:
     def __init__(self, source: SourceFile, run: dict[str, Any], prefix: str = "") -> None:
         """`prefix` is a prefix of every id, for an attempt that was not chosen."""
         self.branches: list[AbandonedBranch] = []
-        self.steps = [SweAgentStep(as_dict(step), number) for number, step in enumerate(_trajectory_rows(run), 1)]
+        self.steps = [SweAgentStep(as_dict(step), number) for number, step in enumerate(list_at(run, "trajectory"), 1)]
         self._source = source
-        self._rows = _history_rows(run) or _history_from_steps(self.steps)
+        self._rows = list_at(run, "history") or _history_from_steps(self.steps)
         self._prefix = prefix
         self._model = _find_model(run)
         self._pending_calls: dict[str, ToolCall] = {}
@@ -307,10 +299,10 @@ def _sniff(source: SourceFile) -> int:
     if not isinstance(document, dict):
         return 0
     runs = [document, *map(as_dict, list_at(document, "attempts")[:1])]
-    steps = [as_dict(step) for run in runs for step in _trajectory_rows(run)[:3]]
+    steps = [as_dict(step) for run in runs for step in list_at(run, "trajectory")[:3]]
     if any({"action", "observation", "thought", "response"} <= step.keys() for step in steps):
         return 3
-    rows = [row for run in runs for row in map(as_dict, _history_rows(run)) if row.get("role") == "assistant"]
+    rows = [row for run in runs for row in map(as_dict, list_at(run, "history")) if row.get("role") == "assistant"]
     return 3 if any({"agent", "thought", "action"} <= row.keys() for row in rows) else 0
 
 
