@@ -352,7 +352,7 @@ def test_long_outputs_are_found_in_their_files(tmp_path: Path) -> None:
         "run_shell_command_17_0": str(outputs / "run_shell_command_17_0.txt"),
         "A/b": str(outputs / "run_shell_command_a_b.txt"),
     }
-    assert session.problems[0].what == "1 long outputs are in files that are not here"
+    assert session.problems[0].what == "1 long outputs are in missing files"
 
 
 def test_an_id_cannot_leave_the_folder(tmp_path: Path) -> None:
