@@ -89,7 +89,7 @@ def test_the_public_functions_take_no_untyped_keywords() -> None:
 )
 def test_an_unknown_keyword_gets_a_suggestion(function: Callable[..., object], wrong: str, right: str) -> None:
     given = () if function is th.Window else (th.History(),)
-    with pytest.raises(th.OptionError, match=f"`{wrong}`; did you mean `{right}`"):
+    with pytest.raises(th.OptionError, match=f"`{wrong}`. Did you mean `{right}`"):
         function(*given, **{wrong: 5})
 
 

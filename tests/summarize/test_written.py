@@ -219,8 +219,8 @@ def test_a_key_that_no_header_can_hold_is_not_sent(key: str, monkeypatch: pytest
 
 def test_a_refused_key_is_named_by_its_variable() -> None:
     with ModelServer(sends(401)) as server:
-        assert "OPENAI_API_KEY holds none" in str(failure(server))
-        assert "OTHER holds none" in str(failure(server, key_variable="OTHER"))
+        assert "requires a key: set OPENAI_API_KEY" in str(failure(server))
+        assert "requires a key: set OTHER" in str(failure(server, key_variable="OTHER"))
 
 
 # --- what goes wrong ---------------------------------------------------------------------------------------------
@@ -257,17 +257,17 @@ NESTED = b"[" * 200_000
         (sends(200, NESTED), 1, "JSON"),
         (sends(200, b"\xff\xfe"), 1, "JSON"),
         (sends(200, [1]), 1, "JSON"),
-        (sends(200, {}), 1, "without a word"),
-        (sends(200, {"choices": [], "content": 5}), 1, "without a word"),
-        (sends(200, {"choices": [[]], "content": [[]]}), 1, "without a word"),
-        (sends(200, {"choices": [{"message": 3}], "content": [{"type": "text", "text": 3}]}), 1, "without a word"),
+        (sends(200, {}), 1, "empty answer"),
+        (sends(200, {"choices": [], "content": 5}), 1, "empty answer"),
+        (sends(200, {"choices": [[]], "content": [[]]}), 1, "empty answer"),
+        (sends(200, {"choices": [{"message": 3}], "content": [{"type": "text", "text": 3}]}), 1, "empty answer"),
         (sends(200, {"error": {"message": "no credit"}}), 1, "no credit"),
-        (says(None), 1, "without a word"),
-        (says(" \n"), 1, "without a word"),
+        (says(None), 1, "empty answer"),
+        (says(" \n"), 1, "empty answer"),
         (says(MEMORY, "content_filter"), 1, "refused"),
         (says("", "refusal"), 1, "refused"),
-        (says(MEMORY, "length"), 1, "broken off"),
-        (says(MEMORY, "max_tokens"), 1, "broken off"),
+        (says(MEMORY, "length"), 1, "truncated"),
+        (says(MEMORY, "max_tokens"), 1, "truncated"),
         (says("I am sorry, I cannot help with that."), 1, "sections"),
         (says("## Goal\n" + "x" * 5_000), 1, "characters long"),
     ],
@@ -529,7 +529,7 @@ def test_the_limit_counts_earlier_summaries_and_the_share_does_not() -> None:
         text = ModelSummarizer(endpoint(server)).write(told, everything(told), limit=2_100)
         assert text.startswith(f"{long}\n\n## Goal")
         assert 2_000 < len(text) <= 2_100
-        with pytest.raises(SummaryError, match="longer than a prompt"):
+        with pytest.raises(SummaryError, match="exceed the prompt limit"):
             ModelSummarizer(endpoint(server), most=2_000).write(told, everything(told), limit=5_000)
 
 
