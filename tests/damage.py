@@ -1,4 +1,4 @@
-"""Damaged copies of files, each read or refused: a short, fixed run of the fuzzer (`make fuzz` is the long one)."""
+"""Parse damaged copies of files; each must parse or raise an expected error. `make fuzz` is the long version."""
 
 from importlib.util import module_from_spec, spec_from_file_location
 from itertools import islice
@@ -25,7 +25,7 @@ fuzz = _loaded()
 
 
 def read_damaged(data: bytes, path: Path, random: Random, format: str | None = None) -> None:
-    """Read many damaged copies of a file: as what they are taken for, and as the `format`, if one is insisted upon."""
+    """Parse many damaged copies of a file, with a detected format and, if given, as `format`."""
     for mutation, damaged in islice(fuzz.mutants(fuzz.excerpt(data, random), random), MUTANTS):
         limits = ReadLimits(line=random.choice((100, 2000)), unpacked=5000) if random.random() < 0.1 else None
         if damaged.startswith(b"-- "):

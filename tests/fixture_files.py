@@ -1,4 +1,4 @@
-"""The fixtures of the formats: which there are, and each as its reader wants it."""
+"""Find the fixtures of the transcript formats, and prepare each for its reader."""
 
 import sqlite3
 from contextlib import closing
@@ -8,17 +8,17 @@ FIXTURES = Path(__file__).parent / "fixtures"
 
 
 def fixtures(name: str) -> list[Path]:
-    """A format's own fixture, and those for what one file cannot show."""
+    """Return a format's own fixture and its additional ones."""
     return [path for path in sorted(FIXTURES.glob(f"{name}.*")) if ".golden." not in path.name]
 
 
 def own_fixture(name: str) -> Path:
-    """The one that every format has."""
+    """Return the fixture that every format has."""
     return next(path for path in fixtures(name) if path.stem == name)
 
 
 def ready(fixture: Path, folder: Path) -> Path:
-    """A fixture as its reader wants it: a database is kept as the text that makes it."""
+    """Prepare a fixture for its reader; a database is stored as SQL text."""
     if fixture.suffix != ".sql":
         return fixture
     path = folder / f"{fixture.stem}.db"

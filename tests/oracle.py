@@ -1,7 +1,7 @@
-"""A second judge of conversations, over the JSON that is sent, which knows nothing of the project's rules.
+"""An independent check of API rules on emitted JSON, without the project's own rules.
 
-`violations(value, dialect)` says in plain words what the API of that dialect would refuse. Rows and blocks that are
-not as the API documents them are passed by: nobody can say what it makes of them.
+`violations(value, dialect)` describes each reason for which the dialect's API would reject the value. Rows and blocks
+that do not match the API's documentation are skipped, because the API's behavior for them is unknown.
 """
 
 import json
@@ -15,7 +15,7 @@ LETTERS = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
 
 def violations(value: Json, dialect: str) -> list[str]:
-    """What the API would refuse in messages, or in a request body."""
+    """Describe each violation in messages or a request body."""
     rows = value[KEYS[dialect]] if isinstance(value, dict) else value
     told = [*_unsendable(rows)]
     system = (
@@ -170,7 +170,7 @@ def _chat(rows: list[Json]) -> Iterator[str]:
 
 
 def _chat_role(row: Json) -> str:
-    """The role that the API takes a row for; nothing for a row it would not understand."""
+    """Return the role that the API assigns to a row; an empty string for an invalid row."""
     if (
         not isinstance(row, dict)
         or not _texts(row.get("role"))
@@ -213,7 +213,7 @@ def _responses(rows: list[Json]) -> Iterator[str]:
             if not waiting[_call_key(row)]:
                 yield f"{number}: an output for no open call"
             waiting[_call_key(row)] -= 1
-        # An old shell call has no other id than this one, and shares it with its output.
+        # A legacy shell call has only this id, and shares it with its output.
         paired_by_it = kind in ("call", "output") and not _texts(row.get("call_id"))
         if kind not in ("odd", "other") and _texts(row.get("id")) and not paired_by_it:
             items[row["id"]] += 1
@@ -227,7 +227,7 @@ _TOOLS = ("function_call", "custom_tool_call", "local_shell_call")
 
 
 def _item_kind(row: Json) -> str:
-    """What an item is: `user`, `message` (of the model's), `reasoning`, `call`, `output`; `other` or `odd` if none."""
+    """Classify an item as `user`, `message` (by the model), `reasoning`, `call`, `output`, `other` or `odd`."""
     kind = row.get("type", "message") if isinstance(row, dict) else None
     if kind == "message" and _texts(row.get("role")) and isinstance(row.get("content"), str | list):
         return "message" if row["role"] == "assistant" else "user"
@@ -304,7 +304,7 @@ def _ids(values: list[Json]) -> Counter[str]:
 
 
 def _function(part: Json, *names: str) -> Json:
-    """The call, or the response, that a part is."""
+    """Return the call or response of a part."""
     if not isinstance(part, dict):
         return None
     keys = [key for key in _DATA if part.get(key) is not None]

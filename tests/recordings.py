@@ -1,4 +1,4 @@
-"""The recordings beside the repository, each with the counts that came with it."""
+"""The recordings next to the repository, with their published counts."""
 
 import json
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import thresher as th
 
 
 def indexed(folder: Path, kind: str) -> Iterator[tuple[dict[str, Any], list[th.Session]]]:
-    """Every file of a kind: its row in the index, and the sessions in it."""
+    """Yield every file of a kind: its row in the index, and its sessions."""
     rows = map(json.loads, (folder / "index.jsonl").read_text(encoding="utf-8").splitlines())
     for row in rows:
         if row["file"].startswith(f"{kind}/"):

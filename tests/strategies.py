@@ -1,8 +1,8 @@
-"""Conversations to try the laws on: as values of the model, and as each dialect writes them.
+"""Hypothesis strategies for conversations: as values of the model, and as each dialect's JSON.
 
-`HISTORIES` holds everything that can go wrong with calls and results, `WIRE` what each API documents (with fields
-that nobody documents), `ODD` the same with wrong types and missing fields in places. A new dialect joins by a row
-in `DIALECTS`. Texts are short and few on purpose: a law breaks on the shape of a conversation, not on its length.
+`HISTORIES` covers everything that can go wrong with calls and results. `WIRE` covers what each API documents, plus
+unknown fields. `ODD` adds wrong types and missing fields. To add a dialect, add a row to `DIALECTS`. Texts are short
+and few on purpose: a law fails on the structure of a conversation, not on its length.
 """
 
 import copy
@@ -43,7 +43,7 @@ def _seldom(rare: SearchStrategy[Any], common: SearchStrategy[Any]) -> SearchStr
 
 
 LONE = "\ud83d"
-"""Half of a surrogate pair: truncated transcripts hold such, and UTF-8 cannot."""
+"""A lone surrogate: truncated transcripts contain them, and UTF-8 cannot encode them."""
 _WORDS = ("a", "fix it", "naïve — ☃", "😀", LONE, "one\ntwo", "Error: no", "error", " ", '{"a": 1}', "\x00\u2028")
 
 _any_word = st.text(st.characters(), min_size=1, max_size=4)
@@ -98,7 +98,7 @@ near_values: SearchStrategy[Json] = st.recursive(
     ),
     max_leaves=8,
 )
-"""Any JSON value, in the words of the dialects: it looks like a message until one looks closer."""
+"""Any JSON value with the dialects' own keys and words, so that it resembles a message."""
 
 arguments: SearchStrategy[Row] = _seldom(
     st.dictionaries(st.sampled_from(("path", "command", "ключ", LONE)), json_values, max_size=2),
@@ -120,7 +120,7 @@ NAMES = ("Bash", "Read", "Task", "Agent", "mcp__db__query")
 
 
 class Called(NamedTuple):
-    """A call, in nobody's dialect."""
+    """A call without vendor extras."""
 
     id: str
     name: str
@@ -128,7 +128,7 @@ class Called(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """A result, in nobody's dialect."""
+    """A result without vendor extras."""
 
     id: str
     name: str
@@ -136,7 +136,7 @@ class Answered(NamedTuple):
 
 
 class Round(NamedTuple):
-    """A prompt, what the model said to it, its calls, and the results that came."""
+    """A prompt, the model's reply, its calls, and their results."""
 
     prompt: str
     said: str
@@ -149,14 +149,14 @@ Script = list[Round]
 
 @st.composite
 def scripts(draw: st.DrawFn, *, broken: bool = True) -> Script:
-    """Parallel calls and results out of order; with `broken`, missing, late, orphan and repeated ones."""
+    """Parallel calls and results out of order; with `broken`, also missing, late, orphan and repeated ones."""
     anew = draw(st.booleans())
     rounds: Script = []
     late: list[Answered] = []
     number = 0
     for _ in range(draw(_lengths)):
         calls: list[Called] = []
-        number = 0 if anew else number  # some models count `call_0`, `call_1` anew in every turn
+        number = 0 if anew else number  # some models reuse `call_0`, `call_1` in every turn
         for _ in range(draw(_widths)):
             calls.append(Called(f"call_{number}", draw(_names), draw(arguments)))
             number += 1
@@ -168,7 +168,7 @@ def scripts(draw: st.DrawFn, *, broken: bool = True) -> Script:
             answers.reverse()
         elif fate == "lost":
             answers = answers[:kept]
-        elif fate == "late":  # as a sub-agent's are
+        elif fate == "late":  # like the results of a sub-agent
             answers, late = answers[kept:], answers[:kept]
         elif fate == "orphan":
             answers.insert(kept, Answered("orphan", "Read", draw(texts)))
@@ -192,7 +192,7 @@ pockets: SearchStrategy[VendorExtras] = st.builds(
     st.sampled_from(("anthropic", "openai-chat", "openai-responses", "gemini")),
     st.sampled_from(("", "{}", '{"cache_control":{"type":"ephemeral"}}', '{"x_trace":1}')),
 ) | st.builds(VendorExtras, st.just("elsewhere"), st.just("{}"), st.just(("id",)), st.sampled_from(("list", "whole")))
-"""Pockets without a note: a format's notes are its own, so those come out of its own parser (see `edited`)."""
+"""Extras without a layout note: notes belong to a format and come only from its own parser (see `edited`)."""
 _pocket = st.none() | pockets
 _call_ids = st.sampled_from(("call_0", "call_1", "toolu_9", ""))
 _argument_texts = st.builds(json.dumps, arguments) | st.sampled_from(("", "ls -la", "[1]", '{"a":', LONE))
@@ -240,7 +240,7 @@ messages: SearchStrategy[Message] = st.builds(
 
 @st.composite
 def told_histories(draw: st.DrawFn) -> History:
-    """A history as an agent makes it: what was prompted, thought, called and answered, in rounds."""
+    """A history as an agent produces it: rounds of prompt, thinking, calls and results."""
     said: list[Message] = []
     if draw(st.booleans()):
         said.append(Message("system", (Text("be brief"),), author="harness"))
@@ -275,7 +275,7 @@ jumbled_histories: SearchStrategy[History] = st.builds(
 histories: SearchStrategy[History] = told_histories() | jumbled_histories
 
 # --- the wire: what the dialects share -----------------------------------------------------------------------
-# Plain functions of `draw` over few, prepared strategies: strategies made on the fly cost ten times as much.
+# Plain functions of `draw` over a few prepared strategies; building strategies on the fly costs ten times as much.
 
 Draw = st.DrawFn
 
@@ -289,13 +289,13 @@ _extras: SearchStrategy[Row] = _seldom(
     st.dictionaries(words, json_values, max_size=2),
     st.sampled_from(({}, {}, {}, {"x_trace": 1}, {"🏷": [LONE, None]}, {"_meta": {"a": {}}, "vendorField": True})),
 )
-"""Fields that nobody documents: names that collide with nothing we know."""
+"""Undocumented fields, with names that match no known field."""
 _coins = st.booleans()
 _upto: tuple[SearchStrategy[int], ...] = tuple(st.integers(0, most) for most in range(12))
 
 
 def _extended(draw: Draw, value: Row, **optional: Json) -> Row:
-    """`value` with some of its optional fields, or with some that nobody knows."""
+    """Add some of the optional fields, or some unknown ones, to `value`."""
     if bool(optional) and draw(_coins):
         key = _either(draw, *optional)
         return {**value, key: optional[key]}
@@ -490,7 +490,7 @@ def _chat_rows(draw: Draw) -> list[Json]:
         rows.append(_extended(draw, {"role": "user", "content": said}))
         if _seldom_true(draw):
             rows.append({"role": _either(draw, "system", "user"), "content": REMINDER})
-        if _seldom_true(draw):  # the way of 2023
+        if _seldom_true(draw):  # the legacy `function_call`
             rows.append({"role": "assistant", "content": None, "function_call": {"name": "old", "arguments": "{}"}})
             rows.append({"role": "function", "name": "old", "content": draw(texts)})
         rows.append(_c_assistant(draw, round_))
@@ -525,7 +525,7 @@ def _tell_chat(script: Script) -> list[Json]:
         ]
         spoken: Row = {"role": "assistant", "content": round_.said or None}
         rows.append(spoken | ({"tool_calls": calls} if calls else {}))
-        # An empty string is how this API writes that there is no content, so an empty text is a piece.
+        # This API encodes missing content as an empty string, so an empty text is a piece.
         rows += [
             {"role": "tool", "tool_call_id": a.id, "content": a.text or [{"type": "text", "text": ""}]}
             for a in round_.answers
@@ -756,17 +756,17 @@ def _tell_gemini(script: Script) -> list[Json]:
 
 
 class Dialect(NamedTuple):
-    """What there is to know about a dialect to try the laws on it."""
+    """A dialect's strategies for testing the laws."""
 
     key: str
-    """Where a request body keeps the messages."""
+    """Field of a request body that holds the messages."""
     rows: SearchStrategy[list[Json]]
     fields: SearchStrategy[Row]
-    """What a body has beside them."""
+    """Other fields of a request body."""
     tell: Callable[[Script], list[Json]]
-    """A script in this dialect, written as plainly as can be."""
+    """Emit a script in this dialect in its simplest form."""
     others: SearchStrategy[Json] = st.nothing()
-    """Other ways to write a whole request."""
+    """Alternative layouts of a whole request."""
 
 
 _input_text = st.builds(lambda text, fields: {**fields, "input": text}, texts, _response_fields())
@@ -785,7 +785,7 @@ def _well_formed(dialect: Dialect) -> SearchStrategy[Json]:
 
 
 def _mutated(draw: Draw, value: Json) -> Json:
-    """`value` with one thing wrong, somewhere inside."""
+    """Damage `value` in one place, at any depth."""
     step = draw(_upto[5])
     if isinstance(value, dict) and value and step < 5:
         key = _either(draw, *list(value)[:12])
@@ -806,7 +806,7 @@ def _mutated(draw: Draw, value: Json) -> Json:
 
 @st.composite
 def _odd(draw: Draw, dialect: Dialect) -> Json:
-    """Rows of a conversation with something wrong in some, perhaps in a body with something wrong."""
+    """Rows of a conversation, some of them damaged, possibly in a damaged body."""
     rows = draw(dialect.rows)
     for _ in range(1 + draw(_upto[2])):
         place = draw(_upto[min(len(rows), 12) - 1])
@@ -818,7 +818,7 @@ def _odd(draw: Draw, dialect: Dialect) -> Json:
 
 
 def bodies_of(name: str) -> SearchStrategy[Json]:
-    """Bodies of that dialect with anything at all in them, but for the list that makes them one."""
+    """Bodies of that dialect with any content, except for the list of messages."""
     key = DIALECTS[name].key
     rows = st.lists(near_values, max_size=3)
     return st.builds(lambda fields, rows: {**fields, key: rows}, _objects(near_values), rows)
@@ -828,12 +828,12 @@ WIRE: dict[str, SearchStrategy[Json]] = {name: _well_formed(one) for name, one i
 """Well-formed conversations by dialect: plain lists and whole request bodies."""
 
 ODD: dict[str, SearchStrategy[Json]] = {name: _odd(one) for name, one in DIALECTS.items()}
-"""The same with wrong types and missing fields in places."""
+"""The same with wrong types and missing fields."""
 
 
 @st.composite
 def edited(draw: Draw, history: History) -> History:
-    """A history as edits leave it: messages and parts gone, texts replaced, parts in new messages."""
+    """A history after edits: messages and parts removed, texts replaced, parts in new messages."""
     said: list[Message] = []
     for message in history:
         fate = draw(_upto[6])
@@ -848,7 +848,7 @@ def edited(draw: Draw, history: History) -> History:
             kept = tuple(Summary("stands in") if isinstance(part, Text | Unknown) else part for part in kept)
         elif fate == 4:
             kept = tuple(reversed(kept))
-        elif fate == 5 and said:  # two messages in one
+        elif fate == 5 and said:  # merge two messages
             said[-1] = structs.replace(said[-1], parts=(*said[-1].parts, *kept))
             continue
         said.append(structs.replace(message, parts=kept, pocket=message.pocket if draw(_coins) else None))
@@ -856,7 +856,7 @@ def edited(draw: Draw, history: History) -> History:
 
 
 def cache_marked(value: Json) -> Json:
-    """An Anthropic conversation with a cache mark on every block that can bear one."""
+    """An Anthropic conversation with a cache breakpoint on every block that accepts one."""
     marked = copy.deepcopy(value)
     rows = marked["messages"] if isinstance(marked, dict) else marked
     for row in rows:

@@ -1,7 +1,7 @@
-"""The laws of what `fit` may do, for every policy, preset, dialect and budget.
+"""Laws of `fit`, for every policy, preset, dialect and budget.
 
-A new policy or preset joins by its row in the table it is found by (`POLICIES`, `PRESETS`): there is nothing to add
-here, but for a policy that needs an option to do anything.
+A new policy or preset is tested through its row in `POLICIES` or `PRESETS`. Only a policy that needs an option to do
+anything needs an entry here.
 """
 
 from collections.abc import Sequence
@@ -40,18 +40,18 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "exchanges": {"keep": 1},
     "edit-history": {"keep_all_edits": False, "keep_newest": 1},
 }
-"""Options for policies that do little or nothing without."""
+"""Options for policies that do little or nothing by default."""
 ROWS = (*(f"preset {name}" for name in PRESETS), *(f"policy {name}" for name in POLICIES))
 each_row = pytest.mark.parametrize("row", ROWS)
 histories = working.sessions | strategies.told_histories() | strategies.jumbled_histories
 SCALE = default_token_weights(counter="estimate")
-"""Given, so that it is the same before and after: a jumble of messages may hint at another model after an edit."""
+"""Passed explicitly, so that it is equal before and after: random messages may name another model after an edit."""
 budgets = st.none() | st.integers(0, 30_000)
 
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[History, str | None]:
-    """A history, and the API it goes to; often one that was recorded from that API."""
+    """A history and its target API, often the one that it was recorded from."""
     dialect = draw(st.sampled_from(DIALECTS))
     history = draw(histories)
     if dialect is not None and draw(st.booleans()):
@@ -66,7 +66,7 @@ def test_the_laws_hold(row: str, case: tuple[History, str | None], budget: int |
 
 
 def judge(row: str, history: History, dialect: str | None, budget: int | None) -> None:
-    """All the laws, on one history."""
+    """Check all laws on one history."""
     store = InMemoryContentStore()
     kind, _, name = row.partition(" ")
     policy = name if kind == "preset" else make_policy(name, **OPTIONS.get(name, {}))
@@ -116,14 +116,14 @@ def _sessions(path: Path) -> list[Session]:
 
 
 def legal(history: History, dialect: str | None) -> None:
-    """Law 1, by our rules and by a judge that only sees what is sent."""
+    """Law 1, by Thresher's rules and by an independent check of the emitted request."""
     assert check(history, dialect) == ()
     for name in [dialect] if dialect else format_names("wire"):
         assert oracle.violations(emit(history, name), name) == []
 
 
 def pinned(before: History, after: History, *, lifts: bool) -> None:
-    """Law 2: what is pinned is there, byte for byte; what a person typed last is, whatever the options say."""
+    """Law 2: pinned parts are byte-identical; the last human message is, regardless of options."""
     if before.current is not None:
         said_last = [part for part in before.current.parts if not isinstance(part, ToolResult | Thinking)]
         words = [extract_human_text(part_text(part)) for part in said_last]
@@ -136,7 +136,7 @@ def pinned(before: History, after: History, *, lifts: bool) -> None:
 
 
 def grows_never(before: History, done: Any) -> None:
-    """Law 3, and that the plan's figures are the truth."""
+    """Law 3, and the plan's token counts are correct."""
     assert done.plan.tokens_before == SCALE.history(before)
     assert done.plan.tokens_after == SCALE.history(done.history)
     assert done.plan.tokens_after <= done.plan.tokens_before
@@ -146,14 +146,14 @@ def grows_never(before: History, done: Any) -> None:
 
 
 def in_order(before: History, after: History) -> None:
-    """Law 4: what is unchanged is a subsequence of what came in."""
+    """Law 4: unchanged parts are a subsequence of the input."""
     came = {id(part): n for n, part in enumerate(_parts(before))}
     stayed = [came[id(part)] for part in _parts(after) if id(part) in came]
     assert stayed == sorted(stayed)
 
 
 def lost_never(before: History, done: Any, store: InMemoryContentStore) -> None:
-    """Law 6: whatever is not there any more comes back from its id, and so does what a stand-in names."""
+    """Law 6: every removed text, and every placeholder's content, can be restored by its id."""
     for edit in done.plan.edits:
         for target in edit.targets if isinstance(edit, Summarize) else (edit.target,):
             part = before.part(before.places[target])
@@ -165,7 +165,7 @@ def lost_never(before: History, done: Any, store: InMemoryContentStore) -> None:
 
 
 def never_silent(before: History, done: Any) -> None:
-    """Law 10: each part is as it came, or an edit in the plan says what became of it."""
+    """Law 10: each part is unchanged, or an edit in the plan accounts for it."""
     edited: set[Place] = set()
     for edit in done.plan.edits:
         edited |= {
@@ -185,7 +185,7 @@ def _placed(history: History) -> Sequence[tuple[Place, Part]]:
 
 
 @given(history=working.sessions)
-def test_signed_thinking_never_stands_behind_an_edit_for_models_that_bind_it(history: History) -> None:
+def test_signed_thinking_never_follows_an_edit_for_models_that_bind_it(history: History) -> None:
     done = fit_with_plan(history, policy="mask", thinking="strip_after_edit", budget="2M", store=InMemoryContentStore())
     if not done.plan.edits:
         return
@@ -196,7 +196,7 @@ def test_signed_thinking_never_stands_behind_an_edit_for_models_that_bind_it(his
 
 
 @given(history=working.sessions, policy=st.sampled_from(list(PRESETS)))
-def test_append_only_changes_nothing_in_front_of_signed_thinking(history: History, policy: str) -> None:
+def test_append_only_changes_nothing_before_signed_thinking(history: History, policy: str) -> None:
     done = fit_with_plan(history, policy=policy, thinking="append_only", budget="2M", store=InMemoryContentStore())
     signed = [place for place, part in _placed(history) if isinstance(part, Thinking) and part.signature]
     edited = [history.places[edit.target] for edit in done.plan.edits]
@@ -212,7 +212,7 @@ def test_a_plan_applies_to_a_history_that_has_grown(history: History) -> None:
 
 @pytest.mark.parametrize("dialect", format_names("wire"))
 @given(history=working.sessions, policy=st.sampled_from(list(PRESETS)), budget=st.none() | st.integers(2_000, 9_000))
-def test_messages_come_out_in_the_shape_they_came_in_and_a_second_fit_changes_nothing(
+def test_fit_returns_the_shape_of_its_input_and_a_second_fit_changes_nothing(
     dialect: str, history: History, policy: str, budget: int | None
 ) -> None:
     messages = emit(history, dialect, body=True)

@@ -1,6 +1,6 @@
-"""The laws that every wire format keeps, tried on whatever `strategies` can think of.
+"""Laws of every dialect, tested on the conversations of `strategies`.
 
-A new dialect joins by a row in `strategies.DIALECTS`; there is nothing to add here.
+A new dialect is tested through its row in `strategies.DIALECTS`.
 """
 
 import copy
@@ -39,11 +39,11 @@ anything = st.data()
 
 
 def as_json(value: Json) -> str:
-    """A value as text in which 1, 1.0 and true differ, as they do in JSON."""
+    """Encode as text in which 1, 1.0 and true differ, as they do in JSON."""
     return json.dumps(value, sort_keys=True, allow_nan=False)
 
 
-def test_every_wire_format_has_its_row() -> None:
+def test_every_dialect_has_a_row() -> None:
     assert set(WIRE) == set(ODD) == set(format_names("wire"))
 
 
@@ -52,41 +52,41 @@ def test_every_wire_format_has_its_row() -> None:
 
 @each_format
 @given(data=anything)
-def test_a_conversation_comes_out_as_it_went_in(name: str, data: st.DataObject) -> None:
+def test_a_conversation_round_trips(name: str, data: st.DataObject) -> None:
     value = data.draw(WIRE[name])
     assert as_json(emit(parse(value, name), name)) == as_json(value)
 
 
 @each_format
 @given(data=anything)
-def test_an_odd_conversation_comes_out_as_it_went_in(name: str, data: st.DataObject) -> None:
+def test_an_odd_conversation_round_trips(name: str, data: st.DataObject) -> None:
     value = data.draw(ODD[name])
     assert as_json(emit(parse(value, name), name)) == as_json(value)
 
 
 @each_format
 @given(rows=st.lists(near_values, max_size=4))
-def test_a_list_of_any_json_comes_out_as_it_went_in(name: str, rows: list[Json]) -> None:
+def test_a_list_of_any_json_round_trips(name: str, rows: list[Json]) -> None:
     assert as_json(emit(parse(rows, name), name)) == as_json(rows)
 
 
 @each_format
 @given(data=anything)
-def test_a_body_of_any_json_comes_out_as_it_went_in(name: str, data: st.DataObject) -> None:
+def test_a_body_of_any_json_round_trips(name: str, data: st.DataObject) -> None:
     value = data.draw(bodies_of(name))
     assert as_json(emit(parse(value, name), name)) == as_json(value)
 
 
 @each_format
 @given(data=anything)
-def test_on_the_way_home_nothing_is_said_to_be_lost(name: str, data: st.DataObject) -> None:
+def test_a_round_trip_reports_no_losses(name: str, data: st.DataObject) -> None:
     value = data.draw(WIRE[name] | ODD[name])
     assert emit_with_losses(parse(value, name), name).losses == ()
 
 
 @each_format
 @given(data=anything)
-def test_parsing_leaves_its_input_alone(name: str, data: st.DataObject) -> None:
+def test_parsing_does_not_modify_its_input(name: str, data: st.DataObject) -> None:
     value = data.draw(WIRE[name] | ODD[name])
     before = copy.deepcopy(value)
     emit(parse(value, name), name)
@@ -95,7 +95,7 @@ def test_parsing_leaves_its_input_alone(name: str, data: st.DataObject) -> None:
 
 @each_format
 @given(value=st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20))
-def test_what_is_no_conversation_is_refused_with_an_error_of_ours(name: str, value: Json) -> None:
+def test_other_values_raise_a_thresher_error(name: str, value: Json) -> None:
     with pytest.raises(FormatError, match=name):
         parse(value, name)
 
@@ -105,7 +105,7 @@ def test_what_is_no_conversation_is_refused_with_an_error_of_ours(name: str, val
 
 @each_format
 @given(data=anything)
-def test_two_readings_of_a_conversation_are_equal(name: str, data: st.DataObject) -> None:
+def test_parsing_a_conversation_twice_gives_equal_histories(name: str, data: st.DataObject) -> None:
     value = data.draw(WIRE[name] | ODD[name])
     first, second = parse(value, name), parse(copy.deepcopy(value), name)
     assert first == second
@@ -121,7 +121,7 @@ def content_ids(history: History) -> list[str]:
 
 
 def _relabelled(part: Part, pocket: VendorExtras, call_id: str) -> Part:
-    """The same content, out of another pocket and paired by another id."""
+    """Return equal content with other vendor extras and another call id."""
     match part:
         case ToolCall():
             return structs.replace(part, pocket=pocket, id=call_id)
@@ -133,12 +133,14 @@ def _relabelled(part: Part, pocket: VendorExtras, call_id: str) -> Part:
 
 
 @given(part=parts, pocket=pockets, call_id=st.text(max_size=3))
-def test_a_content_id_stays_when_pockets_and_pairing_ids_change(part: Part, pocket: VendorExtras, call_id: str) -> None:
+def test_a_content_id_does_not_depend_on_vendor_extras_and_call_ids(
+    part: Part, pocket: VendorExtras, call_id: str
+) -> None:
     assert content_id(_relabelled(part, pocket, call_id)) == content_id(part)
 
 
 @given(value=WIRE["anthropic"])
-def test_a_content_id_stays_when_cache_marks_move(value: Json) -> None:
+def test_a_content_id_does_not_depend_on_cache_breakpoints(value: Json) -> None:
     assert content_ids(parse(cache_marked(value), "anthropic")) == content_ids(parse(value, "anthropic"))
 
 
@@ -159,23 +161,23 @@ def test_an_occurrence_is_unique_in_its_history(history: History) -> None:
 
 @each_format
 @given(data=anything)
-def test_an_occurrence_is_unique_in_what_was_parsed(name: str, data: st.DataObject) -> None:
+def test_an_occurrence_is_unique_in_a_parsed_history(name: str, data: st.DataObject) -> None:
     history = parse(data.draw(WIRE[name] | ODD[name]), name)
     assert len(set(history.occurrences)) == len(history.occurrences)
 
 
-# --- crossing from one dialect to another --------------------------------------------------------------------
+# --- conversion between dialects -----------------------------------------------------------------------------
 
 
 class Facts(NamedTuple):
-    """What must survive any crossing, in a form that every dialect can say."""
+    """Content that must survive any conversion, in a form that every dialect can represent."""
 
     said: tuple[tuple[Role, str], ...]
-    """All words by role; how they were cut into pieces and messages is the dialect's own business."""
+    """All text by role; each dialect may split it differently into pieces and messages."""
     calls: tuple[tuple[str, str], ...]
     answers: tuple[str, ...]
     pairs: tuple[int | None, ...]
-    """For each call, which of the results is its own."""
+    """The result of each call."""
 
 
 def facts(history: History) -> Facts:
@@ -200,7 +202,7 @@ def _placed(history: History) -> list[tuple[tuple[int, int], Part]]:
 
 
 def _arguments(call: ToolCall) -> str:
-    """Arguments as an object; free text is its field `input`, as the writers document."""
+    """Arguments as an object; free text becomes the field `input`, as the encoders document."""
     try:
         value: Any = json.loads(call.arguments, strict=False) if call.arguments.strip() else {}
     except ValueError:
@@ -209,7 +211,7 @@ def _arguments(call: ToolCall) -> str:
 
 
 def _words(result: ToolResult) -> str:
-    """The words of a result, whether its failure is a mark or a prefix; blank lines between pieces go."""
+    """Text of a result, with its failure as a flag or a prefix, without blank lines between pieces."""
     return _dense(_dense(result.text).removeprefix("Error: "))
 
 
@@ -221,7 +223,7 @@ PLACEHOLDER = "[image: see the next user message]"
 
 
 def _same_answers(before: History, after: History) -> None:
-    """Words of results are kept; one that is nothing but an image may say where the image went."""
+    """Check that the text of results is preserved; a result with only an image may refer to its new position."""
     olds = [part for _, part in _placed(before) if isinstance(part, ToolResult)]
     news = [part for _, part in _placed(after) if isinstance(part, ToolResult)]
     assert len(news) == len(olds)
@@ -236,7 +238,7 @@ def others(name: str) -> list[str]:
 
 @each_format
 @given(data=anything)
-def test_crossing_keeps_calls_results_and_their_pairing(name: str, data: st.DataObject) -> None:
+def test_conversion_preserves_calls_results_and_their_matches(name: str, data: st.DataObject) -> None:
     before = parse(data.draw(WIRE[name]), name)
     for target in others(name):
         after = parse(emit(before, target), target)
@@ -247,7 +249,7 @@ def test_crossing_keeps_calls_results_and_their_pairing(name: str, data: st.Data
 
 @each_format
 @given(data=anything)
-def test_crossing_leaves_nothing_out_without_a_word(name: str, data: st.DataObject) -> None:
+def test_conversion_reports_everything_that_it_removes(name: str, data: st.DataObject) -> None:
     before = parse(data.draw(WIRE[name]), name)
     for target in others(name):
         crossed = emit_with_losses(before, target)
@@ -256,7 +258,7 @@ def test_crossing_leaves_nothing_out_without_a_word(name: str, data: st.DataObje
 
 
 def _kinds(history: History) -> Counter[type]:
-    """How many parts of each kind there are; texts may grow together."""
+    """Number of parts of each kind; texts may be merged."""
     inner = [one for _, part in _placed(history) if isinstance(part, ToolResult) for one in part.content]
     kinds = [type(part) for _, part in _placed(history)] + [type(part) for part in inner]
     return Counter(kind for kind in kinds if kind is not Text)
@@ -264,7 +266,7 @@ def _kinds(history: History) -> Counter[type]:
 
 @each_format
 @given(data=anything)
-def test_crossing_keeps_every_word_that_was_said(name: str, data: st.DataObject) -> None:
+def test_conversion_preserves_all_text(name: str, data: st.DataObject) -> None:
     before = parse(data.draw(WIRE[name]), name)
     expected = {text for message in before for part in message.parts for text in _said(part)}
     for target in others(name):
@@ -279,7 +281,7 @@ def _said(part: Part) -> list[str]:
 
 @each_format
 @given(data=anything)
-def test_crossing_never_raises_however_odd_the_conversation(name: str, data: st.DataObject) -> None:
+def test_conversion_of_an_odd_conversation_never_raises(name: str, data: st.DataObject) -> None:
     history = parse(data.draw(ODD[name]), name)
     for target in others(name):
         crossed = emit(history, target)
@@ -288,7 +290,7 @@ def test_crossing_never_raises_however_odd_the_conversation(name: str, data: st.
 
 @each_format
 @given(rows=st.lists(near_values, max_size=4))
-def test_any_json_crosses_without_raising(name: str, rows: list[Json]) -> None:
+def test_conversion_of_any_json_never_raises(name: str, rows: list[Json]) -> None:
     history = parse(rows, name)
     for target in others(name):
         parse(emit(history, target), target)
@@ -296,7 +298,7 @@ def test_any_json_crosses_without_raising(name: str, rows: list[Json]) -> None:
 
 @each_format
 @given(data=anything)
-def test_the_same_journey_twice_loses_nothing_more(name: str, data: st.DataObject) -> None:
+def test_a_second_conversion_loses_nothing_more(name: str, data: st.DataObject) -> None:
     start = parse(data.draw(WIRE[name]), name)
     for target in others(name):
         once = _there_and_back(start, name, target)
@@ -307,12 +309,12 @@ def _there_and_back(history: History, home: str, away: str) -> History:
     return parse(emit(parse(emit(history, away), away), home), home)
 
 
-# --- writing what no parser made -----------------------------------------------------------------------------
+# --- emitting histories that no parser produced --------------------------------------------------------------
 
 
 @each_format
 @given(history=histories, body=st.sampled_from((None, True, False)))
-def test_any_history_can_be_written(name: str, history: History, body: bool | None) -> None:
+def test_any_history_can_be_emitted(name: str, history: History, body: bool | None) -> None:
     value = emit(history, name, body=body)
     assert body is None or isinstance(value, dict if body else list)
     assert as_json(emit(parse(value, name), name)) == as_json(value)
@@ -320,7 +322,7 @@ def test_any_history_can_be_written(name: str, history: History, body: bool | No
 
 @each_format
 @given(data=anything)
-def test_an_edited_conversation_can_be_written_at_home_and_elsewhere(name: str, data: st.DataObject) -> None:
+def test_an_edited_conversation_can_be_emitted_in_every_dialect(name: str, data: st.DataObject) -> None:
     history = data.draw(edited(parse(data.draw(WIRE[name] | ODD[name]), name)))
     for target in WIRE:
         value = emit(history, target)
@@ -329,7 +331,7 @@ def test_an_edited_conversation_can_be_written_at_home_and_elsewhere(name: str, 
 
 @each_format
 @given(data=anything)
-def test_no_old_text_shows_through_the_pocket_of_an_edited_part(name: str, data: st.DataObject) -> None:
+def test_the_vendor_extras_of_an_edited_part_reveal_no_old_text(name: str, data: st.DataObject) -> None:
     history = parse(data.draw(WIRE[name]), name)
     messages = tuple(structs.replace(message, parts=tuple(map(_rewritten, message.parts))) for message in history)
     again = parse(emit(structs.replace(history, messages=messages), name), name)

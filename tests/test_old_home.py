@@ -1,4 +1,4 @@
-"""A home that an earlier version wrote: everything in it is still there, and is brought up to date."""
+"""Upgrade a data folder of an earlier version without losing content."""
 
 import json
 import shutil
@@ -18,7 +18,7 @@ from thresher.store import StoreError
 
 FIXTURE = Path(__file__).parent / "fixtures" / "old_home"
 MESSAGES = [(4, False), (4, False), (47, False), (8, True)]
-"""Of each session how many it has, and whether it is a sub-agent's."""
+"""For each session, its number of messages and whether it is a sub-agent's."""
 PARENT = "e923391d-4e06-42be-bb3b-8649c50d3f76"
 
 
@@ -38,7 +38,7 @@ def _titles(memory: Memory, words: str) -> list[str]:
     return [one.title for one in memory.search(words, sync=False).sessions]
 
 
-def test_the_archive_gets_its_new_name_and_nothing_is_lost(home: Path) -> None:
+def test_the_archive_is_renamed_without_losses(home: Path) -> None:
     memory = Memory(discover=False)
     before = {path.name for path in (home / "memory").iterdir()}
     assert "truth.sqlite3" in before
@@ -58,7 +58,7 @@ def test_the_archive_gets_its_new_name_and_nothing_is_lost(home: Path) -> None:
     assert [child.parent for child in parent.children] == [PARENT]
 
 
-def test_what_was_forgotten_stays_forgotten(home: Path, tmp_path: Path) -> None:
+def test_forgotten_sessions_stay_forgotten(home: Path, tmp_path: Path) -> None:
     with closing(sqlite3.connect(home / "memory" / "truth.sqlite3")) as connection:
         assert connection.execute("SELECT count(*) FROM forgotten").fetchone() == (1,)
     id = "00000000-0000-0000-0000-000000000003"
@@ -77,8 +77,8 @@ def test_what_was_forgotten_stays_forgotten(home: Path, tmp_path: Path) -> None:
     assert _titles(memory, "xylophone") == []
 
 
-def test_what_a_log_holds_moves_along(home: Path) -> None:
-    """A process of the earlier version was killed: its newest changes are in the log."""
+def test_renaming_includes_the_content_of_the_log(home: Path) -> None:
+    """A process of the earlier version was killed, so its latest changes are in the log."""
     truth = home / "memory" / "truth.sqlite3"
     with closing(sqlite3.connect(truth, isolation_level=None)) as connection:
         connection.execute("UPDATE sessions SET title = 'a title in the log' WHERE subagent")
@@ -90,14 +90,14 @@ def test_what_a_log_holds_moves_along(home: Path) -> None:
     assert not [*truth.parent.glob("truth*")]
 
 
-def test_processes_that_come_at_once_find_it_done(home: Path) -> None:
+def test_concurrent_processes_rename_once(home: Path) -> None:
     code = "import thresher; print(len(thresher.Memory(discover=False).store.find_sessions()))"
     running = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(6)]
     assert [process.communicate()[0].strip() for process in running] == [str(len(MESSAGES))] * 6
     assert not [*(home / "memory").glob("truth*")]
 
 
-def test_an_archive_that_another_process_uses_is_not_moved(home: Path) -> None:
+def test_an_archive_that_another_process_uses_is_not_renamed(home: Path) -> None:
     truth = home / "memory" / "truth.sqlite3"
     memory = Memory(archive=SqliteArchive(truth.with_name("archive.sqlite3"), timeout=0.2))
     with closing(sqlite3.connect(truth)) as connection:
@@ -117,7 +117,7 @@ def test_a_window_resumes_from_the_ledger(home: Path) -> None:
         assert connection.execute("SELECT count(*) FROM epochs").fetchone()[0] == 3
 
 
-def test_the_content_store_gives_back_every_byte(home: Path) -> None:
+def test_the_content_store_restores_every_byte(home: Path) -> None:
     restored = _expected()["restored"]
     assert restored
     for id, text in restored.items():

@@ -1,4 +1,4 @@
-"""What the package shows, what importing it costs, and that the documents are true."""
+"""The public API, the cost of importing it, and the correctness of the documents."""
 
 import ast
 import inspect
@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import Unpack, get_origin
@@ -14,6 +15,7 @@ import pytest
 
 import thresher as th
 from thresher.budget import PRESETS
+from thresher.budget.settings import OPTION_NAMES
 from thresher.policies import POLICIES
 from thresher.policies.table import policy_options
 from thresher.samples import write_samples
@@ -21,25 +23,31 @@ from thresher.transcripts.source import SourceFile
 
 ROOT = Path(__file__).parents[1]
 EDGES = {"rich", "click", "platformdirs", "backports", "asyncio"}
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def imported_by(code: str) -> set[str]:
     script = f"import sys; before = set(sys.modules); {code}; print(*sorted(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    return {name.partition(".")[0] for name in done.stdout.split()}
+    modules = done.stdout.split()
+    return {*modules, *(name.partition(".")[0] for name in modules)}
 
 
-def test_importing_thresher_pulls_in_none_of_the_heavy_libraries() -> None:
+def test_importing_thresher_imports_no_heavy_library() -> None:
     assert not imported_by("import thresher") & EDGES
 
 
-def test_reading_a_plain_file_pulls_in_none_either(tmp_path: Path) -> None:
+def test_reading_a_plain_file_imports_neither_heavy_libraries_nor_rules(tmp_path: Path) -> None:
     file = next(path for path in write_samples(tmp_path) if path.suffix == ".jsonl")
-    assert not imported_by(f"import thresher; thresher.read({str(file)!r})") & EDGES
+    modules = imported_by(f"import thresher; thresher.read({str(file)!r})")
+    assert not modules & {*EDGES, "thresher.dialects.rules", "thresher.dialects.repairs"}
 
 
-def test_help_does_not_wait_for_what_only_output_needs() -> None:
+def test_importing_the_readers_compiles_no_harness_patterns() -> None:
+    assert "thresher.model.harness_text" not in imported_by("import thresher.transcripts")
+
+
+def test_help_does_not_import_what_only_output_needs() -> None:
     code = "from thresher.cli import cli; cli(['sessions', '--help'], standalone_mode=False)"
     script = f"import sys\ntry:\n    {code}\nexcept SystemExit:\n    pass\nprint('MODULES', *sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -61,7 +69,7 @@ def error_classes(base: type[Exception]) -> set[type[Exception]]:
     return {base}.union(*(error_classes(one) for one in base.__subclasses__()))
 
 
-def test_the_functions_and_what_users_catch_or_annotate_are_public() -> None:
+def test_functions_errors_and_types_for_users_are_public() -> None:
     functions = "apply check count discover emit fit parse plan read read_all repair restore sniff with_intent"
     types = "Drop Edit History Memory Message Part Plan Policy Replace Session Summarize Truncate Window WindowEvent"
     assert all(getattr(th, name).__doc__ for name in functions.split())
@@ -123,7 +131,7 @@ def test_the_python_examples_of_the_documents_run(
 @pytest.mark.parametrize(
     "document", [*DOCUMENTS, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"], ids=lambda p: p.name
 )
-def test_links_between_the_documents_lead_somewhere(document: Path) -> None:
+def test_links_between_the_documents_resolve(document: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text(encoding="utf-8")):
         assert (document.parent / target).exists(), target
 
@@ -160,7 +168,7 @@ DEPRECATED = (
 )
 
 
-def test_every_deprecated_name_leads_somewhere() -> None:
+def test_every_deprecated_name_resolves() -> None:
     for module in map(import_module, DEPRECATED):
         for name in vars(module)["__getattr__"].moved:
             with pytest.warns(DeprecationWarning, match="is deprecated"):
@@ -183,9 +191,18 @@ def test_the_architecture_page_names_every_package() -> None:
     assert [name for name in packages if f"`{name}/`" not in text] == []
 
 
-def test_the_fitting_page_names_every_policy_option_and_preset() -> None:
-    text = (ROOT / "docs" / "fitting.md").read_text(encoding="utf-8")
+def test_the_policies_page_names_every_policy_option_and_preset() -> None:
+    text = (ROOT / "docs" / "reference" / "policies.md").read_text(encoding="utf-8")
     for name in POLICIES:
         row = next(line for line in text.splitlines() if line.startswith(f"| `{name}` |"))
         assert [option for option in policy_options(name) if f"`{option}" not in row] == []
     assert [name for name in PRESETS if f"`{name}`" not in text and f"| {name}" not in text] == []
+
+
+def test_the_settings_page_names_every_option_and_threshold() -> None:
+    text = (ROOT / "docs" / "reference" / "settings.md").read_text(encoding="utf-8")
+    for option in OPTION_NAMES:
+        assert f"| `{option}` | `THRESHER_{option.upper()}` |" in text
+    for field in fields(th.Thresholds):
+        default = "none" if field.default is None else field.default
+        assert f"| `{field.name}` | {default} |" in text

@@ -1,4 +1,4 @@
-"""What a type checker says to a user's script: nothing to the README's calls, something to a mistyped keyword."""
+"""Type-check a user's script: the README's calls pass, and mistyped keywords are errors."""
 
 import re
 import subprocess
@@ -66,7 +66,7 @@ README_SCRIPT = IMPORT + "\n".join(_EXAMPLES).replace(IMPORT, "")
 
 
 def run_checker(checker: str, folder: Path, script: str) -> str:
-    """Return what the checker reports; neither reads this project's own configuration."""
+    """Return the checker's report, without this project's configuration."""
     (folder / "script.py").write_text(script)
     (folder / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}')
     (folder / "mypy.ini").write_text("[mypy]\nstrict = True\n")

@@ -1,17 +1,17 @@
-"""Thresher keeps the grain of an AI agent's conversation and lets the chaff go.
+"""Trim agent conversations to a token budget without breaking API rules; restore anything removed.
 
 import thresher as th
 
-session = th.read("session.jsonl")           # any agent's file: .history .children .problems; read_all for many
-history = th.parse(messages)                 # any wire API's messages, or a whole request body
-th.emit(history, "anthropic")                # and back, or across to another API
-th.count(history)                            # how many tokens
+session = th.read("session.jsonl")           # any agent's transcript: .history .children .problems; read_all for many
+history = th.parse(messages)                 # messages of any API, or a whole request body
+th.emit(history, "anthropic")                # convert back, or to another API
+th.count(history)                            # number of tokens
 th.discover()                                # every session on this machine
 
-th.fit(messages, policy="smart", budget=60_000)    # any API's messages in, the same shape out
+th.fit(messages, policy="smart", budget=60_000)    # any API's messages; returns the same shape
 plan = th.plan(history, policy="smart", budget=60_000)
 print(plan.explain()); th.apply(history, plan)
-th.restore("t1:0123456789abcdef")            # what a stand-in stands for, byte for byte
+th.restore("t1:0123456789abcdef")            # the content of a placeholder, byte for byte
 th.check(history, "anthropic"); th.repair(history)
 
 window = th.Window(budget=120_000)           # in an agent's loop: keeps the prompt cache warm
@@ -141,7 +141,7 @@ _NAMES = {
     "window": "Ledger LedgerError Prices Trigger Window WindowEvent WindowOptions",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
-"""The package that each public name comes from: it is imported when the name is first used."""
+"""The package of each public name, imported on first use."""
 
 __all__ = ["__version__", *_HOMES]  # noqa: PLE0604 - the keys are strings
 
@@ -150,10 +150,10 @@ def __dir__() -> list[str]:
     return __all__
 
 
-if not TYPE_CHECKING:  # a type checker shall not take every name for one that is here
+if not TYPE_CHECKING:  # hides the lazy names from type checkers
 
     def __getattr__(name: str) -> Any:
-        """Import a public name on first use, so that reading does not pay for fitting."""
+        """Import a public name on first use, so that reading a transcript does not load the rest."""
         if name not in _HOMES:
             raise AttributeError(f"module 'thresher' has no attribute {name!r}")
         value = globals()[name] = getattr(import_module(f"thresher.{_HOMES[name]}"), name)

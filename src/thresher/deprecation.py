@@ -1,4 +1,4 @@
-"""Old names that still work, with a warning."""
+"""Deprecated names: they still work, with a warning."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -10,19 +10,19 @@ T = TypeVar("T")
 
 
 def warn_renamed(where: str, old: str, new: str) -> None:
-    """Warn that a name has another spelling now."""
+    """Warn that a name is deprecated."""
     warnings.warn(f"`{where}`: `{old}` is deprecated; use `{new}`", DeprecationWarning, stacklevel=4)
 
 
 def rename_options(where: str, given: Any, renamed: Mapping[str, str]) -> None:
-    """Give each option of an old name its new one, with a warning."""
+    """Rename deprecated options in place, each with a warning."""
     for old in renamed.keys() & given.keys():
         warn_renamed(where, old, renamed[old])
         given[renamed[old]] = given.pop(old)
 
 
 def rename_value(where: str, option: str, value: Any, renamed: Mapping[str, str]) -> Any:
-    """Return the new spelling of an option's value, with a warning where it was an old one."""
+    """Return the current spelling of an option's value; warn if the given one is deprecated."""
     if not isinstance(value, str) or value not in renamed:
         return value
     warn_renamed(where, f"{option}={value!r}", f"{option}={renamed[value]!r}")
@@ -30,7 +30,7 @@ def rename_value(where: str, option: str, value: Any, renamed: Mapping[str, str]
 
 
 class RenamedField:
-    """An attribute's old name, which warns and gives the new one."""
+    """A deprecated attribute that warns and returns the current one."""
 
     def __init__(self, old: str, current: str) -> None:
         self.name = old
@@ -42,7 +42,7 @@ class RenamedField:
 
 
 def update_options(kind: Any, options: dict[str, Any]) -> None:
-    """Give the options of a class with renamed fields their new names and values, with a warning."""
+    """Replace deprecated options and values of a class in place, each with a warning."""
     renamed, values = getattr(kind, "renamed_options", ({}, {}))
     rename_options(kind.__name__, options, renamed)
     for option in values.keys() & options.keys():
@@ -52,7 +52,7 @@ def update_options(kind: Any, options: dict[str, Any]) -> None:
 def renamed_fields(
     *, values: Mapping[str, Mapping[str, str]] | None = None, **renamed: str
 ) -> Callable[[type[T]], type[T]]:
-    """Let a dataclass accept and show its fields by old names, and accept old values, with a warning."""
+    """Let a dataclass accept deprecated field names and `values`, with a warning."""
 
     def decorate(kind: type[T]) -> type[T]:
         original = kind.__init__
@@ -71,14 +71,14 @@ def renamed_fields(
 
 
 class ForwardedNames:
-    """A module's `__getattr__` that finds each old name at its new `module:name`."""
+    """A module's `__getattr__` that forwards each deprecated name to its new `module:name`."""
 
     def __init__(self, module: str, moved: Mapping[str, str]) -> None:
         self.module = module
         self.moved = moved
 
     def __call__(self, name: str) -> Any:
-        """Return what is called otherwise today, with a warning that says how."""
+        """Return the renamed object, with a warning that names its replacement."""
         if name not in self.moved:
             raise AttributeError(f"module {self.module!r} has no attribute {name!r}")
         home, _, current = self.moved[name].partition(":")

@@ -1,56 +1,56 @@
-"""The errors a caller may catch.
+"""Errors that a caller may catch.
 
 ThresherError
-├── ReadError       a file cannot be read as a conversation at all (what can be read in part becomes problems), or
-│                   (UnknownFormatError) is in no known format
-├── FormatError     a format is not known, or a value is not in the format it was said to be in
-├── ConvertError    a history cannot be written in the wanted format
-├── OptionError     a policy, a preset or one of their options is not known, or has a value that makes no sense
-├── PlanError       a plan does not belong to the history it is applied to
-├── RepairError     a broken history that no rule could mend
-├── BudgetError     a history cannot be made as small as asked: says how small it can get, and what pins it
-├── StoreError      what is left out cannot be written down, or is not there (NotStoredError), or is not told apart
-│                   by so few digits (AmbiguousIdError)
-├── CounterError    a way of counting tokens is not known, or not installed
+├── ReadError       a file cannot be parsed as a conversation; UnknownFormatError: its format is unknown
+│                   (files that parse in part return problems instead)
+├── FormatError     unknown dialect or transcript format, or a value that does not match it
+├── ConvertError    a history that the target dialect cannot encode
+├── OptionError     unknown policy, preset or option, or an invalid value
+├── PlanError       a plan for another history
+├── RepairError     an invalid history that no rule can repair
+├── BudgetError     a history that cannot fit the budget; names the smallest size and the pinned content
+├── StoreError      the content store cannot be read or written; NotStoredError: unknown id;
+│                   AmbiguousIdError: a shortened id that matches several contents
+├── CounterError    unknown token counter, or one that is not installed
 ├── LedgerError     a window's ledger cannot be read or written
-├── ClientError     a client's configuration is not changed, and why: (ByHandError) it has to be done by hand
-├── UnwrittenError  a client names a conversation that no file tells of yet
-└── SummaryError    a model wrote no summary: it could not be asked, or its answer is none
+├── ClientError     a client's configuration was not changed; ByHandError: change it by hand
+├── UnwrittenError  a client's conversation that is not in any file yet
+└── SummaryError    a model that returned no summary
 """
 
 
 class ThresherError(Exception):
-    """Anything Thresher refuses to do; the message says what, where, and what to do next."""
+    """Base of all errors; the message names the problem, its location, and the next step."""
 
 
 class ReadError(ThresherError):
-    """A file cannot be read as a conversation."""
+    """A file cannot be parsed as a conversation."""
 
 
 class UnknownFormatError(ReadError):
-    """A file is in no known format."""
+    """The transcript format of a file is unknown."""
 
 
 class FormatError(ThresherError):
-    """A format is unknown, or a value is not in it."""
+    """A dialect or transcript format is unknown, or a value does not match it."""
 
 
 class ConvertError(ThresherError):
-    """A history cannot be written in the wanted format."""
+    """The target dialect cannot encode a history."""
 
 
 class OptionError(ThresherError):
-    """A policy, a preset or an option is unknown, or a value makes no sense."""
+    """A policy, preset or option is unknown, or a value is invalid."""
 
 
 class PlanError(ThresherError):
-    """A plan does not belong to the history it is applied to."""
+    """A plan was made for another history."""
 
 
 class BudgetError(ThresherError):
-    """A history cannot be made as small as asked."""
+    """A history cannot fit the budget."""
 
     def __init__(self, message: str, smallest: int) -> None:
-        """Say how small it can get."""
+        """`smallest` is the smallest size that any edits can reach, in tokens."""
         super().__init__(message)
         self.smallest = smallest

@@ -1,6 +1,7 @@
-"""Sample sessions of four agents who work on one web shop: for `thresher demo`, for trying things out, and for tests.
+"""Sample sessions of four agents that work on one web shop, for `thresher demo`, experiments and tests.
 
-They are made up and shipped as one archive, laid out like a home directory. `tools/make_samples` generates it.
+The sessions are synthetic. They ship as one archive with the layout of a home directory; `tools/make_samples` generates
+it.
 """
 
 import tarfile
@@ -11,7 +12,7 @@ __all__ = ["write_samples"]
 
 
 def write_samples(folder: Path) -> list[Path]:
-    """Write every sample session under a folder; return the files in the order of the archive."""
+    """Extract every sample session to a folder; return the files in archive order."""
     written = []
     with (
         files("thresher").joinpath("data/samples.tar.gz").open("rb") as packed,

@@ -1,4 +1,4 @@
-"""The four wire formats: nothing is lost on the way in and out, and little on the way from one to another."""
+"""The four dialects: lossless round trips, and few losses between dialects."""
 
 import copy
 import gzip
@@ -40,7 +40,7 @@ def text(words: str) -> dict[str, Any]:
     return {"type": "text", "text": words}
 
 
-# One message of each kind, and odd ones that real files and mistaken programs write.
+# One message of each kind, and odd ones from real files and faulty programs.
 ROWS: dict[str, list[Any]] = {
     "anthropic": [
         {"role": "user", "content": "hello"},
@@ -311,7 +311,7 @@ ODD: list[Any] = [
 
 
 def assert_same(value: Any, *, name: str) -> None:
-    """Parsed and written again, compared as JSON (where `1` is not `true`)."""
+    """Parse and emit, and compare as JSON (where `1` is not `true`)."""
     emission = WIRE[name].emit(WIRE[name].parse(value), None)
     assert emission.value == value
     assert canonical_json(emission.value) == canonical_json(value)
@@ -322,25 +322,25 @@ CASES = [(name, row) for name, rows in ROWS.items() for row in rows]
 
 
 @pytest.mark.parametrize(("name", "row"), CASES, ids=[f"{n}-{i}" for i, (n, _) in enumerate(CASES)])
-def test_a_row_comes_out_as_it_went_in(name: str, row: Any) -> None:
+def test_a_row_round_trips(name: str, row: Any) -> None:
     assert_same([row], name=name)
     assert len(WIRE[name].parse([row])) == 1
 
 
 @pytest.mark.parametrize("name", WIRE)
-def test_all_rows_together_come_out_one_to_one(name: str) -> None:
+def test_all_rows_together_round_trip_one_to_one(name: str) -> None:
     assert len(WIRE[name].parse(ROWS[name])) == len(ROWS[name])
     assert_same(ROWS[name], name=name)
 
 
 @pytest.mark.parametrize("name", WIRE)
-def test_bodies_come_out_as_they_went_in(name: str) -> None:
+def test_bodies_round_trip(name: str) -> None:
     for body in BODIES[name]:
         assert_same(body, name=name)
 
 
 @pytest.mark.parametrize("name", WIRE)
-def test_any_value_in_any_place_comes_out_as_it_went_in(name: str) -> None:
+def test_any_value_in_any_field_round_trips(name: str) -> None:
     for row in ROWS[name]:
         for path in _places(row):
             for odd in ODD:
@@ -364,7 +364,7 @@ def _with(value: Any, path: tuple[Any, ...], odd: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", WIRE)
-def test_what_is_no_list_of_messages_is_refused(name: str) -> None:
+def test_other_values_than_lists_of_messages_are_errors(name: str) -> None:
     refused: list[Any] = ["text", None, 5, {"other": []}]
     for value in refused:
         with pytest.raises(FormatError, match=name):
@@ -454,7 +454,7 @@ REAL: dict[str, tuple[str, Callable[[], Iterator[Any]], int]] = {
 
 
 @pytest.mark.parametrize("folder", REAL)
-def test_real_conversations_come_out_as_they_went_in(folder: str) -> None:
+def test_real_conversations_round_trip(folder: str) -> None:
     if not (DATA / folder).is_dir():
         pytest.skip(f"no recorded conversations at {DATA / folder}")
     name, conversations, at_least = REAL[folder]
@@ -467,7 +467,7 @@ def test_real_conversations_come_out_as_they_went_in(folder: str) -> None:
     assert count >= at_least
 
 
-# From one dialect to another.
+# Conversion between dialects.
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
 RICH: dict[str, dict[str, Any]] = {
@@ -592,7 +592,7 @@ def _images(history: History) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("name", WIRE)
-def test_the_rich_conversation_means_the_same_in_every_dialect(name: str) -> None:
+def test_the_rich_conversation_parses_alike_in_every_dialect(name: str) -> None:
     assert_same(RICH[name], name=name)
     history = WIRE[name].parse(RICH[name])
     assert _calls(history) == [("c1", "read", {"path": "a"}), ("c2", "read", {"path": "b"})]
@@ -605,7 +605,7 @@ def test_the_rich_conversation_means_the_same_in_every_dialect(name: str) -> Non
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_a_conversation_crosses(source: str, target: str) -> None:
+def test_a_conversation_converts(source: str, target: str) -> None:
     history = WIRE[source].parse(RICH[source])
     emission = WIRE[target].emit(history, None)
     again = WIRE[target].parse(emission.value)
@@ -619,13 +619,13 @@ def test_a_conversation_crosses(source: str, target: str) -> None:
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_a_crossed_conversation_is_written_as_the_target_would(source: str, target: str) -> None:
+def test_a_converted_conversation_matches_the_target_dialect(source: str, target: str) -> None:
     emission = WIRE[target].emit(WIRE[source].parse(RICH[source]), None)
     assert emission.value == _as_crossed(RICH[target], target, source)
 
 
 def _as_crossed(body: dict[str, Any], target: str, source: str) -> dict[str, Any]:
-    """The target's own rich conversation, less what cannot come from elsewhere."""
+    """The target's own rich conversation, without content that no other dialect can provide."""
     wanted = copy.deepcopy(body)
     failure = ("", "Error: ")[source not in MARKS_FAILURE] + "no such file"
     match target:
@@ -690,12 +690,12 @@ def test_anthropic_to_chat_exactly() -> None:
     ]
     assert [str(loss) for loss in emission.losses] == [
         "image in a tool result; written as a user message after the results",
-        "part `tool_reference` of another format; left out",
-        "part `server_tool_use` of another format; left out",
+        "part `tool_reference` of another format; removed",
+        "part `server_tool_use` of another format; removed",
     ]
 
 
-def test_responses_to_chat_merges_what_one_turn_said() -> None:
+def test_responses_to_chat_merges_the_items_of_one_turn() -> None:
     items = [
         {"role": "user", "content": "go"},
         {"role": "assistant", "content": "I look."},
@@ -714,7 +714,7 @@ def test_responses_to_chat_merges_what_one_turn_said() -> None:
     assert value[5]["content"] == [{"type": "text", "text": "Once"}, {"type": "text", "text": "more"}]
 
 
-def test_an_image_in_a_result_stays_in_it_where_it_can() -> None:
+def test_an_image_in_a_result_stays_in_it_where_the_target_allows() -> None:
     result = ToolResult("c1", (Text("taken"), Image("image/png", PNG), Unknown("x", "{}")), is_error=True)
     history = History((Message("tool", (result,), author="tool"),))
     assert openai_responses.emit_openai_responses(history, None).value == [
@@ -738,7 +738,7 @@ def test_an_image_in_a_result_stays_in_it_where_it_can() -> None:
     ]
 
 
-def test_results_come_first_in_gemini_and_system_text_in_the_middle_is_told() -> None:
+def test_gemini_results_come_first_and_system_text_in_the_middle_is_reported() -> None:
     history = History(
         (
             Message("assistant", (ToolCall("c1", "f", "{}"), ToolCall("c2", "g", "free")), author="model"),
@@ -759,7 +759,7 @@ def test_results_come_first_in_gemini_and_system_text_in_the_middle_is_told() ->
 
 
 @pytest.mark.parametrize("name", WIRE)
-def test_a_summary_is_text_and_other_media_find_a_way(name: str) -> None:
+def test_a_summary_is_text_and_other_media_are_converted(name: str) -> None:
     media = (Image("application/pdf", "QQ=="), Image("", url="https://x.test/a.png"), Image("audio/wav", "QQ=="))
     history = History((Message("user", (Summary("so far"), *media)),))
     emission = WIRE[name].emit(history, None)
@@ -774,7 +774,7 @@ def test_a_summary_is_text_and_other_media_find_a_way(name: str) -> None:
 
 @pytest.mark.parametrize("name", WIRE)
 @pytest.mark.parametrize("source", WIRE)
-def test_body_or_list_as_it_is_asked_for(name: str, source: str) -> None:
+def test_body_or_list_as_requested(name: str, source: str) -> None:
     history = WIRE[source].parse(RICH[source])
     listed = WIRE[name].emit(history, False)
     assert isinstance(listed.value, list)
@@ -890,7 +890,7 @@ def _edited(part: Part) -> Part:
 
 
 @pytest.mark.parametrize(("name", "row"), EDITS, ids=[f"{n}-{i}" for i, (n, _) in enumerate(EDITS)])
-def test_an_edit_shows_and_what_it_replaced_does_not(name: str, row: Any) -> None:
+def test_an_edit_shows_and_the_replaced_text_does_not(name: str, row: Any) -> None:
     assert_same([row], name=name)
     history = WIRE[name].parse([row])
     (message,) = history
@@ -904,7 +904,7 @@ def test_an_edit_shows_and_what_it_replaced_does_not(name: str, row: Any) -> Non
 
 
 @pytest.mark.parametrize("name", WIRE)
-def test_a_part_that_left_is_gone_and_the_rest_stays(name: str) -> None:
+def test_a_removed_part_is_gone_and_the_rest_stays(name: str) -> None:
     history = WIRE[name].parse(RICH[name])
     kept = []
     for message in history:
@@ -918,8 +918,8 @@ def test_a_part_that_left_is_gone_and_the_rest_stays(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WIRE)
-def test_a_stub_in_place_of_a_call_or_result_can_be_written(name: str) -> None:
-    """Whatever an edit leaves in a message, its own format writes it in some way."""
+def test_a_placeholder_of_a_call_or_result_can_be_emitted(name: str) -> None:
+    """Every message can be emitted in its own dialect after any edit."""
     history = WIRE[name].parse(RICH[name])
     stand_ins: list[Part] = [Text("note"), Summary("sum"), Image("image/png", PNG), Thinking("t"), Unknown("x", "{}")]
     stand_ins += [ToolCall("n", "f", "odd"), ToolResult("n", (Text("r"), Image("", url="u")), is_error=True)]
@@ -931,10 +931,10 @@ def test_a_stub_in_place_of_a_call_or_result_can_be_written(name: str) -> None:
             assert_same(value, name=name)
 
 
-# Ids that were not there.
+# Generated ids.
 
 
-def test_gemini_calls_without_ids_are_paired_by_name_and_order() -> None:
+def test_gemini_calls_without_ids_match_by_name_and_order() -> None:
     call, answer = _gemini_call, _gemini_answer
     contents = [
         {"role": "model", "parts": [call("read"), call("read"), call("grep"), call("read", id="read-1")]},
@@ -967,7 +967,7 @@ def _gemini_answer(name: str, **given: str) -> dict[str, Any]:
     return {"functionResponse": {**given, "name": name, "response": {"output": "x"}}}
 
 
-def test_legacy_functions_are_paired_by_name_and_order() -> None:
+def test_legacy_functions_match_by_name_and_order() -> None:
     call = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
     answer = {"role": "function", "name": "f", "content": "ok"}
     rows = [call, answer, call, answer]
@@ -978,7 +978,7 @@ def test_legacy_functions_are_paired_by_name_and_order() -> None:
     assert all(chain.result for chain in history.chains)
 
 
-def test_made_up_ids_are_safe_and_unique() -> None:
+def test_generated_ids_are_safe_and_unique() -> None:
     pairing = CallIdAssigner(["a_b-1"])
     assert pairing.assign_call_id("a.b") == "a_b-2"
     assert pairing.assign_call_id("x" * 90) == "x" * 32 + "-1"
@@ -987,7 +987,7 @@ def test_made_up_ids_are_safe_and_unique() -> None:
     assert pairing.match_result("") == "a_b-2"
 
 
-# What a value is.
+# Roles, authors and detection.
 
 
 def test_roles_and_authors() -> None:
@@ -1006,7 +1006,7 @@ def test_roles_and_authors() -> None:
     assert seen("gemini", {"parts": [_gemini_answer("f")]}) == ("tool", "tool")
 
 
-def test_reasoning_is_its_summary_or_else_itself() -> None:
+def test_reasoning_is_its_summary_or_else_its_text() -> None:
     pieces = [{"type": "summary_text", "text": "a"}, {"type": "summary_text", "text": "b"}]
     (part,) = openai_responses.parse_openai_responses_item(
         {"type": "reasoning", "summary": pieces, "encrypted_content": "e"}
@@ -1020,7 +1020,7 @@ def test_reasoning_is_its_summary_or_else_itself() -> None:
 
 
 @pytest.mark.parametrize("name", WIRE)
-def test_a_format_knows_its_own(name: str) -> None:
+def test_a_dialect_detects_its_own_messages(name: str) -> None:
     key = {"openai-responses": "input", "gemini": "contents"}.get(name, "messages")
     for value in (RICH[name], RICH[name][key]):
         found = {other: WIRE[other].sniff(value) for other in WIRE}
@@ -1028,7 +1028,7 @@ def test_a_format_knows_its_own(name: str) -> None:
         assert max(found.values()) < 3
 
 
-def test_plain_words_could_be_anyones() -> None:
+def test_plain_texts_match_any_dialect_weakly() -> None:
     rows = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
     found = {name: wire.sniff(rows) for name, wire in WIRE.items()}
     assert found == {"anthropic": 1, "openai-chat": 1, "openai-responses": 0, "gemini": 0}
@@ -1051,5 +1051,5 @@ def test_an_empty_system_text_needs_no_body(target: str) -> None:
         {"max_completion_tokens": 5},
     ],
 )
-def test_a_request_that_only_chat_completions_takes_is_known_as_one(fields: dict[str, Any]) -> None:
+def test_a_request_with_chat_completions_fields_is_detected(fields: dict[str, Any]) -> None:
     assert th.sniff({"model": "x", "messages": [{"role": "user", "content": "hi"}], **fields}) == "openai-chat"

@@ -1,4 +1,4 @@
-"""Every function takes the same things: dicts, SDK objects, both mixed and nested, bodies, histories, sessions."""
+"""Every function accepts the same inputs: dicts, SDK objects, mixed and nested, bodies, histories, sessions."""
 
 import json
 from collections.abc import Callable
@@ -92,7 +92,7 @@ each_sdk = pytest.mark.parametrize("name", OBJECTS)
 
 
 def forms(name: str) -> dict[str, Json]:
-    """The same conversation in every form that is taken."""
+    """The same conversation in every accepted form."""
     history = th.parse(OBJECTS[name](), name)
     return {
         "objects": OBJECTS[name](),
@@ -105,7 +105,7 @@ def forms(name: str) -> dict[str, Json]:
 
 
 @each_sdk
-def test_every_function_takes_every_form(name: str) -> None:
+def test_every_function_accepts_every_form(name: str) -> None:
     store = InMemoryContentStore()
     sizes, plans = set(), set()
     for value in forms(name).values():
@@ -122,7 +122,7 @@ def test_every_function_takes_every_form(name: str) -> None:
 
 @each_sdk
 @pytest.mark.parametrize("form", ["objects", "dicts", "tuple", "body", "history", "session"])
-def test_fit_and_a_window_return_the_kind_they_were_given(name: str, form: str) -> None:
+def test_fit_and_a_window_return_the_form_of_their_input(name: str, form: str) -> None:
     value = forms(name)[form]
     window = th.Window(budget=2_000, store=InMemoryContentStore(), counter="estimate", format=name)
     for small in (th.fit(value, budget=2_000, store=InMemoryContentStore(), format=name), window.fit(value)):
@@ -133,13 +133,13 @@ def test_fit_and_a_window_return_the_kind_they_were_given(name: str, form: str) 
 
 
 @each_sdk
-def test_objects_mean_what_their_dicts_mean(name: str) -> None:
+def test_objects_parse_like_their_dicts(name: str) -> None:
     values = forms(name)
     assert th.emit(th.parse(values["objects"]), name) == values["dicts"]
     json.dumps(values["dicts"])
 
 
-def test_bytes_of_a_signature_come_back_as_they_were() -> None:
+def test_the_bytes_of_a_signature_round_trip() -> None:
     rows = th.emit(th.parse(gemini_objects()), "gemini")
     again = genai.Content.model_validate(rows[1])
     assert again.parts is not None
@@ -149,16 +149,16 @@ def test_bytes_of_a_signature_come_back_as_they_were() -> None:
 NOT_MESSAGES: dict[str, tuple[Json, str]] = {
     "a str": ("hello", "got a str"),
     "None": (None, "got None"),
-    "a generator": (iter(range(0)), "got a range_iterator; make a list of it"),
+    "a generator": (iter(range(0)), "got a range_iterator; convert it to a list"),
     "a number": (5, "got a int"),
     "a tuple of texts": (("a", "b"), "message 1 is a str"),
-    "an object of no SDK": ([{"role": "user", "content": object()}], "a message holds a object"),
+    "an object of no SDK": ([{"role": "user", "content": object()}], "a message contains a object"),
 }
 
 
 @pytest.mark.parametrize("function", ["parse", "fit", "plan", "check", "count", "repair", "window"])
 @pytest.mark.parametrize("case", NOT_MESSAGES)
-def test_what_is_none_of_these_is_refused_with_what_it_is(function: str, case: str) -> None:
+def test_other_values_are_errors_that_name_the_type(function: str, case: str) -> None:
     value, reason = NOT_MESSAGES[case]
     call = th.Window(budget=2_000).fit if function == "window" else getattr(th, function)
     with pytest.raises(FormatError, match=reason):

@@ -1,7 +1,7 @@
-"""A fifth dialect, as another package would bring it: an API of cards.
+"""A fifth dialect, as a third-party package would register it: an API of cards.
 
 `{"cards": [{"from": "person", "says": [{"text": "hi"}]}]}`; a call is `{"call": id, "tool": name, "with": {…}}`, a
-result `{"result": id, "text": "…"}`. The API refuses tabs in texts, besides what most APIs refuse.
+result `{"result": id, "text": "…"}`. The API rejects tabs in texts, in addition to what most APIs reject.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

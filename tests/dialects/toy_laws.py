@@ -1,4 +1,4 @@
-"""What every dialect can do, and the laws, on `toy_dialect`; run by `test_third_party_dialect` beside its package."""
+"""Check all functions and laws on `toy_dialect`; `test_third_party_dialect` runs this file with the package."""
 
 import json
 from typing import Any
@@ -41,7 +41,7 @@ CARDS = [
 
 
 def tell(script: strategies.Script) -> list[Json]:
-    """A script in this dialect."""
+    """Emit a script in this dialect."""
     rows: list[Json] = []
     for one in script:
         calls = [{"call": call.id, "tool": call.name, "with": call.arguments} for call in one.calls]
@@ -51,7 +51,7 @@ def tell(script: strategies.Script) -> list[Json]:
 
 
 def write_beat(beat: loops.Beat, number: int, _: bool) -> list[Json]:
-    """A beat of a loop in this dialect."""
+    """Emit one step of a loop in this dialect."""
     if isinstance(beat, str):
         return [card("person", {"text": beat})]
     names = [f"call_{number + n}" for n in range(len(beat.steps))]
@@ -65,7 +65,7 @@ def write_beat(beat: loops.Beat, number: int, _: bool) -> list[Json]:
 
 
 def find_faults(rows: list[Json]) -> list[str]:
-    """What the API would refuse, by a judge that knows nothing of the rules."""
+    """Describe each violation, without the project's rules."""
     faults: list[str] = []
     waiting: set[str] = set()
     for row in rows:
@@ -86,7 +86,7 @@ oracle.KEYS[NAME], oracle.JUDGES[NAME] = "cards", lambda rows: iter(find_faults(
 loops.KEYS[NAME], loops._WRITERS[NAME] = "cards", write_beat
 
 
-def test_it_is_known_by_name_and_recognized() -> None:
+def test_it_is_found_by_name_and_detected() -> None:
     assert NAME in dialect_names()
     assert sniff(CARDS) == sniff({"cards": CARDS}) == NAME
 
@@ -98,7 +98,7 @@ def test_parse_and_emit_are_lossless(value: Json) -> None:
 
 
 @given(script=strategies.scripts())
-def test_told_scripts_are_lossless(script: strategies.Script) -> None:
+def test_scripts_are_lossless(script: strategies.Script) -> None:
     rows = tell(script)
     assert th.emit(th.parse(rows, NAME), NAME) == rows
 
@@ -152,7 +152,7 @@ def test_the_laws_of_a_window_hold(seed: int, length: int, budget: int, cold: bo
         watched.call(request, loops.COLD if cold else loops.WARM)
 
 
-def test_other_dialects_are_written_in_it_and_back() -> None:
+def test_other_dialects_convert_to_it_and_back() -> None:
     history = History((Message("user", (Text("hi"),)),))
     assert th.emit(history, NAME) == [card("person", {"text": "hi"})]
     assert json.loads(json.dumps(th.emit(th.parse(CARDS), "anthropic")))[0]["role"] == "user"

@@ -1,4 +1,4 @@
-"""A history is a value: a sequence of messages that never changes, and what is derived from it is kept."""
+"""A history is an immutable sequence of messages, and its derived values are cached."""
 
 import pickle
 from typing import Any
@@ -23,7 +23,7 @@ from thresher.model import (
 )
 
 
-def test_an_empty_history_has_a_shape_too() -> None:
+def test_an_empty_history_has_a_structure() -> None:
     empty = History()
     assert len(empty) == 0
     assert list(empty) == []
@@ -41,7 +41,7 @@ def test_a_history_is_the_sequence_of_its_messages(history: History) -> None:
 
 
 @given(history=histories)
-def test_what_is_derived_is_worked_out_once_and_is_no_part_of_the_value(history: History) -> None:
+def test_derived_values_are_cached_and_not_part_of_the_value(history: History) -> None:
     twin = History(history.messages, tools=history.tools, pocket=history.pocket)
     assert history.shape is history.shape
     assert history.occurrences is history.occurrences
@@ -51,13 +51,13 @@ def test_what_is_derived_is_worked_out_once_and_is_no_part_of_the_value(history:
 
 
 @given(history=histories)
-def test_a_history_goes_through_a_file_or_to_another_process_unchanged(history: History) -> None:
+def test_a_history_survives_serialization_and_pickling(history: History) -> None:
     assert msgspec.msgpack.decode(_packable(history), type=History) == _clean(history)
     assert pickle.loads(pickle.dumps(history)) == history
 
 
 def _clean(history: History) -> History:
-    """Without halves of surrogate pairs, which no UTF-8 can hold."""
+    """Remove lone surrogates, which UTF-8 cannot encode."""
     return msgspec.convert(_scrubbed(msgspec.to_builtins(history)), History)
 
 
@@ -95,7 +95,7 @@ def test_the_current_message_is_the_humans_own() -> None:
         ((Thinking("hm"), Text("a"), ToolCall("1", "Read", "{}"), ToolResult("1", (Text("r"),))), "a"),
     ],
 )
-def test_the_text_of_a_message_is_what_was_said_in_it(parts: tuple[Part, ...], text: str) -> None:
+def test_the_text_of_a_message_excludes_tools(parts: tuple[Part, ...], text: str) -> None:
     assert Message("assistant", parts).text == text
 
 
@@ -119,5 +119,5 @@ def test_a_message_knows_its_calls_and_results(message: Message) -> None:
         (Unknown("x", '{"y":1}'), '{"y":1}'),
     ],
 )
-def test_every_part_has_words_to_read_and_to_search(part: Part, text: str) -> None:
+def test_every_part_has_text_to_read_and_to_search(part: Part, text: str) -> None:
     assert part_text(part) == text

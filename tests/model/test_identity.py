@@ -1,4 +1,4 @@
-"""What a part is, and which one."""
+"""Content ids and occurrences."""
 
 import json
 
@@ -72,18 +72,18 @@ GOLDEN: list[tuple[Part, str]] = [
 
 
 @pytest.mark.parametrize(("one", "other"), [pytest.param(a, b, id=why) for why, a, b in SAME])
-def test_what_is_outside_the_content_is_outside_its_id(one: Part, other: Part) -> None:
+def test_a_content_id_depends_only_on_the_content(one: Part, other: Part) -> None:
     assert content_id(one) == content_id(other)
 
 
 @pytest.mark.parametrize(("one", "other"), [pytest.param(a, b, id=why) for why, a, b in DIFFERENT])
-def test_what_says_something_else_has_another_id(one: Part, other: Part) -> None:
+def test_different_content_has_another_id(one: Part, other: Part) -> None:
     assert content_id(one) != content_id(other)
 
 
 @pytest.mark.parametrize(("part", "expected"), GOLDEN)
 def test_ids_stay_the_same_from_release_to_release(part: Part, expected: str) -> None:
-    """Stores are keyed by them: if this fails, the form has changed and `FORM` must too."""
+    """Stores use them as keys: if this fails, the canonical form has changed and `ID_VERSION` must change too."""
     assert content_id(part) == expected
 
 
@@ -97,7 +97,7 @@ def test_every_part_has_an_id_that_can_be_written_anywhere(part: Part) -> None:
 
 
 @given(one=parts, other=parts)
-def test_equal_parts_have_equal_ids_and_different_words_do_not(one: Part, other: Part) -> None:
+def test_equal_parts_have_equal_ids_and_different_texts_do_not(one: Part, other: Part) -> None:
     if one == other:
         assert content_id(one) == content_id(other)
     if content_id(one) == content_id(other):
@@ -115,7 +115,7 @@ def test_arguments_are_compared_as_json(value: object, other: object) -> None:
     assert (content_id(ToolCall("1", "Read", json.dumps(other))) == content_id(written[0])) is same
 
 
-def test_equal_parts_are_told_apart_by_their_ordinal() -> None:
+def test_equal_parts_differ_in_their_ordinal() -> None:
     again = ToolResult("2", (Text("same"),))
     history = History(
         (
@@ -139,7 +139,7 @@ def test_an_occurrence_does_not_change_when_the_history_grows(history: History, 
 
 
 @given(history=histories)
-def test_ordinals_count_from_nought_without_a_gap(history: History) -> None:
+def test_ordinals_count_from_zero_without_a_gap(history: History) -> None:
     seen: dict[str, list[int]] = {}
     for content, ordinal in history.occurrences:
         seen.setdefault(content, []).append(ordinal)

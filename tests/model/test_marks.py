@@ -1,4 +1,4 @@
-"""Who wrote a text of the user's role."""
+"""Authors of text in the user role."""
 
 import time
 from itertools import pairwise
@@ -40,7 +40,7 @@ REMINDER = "<system-reminder>\nThe file changed.\n</system-reminder>"
         "<tick>2026-01-01</tick>",
     ],
 )
-def test_what_only_a_harness_writes_is_the_harness(text: str) -> None:
+def test_text_that_only_a_harness_writes_is_the_harness(text: str) -> None:
     assert detect_author(text) == "harness"
     assert extract_human_text(text) == ""
 
@@ -64,7 +64,7 @@ def test_what_only_a_harness_writes_is_the_harness(text: str) -> None:
         ),
     ],
 )
-def test_a_prompt_stays_human_whatever_is_put_around_it(text: str, left: str) -> None:
+def test_a_prompt_inside_harness_text_stays_human(text: str, left: str) -> None:
     assert detect_author(text) == "human"
     assert extract_human_text(text) == left
 
@@ -86,7 +86,7 @@ def test_a_prompt_stays_human_whatever_is_put_around_it(text: str, left: str) ->
         "<pr_description>\nIt breaks.\n</pr_description>",
     ],
 )
-def test_a_human_may_speak_about_harness_text(text: str) -> None:
+def test_a_human_may_quote_harness_text(text: str) -> None:
     assert detect_author(text) == "human"
     assert find_harness_offsets(text) == []
     assert extract_human_text(text) == text
@@ -104,18 +104,18 @@ def test_a_human_may_speak_about_harness_text(text: str) -> None:
         "<hook_context>&lt;relevant-memories&gt;old&lt;/relevant-memories&gt;</hook_context>",
     ],
 )
-def test_old_text_put_back_by_a_memory_tool_is_recall(text: str) -> None:
+def test_text_recalled_by_a_memory_tool_is_recall(text: str) -> None:
     assert detect_author(text) == "recall"
     assert extract_human_text(text) == ""
 
 
-def test_spans_say_where_the_harness_speaks() -> None:
+def test_spans_cover_the_harness_text() -> None:
     text = f"before\n{REMINDER}\nafter"
     [(start, stop)] = find_harness_offsets(text)
     assert text[start:stop] == REMINDER
 
 
-def test_spans_come_in_order_and_never_overlap() -> None:
+def test_spans_are_sorted_and_never_overlap() -> None:
     text = f"<task>a\n{REMINDER}\n</task>\n{REMINDER}{REMINDER}\nb\n<feedback>c</feedback>"
     spans = find_harness_offsets(text)
     assert all(start < stop for start, stop in spans)
@@ -123,12 +123,12 @@ def test_spans_come_in_order_and_never_overlap() -> None:
     assert extract_human_text(text) == "a\n\n\n\nb\n<feedback>c</feedback>"
 
 
-def test_a_wrapper_whose_end_lies_in_the_harness_is_left_alone() -> None:
+def test_a_wrapper_that_ends_inside_harness_text_is_ignored() -> None:
     text = "<task>a\n<system-reminder>see </task></system-reminder>"
     assert extract_human_text(text) == "<task>a"
 
 
-def test_letters_that_grow_in_lower_case_move_no_span() -> None:
+def test_characters_that_grow_in_lower_case_move_no_span() -> None:
     text = f"İİİ\n{REMINDER}\nİ"
     assert extract_human_text(text) == "İİİ\n\nİ"
 

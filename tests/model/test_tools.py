@@ -1,4 +1,4 @@
-"""What tool calls mean, across agents."""
+"""The meaning of tool calls of different agents."""
 
 import gzip
 import json
@@ -49,7 +49,7 @@ def use(name: str, arguments: Any = "{}") -> ToolCallDetails:
         ("LSP", {"operation": "hover", "filePath": "/a.go"}, ToolCallDetails("analysis", "", "/a.go", "", "")),
     ],
 )
-def test_a_call_says_what_it_touches_whatever_its_agent_calls_it(
+def test_a_call_names_its_target_in_every_agent(
     name: str, arguments: dict[str, Any], expected: ToolCallDetails
 ) -> None:
     assert use(name, arguments) == expected
@@ -69,7 +69,7 @@ def test_a_call_says_what_it_touches_whatever_its_agent_calls_it(
         ("", "other"),
     ],
 )
-def test_a_name_alone_gives_its_category_away(name: str, category: str) -> None:
+def test_a_name_alone_determines_the_category(name: str, category: str) -> None:
     assert use(name).category == category
 
 
@@ -85,7 +85,7 @@ def test_a_name_alone_gives_its_category_away(name: str, category: str) -> None:
     ],
 )
 @pytest.mark.parametrize("name", ["str_replace_editor", "developer__text_editor"])
-def test_an_all_in_one_editor_does_what_its_sub_command_says(
+def test_the_subcommand_of_an_all_in_one_editor_determines_the_category(
     name: str, verb: str, category: str, operation: str
 ) -> None:
     assert use(name, {"command": verb, "path": "/a"}) == (category, operation, "/a", "", "")
@@ -105,7 +105,7 @@ def test_an_all_in_one_editor_does_what_its_sub_command_says(
         ({"command": 5}, ""),
     ],
 )
-def test_a_command_is_found_in_every_shape_it_is_written_in(arguments: Any, command: str) -> None:
+def test_a_command_is_found_in_every_form(arguments: Any, command: str) -> None:
     assert use("shell", arguments)[:4] == ("execution", "", "", command)
 
 
@@ -113,12 +113,12 @@ def test_a_command_is_found_in_every_shape_it_is_written_in(arguments: Any, comm
     "command",
     ["git status", "gh pr view 3", "cd x && git add .", "cd '/a b'; GIT_PAGER=cat git log", "  git"],
 )
-def test_git_is_work_on_the_project(command: str) -> None:
+def test_git_belongs_to_the_project(command: str) -> None:
     assert use("Bash", {"command": command, "description": "d"}) == ("project", "", "", command, "d")
 
 
 @pytest.mark.parametrize("command", ["gitleaks scan", "echo git", "npm test && git commit", "ghost"])
-def test_what_only_sounds_like_git_is_not(command: str) -> None:
+def test_names_that_resemble_git_do_not_match(command: str) -> None:
     assert use("Bash", {"command": command}).category == "execution"
 
 
@@ -141,7 +141,7 @@ def test_a_command_that_only_shows_one_file_reads_it(command: str, path: str) ->
     assert use("bash", {"command": command}) == ("execution", "read", path, command, "")
 
 
-def test_a_relative_file_is_found_from_the_working_directory_of_the_call() -> None:
+def test_a_relative_path_resolves_against_the_working_directory_of_the_call() -> None:
     assert use("exec_command", {"cmd": "cat a.ts", "workdir": "/repo"}).path == "/repo/a.ts"
 
 
@@ -240,11 +240,11 @@ def test_broken_arguments_never_raise(name: str, arguments: str) -> None:
     assert use(name, arguments).category in ("execution", "file_read", "file_edit", "subagent", "other")
 
 
-def test_unhashable_and_mistyped_values_count_as_absent() -> None:
+def test_unhashable_and_mistyped_values_count_as_missing() -> None:
     assert use("str_replace_editor", {"command": {"a": 1}, "path": 3}) == ("file_edit", "edit", "", "", "")
 
 
-def test_no_tool_stands_in_two_rows() -> None:
+def test_no_tool_is_in_two_rows() -> None:
     names = [name for _, row in TOOL_GROUPS for name in row.split()]
     assert sorted(names) == sorted(set(names))
     assert set(TOOLS_BY_NAME) == set(names)
@@ -256,12 +256,12 @@ def _records(folder: str) -> Iterator[Any]:
         content = file.read_bytes()
         text = (gzip.decompress(content) if file.suffix == ".gz" else content).decode(errors="replace")
         for chunk in [text] if ".jsonl" not in file.name else text.split("\n"):
-            with suppress(ValueError):  # real files hold torn lines
+            with suppress(ValueError):  # real files contain incomplete lines
                 yield json.loads(chunk)
 
 
 def _calls(value: Any) -> Iterator[ToolCall]:
-    """Every object in a record that has the shape of a call."""
+    """Yield every object in a record that looks like a call."""
     if isinstance(value, list):
         for item in value:
             yield from _calls(item)

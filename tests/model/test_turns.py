@@ -1,4 +1,4 @@
-"""The shape of a history: which result answers which call, whose turn it is, where a prompt begins."""
+"""Derived structure: matching results, turns, prompts and exchanges."""
 
 from collections import Counter
 from itertools import pairwise
@@ -164,7 +164,7 @@ def test_a_turn_is_one_model_call(messages: list[Message], turns: list[tuple[int
         ),
     ],
 )
-def test_an_exchange_goes_from_prompt_to_prompt(
+def test_an_exchange_reaches_from_prompt_to_prompt(
     messages: list[Message], exchanges: list[tuple[int, int]], current: int | None
 ) -> None:
     history = History(tuple(messages))
@@ -176,7 +176,7 @@ def test_a_sub_agent_spans_from_its_call_to_its_answer() -> None:
     task = '{"description": "Look around", "prompt": "…"}'
     messages = (
         user(),
-        model("t1", name="Task", arguments=task),  # its own work is told inside, another one in it
+        model("t1", name="Task", arguments=task),  # its own call and another agent's are nested
         model("t2", name="Agent", arguments='{"description": "Look closer"}'),
         tool("t2"),
         tool("t1"),
@@ -187,14 +187,14 @@ def test_a_sub_agent_spans_from_its_call_to_its_answer() -> None:
     assert spans == [("Look around", 1, 5), ("Look closer", 2, 4), ("", 6, 7)]
 
 
-def test_system_text_and_injections_are_known() -> None:
+def test_system_text_and_injections_are_found() -> None:
     recall = Message("user", (Text("[1/5] abc1234 • old"),), author="recall")
     history = History((Message("system", (Text("be brief"),), author="harness"), user(), harness(), recall, model()))
     assert history.shape.system_messages == (0,)
     assert history.shape.injected_messages == (2, 3)
 
 
-# --- whatever the history ------------------------------------------------------------------------------------
+# --- properties of any history -------------------------------------------------------------------------------
 
 
 def places(history: History, kind: type) -> list[Place]:
@@ -207,12 +207,12 @@ def places(history: History, kind: type) -> list[Place]:
 
 
 def is_prompt(message: Message) -> bool:
-    """By a human, or by the model that started a sub-agent."""
+    """True if a human, or the model that started a sub-agent, wrote the message."""
     return message.role == "user" and message.author in ("human", "model")
 
 
 @given(history=histories)
-def test_a_result_is_paired_by_id_with_a_call_before_it(history: History) -> None:
+def test_a_result_matches_an_earlier_call_by_id(history: History) -> None:
     for one in history.chains:
         call = history[one.call.message].parts[one.call.part]
         assert isinstance(call, ToolCall)
@@ -232,7 +232,7 @@ def test_every_call_and_every_result_is_used_exactly_once(history: History) -> N
 
 @given(history=histories)
 def test_an_orphan_had_no_open_call_to_answer(history: History) -> None:
-    """The same pairing in other words: the first in the latest message before it with an open call of its id."""
+    """Restates the matching rule: the first open call of the id in the latest message that has one."""
     waiting = [(place, history[place.message].parts[place.part]) for place in places(history, ToolCall)]
     expected: dict[Place, Place] = {}
     orphans: list[Place] = []
@@ -256,7 +256,7 @@ def test_an_orphan_had_no_open_call_to_answer(history: History) -> None:
 
 
 @given(history=histories)
-def test_a_chain_is_active_exactly_until_the_model_speaks_again(history: History) -> None:
+def test_a_chain_is_active_exactly_until_the_model_replies(history: History) -> None:
     for one in history.chains:
         after = (one.result or one.call).message + 1
         spoken = any(message.role == "assistant" for message in history.messages[after:])
@@ -264,7 +264,7 @@ def test_a_chain_is_active_exactly_until_the_model_speaks_again(history: History
 
 
 @given(history=histories)
-def test_turns_are_disjoint_and_cover_all_that_the_model_wrote(history: History) -> None:
+def test_turns_are_disjoint_and_cover_all_assistant_messages(history: History) -> None:
     covered = [index for turn in history.turns for index in range(turn.start, turn.stop)]
     assert covered == [index for index, message in enumerate(history) if message.role == "assistant"]
     assert all(turn.start < turn.stop for turn in history.turns)
@@ -273,7 +273,7 @@ def test_turns_are_disjoint_and_cover_all_that_the_model_wrote(history: History)
 
 
 @given(history=histories)
-def test_exchanges_cut_the_history_into_pieces(history: History) -> None:
+def test_exchanges_partition_the_history(history: History) -> None:
     covered = [index for one in history.exchanges for index in range(one.start, one.stop)]
     assert covered == list(range(len(history)))
     for before, after in pairwise(history.exchanges):
@@ -289,7 +289,7 @@ def test_the_current_message_is_the_last_prompt(history: History) -> None:
 
 
 @given(history=histories)
-def test_every_sub_agent_is_told_by_the_span_of_its_call(history: History) -> None:
+def test_every_sub_agent_has_the_span_of_its_call(history: History) -> None:
     expected = []
     for one in history.chains:
         call = history[one.call.message].parts[one.call.part]

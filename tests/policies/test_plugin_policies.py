@@ -116,8 +116,8 @@ def test_it_is_listed_and_replayed(packages: Path) -> None:
     [
         ("broken = no_such_module:Policy", "cannot be loaded"),
         ("broken = toy_policies:BROKEN", "is not callable"),
-        ("mask = toy_policies:ErrorsFirst", "is called like one of Thresher's own"),
-        ("newest = toy_policies:ErrorsFirst", "is called like one of Thresher's own"),
+        ("mask = toy_policies:ErrorsFirst", "has the name of a built-in policy"),
+        ("newest = toy_policies:ErrorsFirst", "has the name of a built-in policy"),
     ],
 )
 def test_one_that_cannot_be_used_is_reported_and_the_rest_works(packages: Path, entry: str, why: str) -> None:

@@ -1,4 +1,4 @@
-"""The samples are the same every time, well formed, and hold what they promise."""
+"""The samples are deterministic, well formed, and contain the documented cases."""
 
 import gzip
 import json
@@ -58,8 +58,8 @@ def test_the_same_bytes_every_time(home: Path, tmp_path: Path) -> None:
         assert path.read_bytes() == (home / path.relative_to(tmp_path)).read_bytes()
 
 
-def test_the_generator_makes_exactly_the_archive_that_is_shipped() -> None:
-    """Compared unpacked: how well the same bytes are compressed depends on the machine's zlib."""
+def test_the_generator_produces_exactly_the_shipped_archive() -> None:
+    """Compares the unpacked content, because compressed bytes depend on the machine's zlib."""
     assert gzip.decompress(pack_samples()) == gzip.decompress(ARCHIVE.read_bytes())
 
 
@@ -84,13 +84,13 @@ def test_parents_come_first(home: Path) -> None:
             known.add(row.get("uuid"))
 
 
-def test_times_only_go_forward(home: Path) -> None:
+def test_times_never_decrease(home: Path) -> None:
     for path in home.rglob("*.jsonl"):
         times = [row["timestamp"] for row in rows_of(path) if "timestamp" in row]
         assert times == sorted(times), path
 
 
-def test_results_hang_from_their_own_calls(home: Path) -> None:
+def test_results_refer_to_their_own_calls(home: Path) -> None:
     for path in claude_files(home):
         rows = rows_of(path)
         lines = {block["id"]: row["uuid"] for row in rows for block in blocks([row], "tool_use")}
@@ -99,7 +99,7 @@ def test_results_hang_from_their_own_calls(home: Path) -> None:
                 assert row["parentUuid"] == lines[block["tool_use_id"]]
 
 
-def test_one_answer_lies_over_several_lines(home: Path) -> None:
+def test_one_answer_spans_several_lines(home: Path) -> None:
     answers: dict[tuple[str, str], list[int]] = {}
     for row in rows_of(long_session(home)):
         if row["type"] == "assistant":
@@ -110,7 +110,7 @@ def test_one_answer_lies_over_several_lines(home: Path) -> None:
         assert spent == sorted(spent)
 
 
-def test_two_calls_at_once_leave_one_result_beside_the_way(home: Path) -> None:
+def test_two_parallel_calls_leave_one_result_off_the_main_path(home: Path) -> None:
     rows = rows_of(long_session(home))
     parents = {row.get("parentUuid") for row in rows}
     results = [row for row in rows if blocks([row], "tool_result")]
@@ -150,7 +150,7 @@ def test_a_sub_agent_has_its_own_file(home: Path) -> None:
     assert all(row["isSidechain"] and row["sessionId"] == session.stem for row in rows)
 
 
-def test_a_failing_run_is_made_good(home: Path) -> None:
+def test_a_failing_run_is_fixed(home: Path) -> None:
     results = blocks(rows_of(long_session(home)), "tool_result")
     failed = [place for place, block in enumerate(results) if block.get("is_error")]
     passed = [place for place, block in enumerate(results) if "116 passed" in str(block["content"])]
@@ -165,7 +165,7 @@ def test_a_file_is_read_again_and_again(home: Path) -> None:
     assert reads == {"/home/sam/shop/src/shop/prices.py": 3, "/home/sam/shop/src/shop/cart.py": 2}
 
 
-def test_every_kind_of_record_is_there(home: Path) -> None:
+def test_every_kind_of_record_is_present(home: Path) -> None:
     rows = rows_of(long_session(home))
     kinds = {row["type"] for row in rows}
     assert kinds >= {
@@ -194,7 +194,7 @@ def test_the_short_session_was_interrupted(home: Path) -> None:
     assert [call for call in asked if call not in answered] == asked[-1:]
 
 
-def test_codex_pairs_its_calls_and_compacts(home: Path) -> None:
+def test_codex_matches_its_calls_and_compacts(home: Path) -> None:
     rows = rows_of(only(home / ".codex", "rollout-*.jsonl"))
     items = [row["payload"] for row in rows if row["type"] == "response_item"]
     calls = [item["call_id"] for item in items if item["type"] in ("function_call", "custom_tool_call")]

@@ -1,4 +1,4 @@
-"""Every SQLite file of Thresher's own is opened in the same way."""
+"""Opening SQLite files: permissions, migrations and errors."""
 
 import sqlite3
 import threading
@@ -40,7 +40,7 @@ FILES: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_is_created_for_its_user_alone_and_refused_when_newer(tmp_path: Path, name: str) -> None:
+def test_a_file_is_private_and_a_newer_version_is_refused(tmp_path: Path, name: str) -> None:
     path = tmp_path / "home" / name
     FILES[name](path)
     assert path.stat().st_mode & 0o777 == 0o600
@@ -71,7 +71,7 @@ def test_an_older_file_is_upgraded_once(tmp_path: Path) -> None:
     assert found == [("kept", None)] * 8
 
 
-def test_reading_creates_and_upgrades_nothing(tmp_path: Path) -> None:
+def test_reading_does_not_create_or_upgrade(tmp_path: Path) -> None:
     path = tmp_path / "none" / "notes.sqlite3"
     with SqliteFile(path, SCHEMA).open_existing() as connection:
         assert connection is None
@@ -83,7 +83,7 @@ def test_reading_creates_and_upgrades_nothing(tmp_path: Path) -> None:
     assert path.stat().st_size == 0
 
 
-def test_a_file_that_is_no_database_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_an_error_with_advice(tmp_path: Path) -> None:
     path = tmp_path / "notes.sqlite3"
     path.write_bytes(b"no database at all" * 100)
     with pytest.raises(StoreError, match=r"notes\.sqlite3: cannot be read or written .*THRESHER_HOME"):

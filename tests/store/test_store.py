@@ -1,4 +1,4 @@
-"""What is put in comes back to the last character, from every kind of store."""
+"""Every kind of store restores its content without loss."""
 
 import os
 import sqlite3
@@ -34,7 +34,7 @@ from thresher.store.part_codec import strip_vendor_extras
 
 NOWHERE = "t1:" + "0" * 32
 ODD = ("", "\ud83d", "\ud83d\ude00", "\ude00\ud83d", "\x00", "\u2028\u2029\x7f\x85", "a\r\nb\r", "\ufeff", "é e\u0301")
-"""Texts that have been lost on the way before: halves of pairs, also side by side, NUL, odd line ends."""
+"""Hard texts: lone surrogates, also adjacent ones, NUL, unusual line ends."""
 
 
 def in_memory(folder: Path) -> ContentStore:
@@ -56,14 +56,14 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> ContentStore:
 
 
 def fresh() -> Iterator[ContentStore]:
-    """One store of each kind, for a property."""
+    """Create one store of each kind, for a property test."""
     with tempfile.TemporaryDirectory() as folder:
         for make in MAKERS:
             yield make(Path(folder))
 
 
 def same(found: object, part: Part) -> bool:
-    """Equal, but for pockets and the ids and names that pair a result with its call."""
+    """Compare parts without vendor extras, call ids and tool names."""
     wanted = strip_vendor_extras(part)
     if isinstance(found, ToolCall) and isinstance(wanted, ToolCall):
         return (found.name, found.arguments) == (wanted.name, wanted.arguments)
@@ -76,7 +76,7 @@ def same(found: object, part: Part) -> bool:
 @example([Text(text) for text in ODD])
 @example([ToolCall("", "Read", '{"a":1}'), ToolCall("", "Read", '{"a": 1}'), ToolCall("", "Read", '{ "a":1}')])
 @example([ToolResult("", (Unknown("x", "[1, 2]"),)), ToolResult("", (Unknown("x", "[1,2]"),))])
-def test_every_part_comes_back_by_its_exact_id(given_parts: list[Part]) -> None:
+def test_every_part_is_restored_by_its_exact_id(given_parts: list[Part]) -> None:
     for store in fresh():
         store.put(given_parts)
         for part in given_parts:
@@ -95,7 +95,7 @@ def test_equal_exact_ids_mean_equal_parts(one: Part, other: Part) -> None:
 
 
 @given(st.lists(parts, max_size=4), st.lists(parts, max_size=4))
-def test_putting_again_changes_nothing(first: list[Part], second: list[Part]) -> None:
+def test_storing_again_changes_nothing(first: list[Part], second: list[Part]) -> None:
     for store in fresh():
         store.put(first)
         before = [(store.get(exact_id(part)), store.get(content_id(part))) for part in first]
@@ -112,14 +112,14 @@ def test_a_part_is_found_by_its_content_id_too_and_the_first_one_wins(store: Con
     assert store.text(exact_id(tight)) == '{"a":1}'
 
 
-def test_pockets_stay_out(store: ContentStore) -> None:
+def test_vendor_extras_are_not_stored(store: ContentStore) -> None:
     pocket = VendorExtras("anthropic", '{"x":1}')
     part = ToolResult("1", (Text("a", pocket),), pocket=pocket)
     store.put([part])
     assert store.get(exact_id(part)) == ToolResult("1", (Text("a"),))
 
 
-def test_a_very_long_text_comes_back_whole(store: ContentStore) -> None:
+def test_a_very_long_text_is_restored_whole(store: ContentStore) -> None:
     text = "".join(f"{number} ☃ \x00\ud83d\n" for number in range(900_000))
     assert len(text) > 10_000_000
     store.put([Text(text)])
@@ -136,14 +136,14 @@ ID = exact_id(Text("hello"))
         f" {ID}\n", f"[Result of Read deadbeef0.py left out; restore {ID[:19]}]", f"({ID[:19]}).",
     ],
 )  # fmt: skip
-def test_an_id_is_found_in_every_form_it_is_copied_in(store: ContentStore, asked: str) -> None:
+def test_an_id_is_found_in_every_copied_form(store: ContentStore, asked: str) -> None:
     store.put([Text("hello"), Text("other")])
     assert store.text(asked) == "hello"
     assert store.has([asked, NOWHERE]) == {asked}
 
 
 @pytest.mark.parametrize("asked", ["", "t1:", ID[:10], ID[3:10], "hello", "t1:xyzxyzxy", ID + "0", "x" + ID[3:], "☃"])
-def test_what_is_no_id_is_not_there_and_the_error_says_what_one_looks_like(store: ContentStore, asked: str) -> None:
+def test_the_error_for_an_invalid_id_describes_a_valid_one(store: ContentStore, asked: str) -> None:
     store.put([Text("hello")])
     assert store.get(asked) is None
     assert store.has([asked]) == set()
@@ -151,12 +151,12 @@ def test_what_is_no_id_is_not_there_and_the_error_says_what_one_looks_like(store
         store.text(asked)
 
 
-def test_an_id_that_is_not_there_says_what_to_check(store: ContentStore) -> None:
+def test_the_error_for_a_missing_id_names_what_to_check(store: ContentStore) -> None:
     with pytest.raises(NotStoredError, match=f"{NOWHERE}.*THRESHER_HOME"):
         store.text(NOWHERE)
 
 
-def test_a_beginning_that_fits_two_asks_for_more_digits(store: ContentStore) -> None:
+def test_the_error_for_an_ambiguous_prefix_asks_for_more_digits(store: ContentStore) -> None:
     one, other = "t1:12345678" + "a" * 24, "t1:12345678" + "b" * 24
     store.put((), {one: []})
     store.put((), {other: [ID]})
@@ -167,7 +167,7 @@ def test_a_beginning_that_fits_two_asks_for_more_digits(store: ContentStore) -> 
     assert store.get("12345678b") == (ID,)
 
 
-def test_a_fold_brings_back_its_members_in_order(store: ContentStore) -> None:
+def test_a_summary_restores_its_members_in_order(store: ContentStore) -> None:
     members: list[Part] = [
         Text("what\nnow"), Thinking("hm"), ToolCall("1", "Read", '{"path": "a"}'), ToolResult("1", (Text("…"),)),
         ToolResult("2", is_error=True), Image("image/png", "QUJD"), Summary("before"), Unknown("odd\nkind", "{}"),
@@ -193,22 +193,22 @@ def test_a_fold_brings_back_its_members_in_order(store: ContentStore) -> None:
     )
 
 
-def test_a_fold_in_a_fold_is_told_with_it_and_one_in_itself_ends(store: ContentStore) -> None:
+def test_a_nested_summary_is_restored_and_a_cycle_ends(store: ContentStore) -> None:
     store.put([Text("a")])
     inner, outer = compute_summary_id(["in"]), compute_summary_id(["out"])
     store.put((), {inner: [exact_id(Text("a")), outer]})
     store.put((), {outer: [inner]})
     told = store.text(outer).splitlines()
-    assert told[0] == f"--- {short_id(inner)}, a fold of 2 ---"
-    assert told[2:] == ["a", f"--- {short_id(outer)}, the fold itself ---"]
+    assert told[0] == f"--- {short_id(inner)}, a summary of 2 ---"
+    assert told[2:] == ["a", f"--- {short_id(outer)}, the summary itself ---"]
 
 
 @given(st.lists(st.text(), max_size=4), st.lists(st.text(), max_size=4))
-def test_folds_of_different_members_have_different_ids(one: list[str], other: list[str]) -> None:
+def test_summaries_of_different_members_have_different_ids(one: list[str], other: list[str]) -> None:
     assert (compute_summary_id(one) == compute_summary_id(other)) == (one == other)
 
 
-def test_ids_are_of_one_shape() -> None:
+def test_ids_have_one_form() -> None:
     call = ToolCall("1", "Read", "{}")
     assert [len(exact_id(call)), len(short_id(exact_id(call))), len(compute_summary_id([]))] == [35, 19, 35]
     assert exact_id(Text("a")) == content_id(Text("a"))
@@ -236,7 +236,7 @@ def test_reading_leaves_the_folder_as_it_was(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == before == [store.path]
 
 
-def test_the_log_is_written_ahead_in_one_table(tmp_path: Path) -> None:
+def test_the_store_has_a_write_ahead_log_and_one_table(tmp_path: Path) -> None:
     SqliteContentStore(tmp_path / "store.sqlite3").put([Text("hello")])
     with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
@@ -251,7 +251,7 @@ def test_an_empty_file_is_an_empty_store(tmp_path: Path) -> None:
     assert store.text(ID) == "hello"
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_the_error_for_an_unwritable_folder_names_it(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder", encoding="utf-8")
     store = SqliteContentStore(tmp_path / "file" / "store.sqlite3")
     with pytest.raises(StoreError, match=r"store\.sqlite3: cannot be written"):
@@ -260,7 +260,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         store.put((), {NOWHERE: []})
 
 
-def test_a_file_that_is_no_store_is_named_and_left_alone(tmp_path: Path) -> None:
+def test_the_error_for_another_kind_of_file_names_it_and_does_not_change_it(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite3"
     path.write_bytes(b"a letter to a friend" * 100)
     for ask in (SqliteContentStore(path).get, lambda _: SqliteContentStore(path).put([Text("hello")])):
@@ -269,7 +269,7 @@ def test_a_file_that_is_no_store_is_named_and_left_alone(tmp_path: Path) -> None
     assert path.read_bytes() == b"a letter to a friend" * 100
 
 
-def test_a_damaged_part_is_told_apart_from_a_missing_one(tmp_path: Path) -> None:
+def test_a_damaged_part_raises_another_error_than_a_missing_one(tmp_path: Path) -> None:
     store = SqliteContentStore(tmp_path / "store.sqlite3")
     store.put([Text("hello" * 1000)])
     with closing(sqlite3.connect(store.path)) as connection:
@@ -311,7 +311,7 @@ def test_threads_may_share_one_store(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a limit on the size of files")
-def test_a_full_disk_is_an_error_and_leaves_what_was_there(tmp_path: Path) -> None:
+def test_a_full_disk_is_an_error_and_keeps_stored_content(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite3"
     SqliteContentStore(path).put([Text("hello")])
     code = (
@@ -326,7 +326,7 @@ def test_a_full_disk_is_an_error_and_leaves_what_was_there(tmp_path: Path) -> No
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs users and permissions")
-def test_a_home_that_may_only_be_read_can_be_read(tmp_path: Path) -> None:
+def test_a_read_only_home_can_be_read(tmp_path: Path) -> None:
     folder = tmp_path / "home"
     store = SqliteContentStore(folder / "store.sqlite3")
     store.put([Text("hello")])
@@ -343,7 +343,7 @@ def test_a_home_that_may_only_be_read_can_be_read(tmp_path: Path) -> None:
         folder.chmod(0o755)
 
 
-def test_the_default_store_is_in_the_home_that_is_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_store_is_in_the_configured_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THRESHER_HOME", str(tmp_path / "one"))
     one = default_content_store()
     assert one.path == get_data_folder() / "store.sqlite3" == tmp_path / "one" / "store.sqlite3"

@@ -1,4 +1,4 @@
-"""The counters: exact, estimated, and neither upset by any text."""
+"""Exact and estimating counters accept any text."""
 
 import random
 import sys
@@ -37,12 +37,12 @@ def _without_splintr(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @given(ANY_TEXT)
-def test_the_estimator_takes_any_text(text: str) -> None:
+def test_the_estimator_accepts_any_text(text: str) -> None:
     assert estimate_text(text) >= (1 if text else 0)
 
 
 @given(ANY_TEXT)
-def test_the_exact_counter_takes_any_text(text: str) -> None:
+def test_the_exact_counter_accepts_any_text(text: str) -> None:
     pytest.importorskip("splintr")
     assert 0 < get_counter("exact")(text) <= 4 * len(text) if text else get_counter("exact")(text) == 0
 
@@ -64,12 +64,12 @@ def test_known_counts() -> None:
     assert get_counter("cl100k_base")("hello world") == 2
 
 
-def test_the_words_of_a_control_token_are_plain_text() -> None:
+def test_the_text_of_a_control_token_is_plain_text() -> None:
     pytest.importorskip("splintr")
     assert get_counter("exact")("<|endoftext|>") > 1
 
 
-def test_halves_of_a_character_count_as_the_character() -> None:
+def test_surrogate_pairs_count_as_the_character() -> None:
     pytest.importorskip("splintr")
     assert get_counter("exact")("\ud83d\ude00") == get_counter("exact")("😀")
     assert get_counter("exact")("a\ud800b") == get_counter("exact")("a\ufffdb")
@@ -82,19 +82,19 @@ def test_a_megabyte_of_one_letter_is_counted_in_proportion(letter: str) -> None:
     assert long == pytest.approx(100 * short, rel=0.02)
 
 
-def test_the_best_counter_installed_is_taken() -> None:
+def test_auto_selects_the_best_installed_counter() -> None:
     pytest.importorskip("splintr")
     assert get_counter().name == get_counter("exact").name == "o200k_base"
     assert get_counter("estimate").name == "estimate"
 
 
 @pytest.mark.usefixtures("_without_splintr")
-def test_without_the_extra_the_estimator_counts_and_an_exact_count_is_refused() -> None:
+def test_without_the_extra_auto_estimates_and_exact_is_an_error() -> None:
     assert get_counter().name == "estimate"
     with pytest.raises(CounterError, match=r"thresher\[exact\]"):
         get_counter("exact")
 
 
-def test_an_unknown_counter_is_refused() -> None:
+def test_an_unknown_counter_is_an_error() -> None:
     with pytest.raises(ThresherError, match="no-such-vocabulary"):
         get_counter("no-such-vocabulary")

@@ -1,4 +1,4 @@
-"""Pictures, documents and sound: sizes read from real headers, weights by the published rules."""
+"""Images, documents and audio: sizes from real headers, tokens by the published rules."""
 
 import base64
 import struct
@@ -53,7 +53,7 @@ def wave(seconds: int, rate: int = 8000) -> bytes:
     ],
     ids=["png", "jpeg", "jpeg with a long preface", "gif", "webp", "webp, lossless", "webp, lossy"],
 )
-def test_sizes_are_read_from_headers(data: bytes) -> None:
+def test_sizes_are_parsed_from_headers(data: bytes) -> None:
     assert picture_size(encoded(data)) == (640, 480)
 
 
@@ -61,7 +61,7 @@ def test_sizes_are_read_from_headers(data: bytes) -> None:
     st.binary(max_size=200),
     st.sampled_from([b"", b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF89a", b"RIFF....WEBPVP8 "]),
 )
-def test_broken_pictures_have_no_size_or_a_real_one(data: bytes, start: bytes) -> None:
+def test_broken_images_have_no_size_or_a_positive_one(data: bytes, start: bytes) -> None:
     size = picture_size(encoded(start + data))
     assert size is None or min(size) > 0
 
@@ -71,7 +71,7 @@ def test_broken_pictures_have_no_size_or_a_real_one(data: bytes, start: bytes) -
     st.sampled_from(["", "image/png", "application/pdf", "audio/wav"]),
     st.sampled_from([*MEDIA_RULES, ""]),
 )
-def test_anything_has_a_weight(data: str, media_type: str, vendor: str) -> None:
+def test_any_media_has_tokens(data: str, media_type: str, vendor: str) -> None:
     assert media_tokens(Image(media_type, data), vendor) > 0
 
 
@@ -96,13 +96,13 @@ def test_the_rules_of_the_vendors(vendor: str, size: tuple[int, int], tokens: in
 
 
 @given(st.integers(1, 9000), st.integers(1, 9000), st.sampled_from(sorted(MEDIA_RULES)))
-def test_no_picture_is_past_its_ceiling(width: int, height: int, vendor: str) -> None:
+def test_no_image_exceeds_its_maximum(width: int, height: int, vendor: str) -> None:
     tokens = MEDIA_RULES[vendor].picture.weigh(width, height)
     ceiling = {"anthropic": 1568, "anthropic-high": 4784, "openai": 3000, "openai-mini": 2489, "gemini": 1120}
     assert 0 < tokens <= ceiling.get(vendor, 40_000)
 
 
-def test_where_no_vendor_is_known_the_rule_is_claudes() -> None:
+def test_the_default_rule_is_claudes() -> None:
     picture = Image("image/png", encoded(png(800, 600)))
     assert media_tokens(picture, "") == media_tokens(picture, "nobody") == media_tokens(picture, "anthropic")
 
@@ -114,13 +114,13 @@ def test_pages_of_a_document_are_counted() -> None:
     assert media_tokens(Image("", encoded(document)), "gemini-2") == 3 * 258
 
 
-def test_sound_is_weighed_by_its_length() -> None:
+def test_audio_is_counted_by_its_length() -> None:
     assert media_tokens(Image("audio/wav", encoded(wave(10))), "gemini") == pytest.approx(320, rel=0.01)
     assert media_tokens(Image("audio/mp3", encoded(bytes(160_000))), "gemini") == pytest.approx(320, rel=0.01)
     assert media_tokens(Image("audio/mp3", encoded(bytes(160_000))), "anthropic") == UNKNOWN_MEDIA_TOKENS
 
 
-def test_a_picture_known_by_its_address_alone_has_the_default_weight() -> None:
+def test_an_image_with_only_a_url_has_the_default_count() -> None:
     assert media_tokens(Image("image/png", url="https://example.org/a.png"), "openai") == UNKNOWN_MEDIA_TOKENS
     inside = Image("image/png", url="data:image/png;base64," + encoded(png(200, 200)))
     assert media_tokens(inside, "anthropic") == 64

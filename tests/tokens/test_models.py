@@ -1,4 +1,4 @@
-"""The table of models, and how a name finds its row."""
+"""The catalog of models, and finding a model by name."""
 
 from pathlib import Path
 
@@ -37,12 +37,12 @@ def test_a_name_finds_its_model(name: str, found: str) -> None:
 @pytest.mark.parametrize(
     "name", ["", "llama-4", "gpt-50", "o30", "claude", "claude-opus-4-99", "gpt-5.99", "<synthetic>"]
 )
-def test_what_is_not_known_is_nobody(name: str) -> None:
+def test_an_unknown_name_finds_no_model(name: str) -> None:
     assert find_model(name) is None
 
 
 @pytest.mark.parametrize("model", load_models().values(), ids=lambda model: model.name)
-def test_every_row_makes_sense(model) -> None:  # type: ignore[no-untyped-def]
+def test_every_row_is_plausible(model) -> None:  # type: ignore[no-untyped-def]
     assert model.vendor in ("anthropic", "openai", "gemini")
     assert model.media in MEDIA_RULES
     assert model.window > model.max_output > 1000
@@ -92,13 +92,15 @@ def test_a_file_adds_models_and_overrides_them(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "cannot be read as models"),
-        ("[]", "no list `models`"),
+        ("", "cannot be read as a model catalog"),
+        ("[]", "missing list `models`"),
         ('{"models": [{"name": "x"}]}', "missing required field"),
         ('{"models": [{"name": "x", "colour": "red"}]}', "colour"),
     ],
 )
-def test_a_bad_file_is_told_by_its_name(text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_a_bad_file_names_it(
+    text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "bad.json"
     file.write_text(text)
     monkeypatch.setenv("THRESHER_MODELS", str(file))
@@ -107,7 +109,7 @@ def test_a_bad_file_is_told_by_its_name(text: str, said: str, tmp_path: Path, mo
     assert "bad.json" in str(caught.value)
 
 
-def test_a_file_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_file_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THRESHER_MODELS", "/nowhere/models.json")
     with pytest.raises(ModelCatalogError, match="nowhere"):
         find_model("gpt-5.5")

@@ -1,4 +1,4 @@
-"""Weights of parts, messages and histories."""
+"""Token counts of parts, messages and histories."""
 
 import gc
 
@@ -13,7 +13,7 @@ from thresher.tokens import TokenWeights, count, default_token_weights, estimate
 
 
 class Words:
-    """Counts words, and how often it was asked."""
+    """Counts words, and the number of times that it is called."""
 
     name = "words"
 
@@ -49,12 +49,12 @@ FRAME = TokenFrame()
         (Unknown("odd", '{"type": "odd"}'), 1),
     ],
 )
-def test_what_a_part_weighs(part: Part, weight: int) -> None:
+def test_tokens_of_a_part(part: Part, weight: int) -> None:
     assert scale().part(part) == weight
 
 
 @given(parts)
-def test_weights_are_whole_and_never_below_nothing(part: Part) -> None:
+def test_weights_are_integers_and_never_negative(part: Part) -> None:
     for vendor in ("", "anthropic", "openai", "gemini"):
         weight = default_token_weights(counter="estimate").part(part) if not vendor else scale(1.1, vendor).part(part)
         assert isinstance(weight, int)
@@ -62,7 +62,7 @@ def test_weights_are_whole_and_never_below_nothing(part: Part) -> None:
 
 
 @given(histories)
-def test_a_history_weighs_what_its_messages_and_parts_weigh(history: History) -> None:
+def test_a_history_weighs_the_sum_of_its_messages_and_parts(history: History) -> None:
     weigh = scale(1.37, "anthropic")
     frame = (DIALECT.token_frame or FRAME).message
     for message in history:
@@ -72,12 +72,12 @@ def test_a_history_weighs_what_its_messages_and_parts_weigh(history: History) ->
     assert weigh.history(history) == scale(1.37, "anthropic").history(history)
 
 
-def test_equal_content_weighs_the_same_however_it_was_written() -> None:
+def test_equal_content_weighs_the_same_in_any_encoding() -> None:
     apart, close = ToolCall("1", "Read", '{"b": 1, "a": "x"}'), ToolCall("2", "Read", '{"a":"x","b":1}')
     assert scale().part(apart) == scale().part(close)
 
 
-def test_ids_and_pockets_weigh_nothing_of_their_own() -> None:
+def test_ids_and_vendor_extras_weigh_nothing() -> None:
     assert scale().part(ToolResult("a" * 500, (Text("x"),), name="Read")) == scale().part(ToolResult("b", (Text("x"),)))
 
 
@@ -94,7 +94,7 @@ def test_each_content_is_counted_once() -> None:
     assert words.asked == 1
 
 
-def test_a_message_that_is_gone_is_forgotten() -> None:
+def test_a_deleted_message_leaves_the_cache() -> None:
     weigh = scale()
     for number in range(50):
         assert weigh.parts(Message("user", (Text("word " * number),))) == (number,)
@@ -102,19 +102,19 @@ def test_a_message_that_is_gone_is_forgotten() -> None:
     assert not weigh._message_cache
 
 
-def test_tools_weigh_their_definitions_and_what_the_vendor_adds() -> None:
+def test_tools_weigh_their_definitions_and_the_vendor_overhead() -> None:
     assert scale().tools("") == scale(vendor="anthropic").tools("") == 0
     assert scale().tools("[one two]") == 2
     assert scale(vendor="anthropic").tools("[one two]") == 2 + (DIALECT.token_frame or FRAME).tools
 
 
-def test_scales_are_equal_by_what_they_measure() -> None:
+def test_weights_are_equal_if_they_measure_alike() -> None:
     assert scale(1.1, "anthropic") == scale(1.1, "anthropic")
     assert len({scale(1.1), scale(1.1), scale(1.2), scale(1.1, "openai")}) == 3
     assert scale() != TokenWeights(default_token_weights(counter="estimate").counter)
 
 
-def test_the_default_scale_knows_the_model_and_is_kept() -> None:
+def test_the_default_weights_depend_on_the_model_and_are_cached() -> None:
     claude = default_token_weights("claude-sonnet-4-5-20250929", "estimate")
     assert (claude.vendor, claude.media) == ("anthropic", "anthropic")
     assert claude.factor > 1
@@ -122,7 +122,7 @@ def test_the_default_scale_knows_the_model_and_is_kept() -> None:
     assert default_token_weights("nobody-1", "estimate") == default_token_weights(counter="estimate")
 
 
-def test_count_takes_histories_and_messages() -> None:
+def test_count_accepts_histories_and_messages() -> None:
     messages = (Message("user", (Text("Good morning."),)), Message("assistant", (Text("And to you."),)))
     assert 0 < count(messages) == count(History(messages)) < count(History(messages, tools='[{"name": "Read"}]'))
     assert estimate_part_tokens(Text("Good morning.")) > 0

@@ -8,7 +8,7 @@ from typing import get_args
 from thresher.transcripts import Capability
 from thresher.transcripts.table import TRANSCRIPT_FORMATS, find_format, format_names, transcript_formats
 
-PAGE = Path(__file__).parents[2] / "docs" / "formats.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "formats.md"
 START, STOP = "<!-- transcripts -->\n", "<!-- end of transcripts -->\n"
 
 

@@ -136,7 +136,7 @@ def test_a_sub_agent_is_told_what_was_known(packages: Path) -> None:
     [
         ("toy = no_such_module:FORMAT", "cannot be loaded"),
         ("toy = toy_format:read", "is no format"),
-        ("codex = toy_format:FORMAT", "is called like one of Thresher's own"),
+        ("codex = toy_format:FORMAT", "has the name of a built-in format"),
     ],
 )
 def test_one_that_cannot_be_used_is_told_and_the_rest_works(packages: Path, entry: str, why: str) -> None:

@@ -1,7 +1,7 @@
-"""API message formats: messages in, histories out, and back.
+"""API message formats: parse messages to histories, and emit histories as messages.
 
-In: messages or request bodies as an API takes them. Out: histories, and the same messages again. One folder a
-dialect, one row in `table`, one fixture. Imports `model` and `errors` only.
+Parses messages or request bodies of any supported API, and emits them without loss. Each dialect has a folder, a row in
+`table`, and a fixture. Imports `model` and `errors` only.
 """
 
 from thresher.dialects.base import Dialect, Emission

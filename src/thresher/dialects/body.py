@@ -1,4 +1,4 @@
-"""Request bodies: the messages, and the fields around them."""
+"""Split request bodies into the messages and the other fields, and merge them again."""
 
 from typing import Any
 
@@ -9,18 +9,18 @@ from thresher.model.jsontext import dump_json, load_json
 
 
 def split_request_body(name: str, value: Any, key: str) -> tuple[list[Any], dict[str, Any] | None]:
-    """The messages of a request, and the body around them if it came as a whole one."""
+    """Split a request into its messages and its other fields; None if it is a plain list."""
     if isinstance(value, dict) and isinstance(value.get(key), list):
         return value[key], {k: v for k, v in value.items() if k != key}
     if isinstance(value, list):
         return value, None
     raise FormatError(
-        f"`{name}` messages are a list, or a request body with a list under `{key}`; got {type(value).__name__}"
+        f"`{name}` messages must be a list, or a request body with a list under `{key}`; got {type(value).__name__}"
     )
 
 
 def make_request_history(name: str, messages: list[Message], rest: dict[str, Any] | None) -> History:
-    """A history with the body's other fields in its pocket and its tools at hand."""
+    """Build a history with tools from the body, and preserve its other fields."""
     if rest is None:
         return History(tuple(messages), pocket=VendorExtras(name))
     tools = "" if rest.get("tools") is None else dump_json(rest.pop("tools"))
@@ -32,19 +32,19 @@ def make_request_history(name: str, messages: list[Message], rest: dict[str, Any
 
 
 def get_request_fields(history: History, name: str, losses: ConversionLosses) -> dict[str, Any]:
-    """The other fields of the body, where the history came in one of this format."""
+    """Return the other fields of the request body, if the history has any of this dialect."""
     pocket = history.pocket
     if pocket is None or not pocket.fields:
         return {}
     if pocket.format == name:
         fields: dict[str, Any] = load_json(pocket.fields)
         return fields
-    losses.add(f"request fields {', '.join(load_json(pocket.fields))} of `{pocket.format}`", "not carried over")
+    losses.add(f"request fields {', '.join(load_json(pocket.fields))} of `{pocket.format}`", "removed")
     return {}
 
 
 def is_from_dialect(history: History, name: str) -> bool:
-    """Whether the history's tools and body fields are in this dialect already."""
+    """True if the history's tools and request fields are in this dialect."""
     return history.pocket is not None and history.pocket.format == name
 
 
@@ -52,28 +52,30 @@ _OPENAI_CHAT_FIELDS = frozenset({
     "response_format", "max_completion_tokens", "frequency_penalty", "presence_penalty", "logprobs", "logit_bias",
     "reasoning_effort", "modalities", "parallel_tool_calls", "stream_options", "functions", "function_call",
 })  # fmt: skip
-"""Fields of a request that Chat Completions has and Anthropic's Messages do not."""
+"""Request fields of Chat Completions that Anthropic's Messages API lacks."""
 
 
 def is_openai_chat_body(value: Any) -> bool:
-    """Whether a request names what only Chat Completions takes, or offers tools as it does."""
+    """True if a body has fields or tool definitions of Chat Completions."""
     if not isinstance(value, dict):
         return False
     tools = value.get("tools")
-    offered = isinstance(tools, list) and any(isinstance(tool, dict) and "function" in tool for tool in tools)
-    return offered or not _OPENAI_CHAT_FIELDS.isdisjoint(value)
+    has_function_tools = isinstance(tools, list) and any(
+        isinstance(tool, dict) and "function" in tool for tool in tools
+    )
+    return has_function_tools or not _OPENAI_CHAT_FIELDS.isdisjoint(value)
 
 
 def has_request_body(history: History) -> bool:
-    """Whether the history came as a whole request."""
+    """True if the history came as a request body."""
     return history.pocket is not None and history.pocket.shape == "body"
 
 
 def should_emit_body(history: History, body: bool | None, losses: ConversionLosses, **needs: object) -> bool:
-    """Whether to write a whole request; what `needs` one and gets none is a loss, by the name it is given."""
+    """Decide whether to emit a request body, and record a loss for each of `needs` that a plain list cannot hold."""
     if body is None:
         return has_request_body(history) or any(needs.values())
     for need in needs if not body else ():
         if needs[need]:
-            losses.add(need.replace("_", " "), "left out: a plain list of messages has no place for it")
+            losses.add(need.replace("_", " "), "removed: a plain list of messages cannot hold it")
     return body

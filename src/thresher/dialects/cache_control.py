@@ -1,7 +1,6 @@
-"""Cache breakpoints of rows: the `cache_control` field, which Anthropic defined and others take, too.
+"""Cache breakpoints in messages: the `cache_control` field, which Anthropic defined and other APIs accept.
 
-A breakpoint is outside the identity of a message. A row is copied only where one is added or removed; all other rows
-stay the same objects.
+Breakpoints are not part of a message's identity. Only rows whose breakpoints change are copied.
 """
 
 from typing import Any, Literal
@@ -9,7 +8,7 @@ from typing import Any, Literal
 CacheBreakpointMode = Literal["auto", "place", "leave"]
 CacheTtl = Literal["5m", "1h"]
 BlockPosition = tuple[int, int]
-"""A block: the number of its row, and its own in the row."""
+"""Position of a block: index of its row, and index in the row."""
 CACHE_CONTROL = "cache_control"
 _MARKABLE_BLOCK_TYPES = frozenset(
     (
@@ -23,7 +22,7 @@ _MARKABLE_BLOCK_TYPES = frozenset(
 
 
 def strip_cache_breakpoints(value: Any) -> Any:
-    """The same messages or body without any mark, for comparing; the same object where there is none."""
+    """Return messages or a body without breakpoints, for comparison; the same object if it has none."""
     if not has_cache_breakpoints(value):
         return value
     if isinstance(value, list):
@@ -36,7 +35,7 @@ def strip_cache_breakpoints(value: Any) -> Any:
 
 
 def has_cache_breakpoints(value: Any) -> bool:
-    """Whether messages, or anything in a body, carry a mark; a null is one: whoever wrote it thought of marks."""
+    """True if messages or a body contain a breakpoint. A null counts, because its author considered breakpoints."""
     if isinstance(value, list):
         return any_has_breakpoint(value)
     if not isinstance(value, dict):
@@ -45,12 +44,12 @@ def has_cache_breakpoints(value: Any) -> bool:
 
 
 def any_has_breakpoint(items: Any) -> bool:
-    """Whether any row or block carries a breakpoint."""
+    """True if any row or block has a breakpoint."""
     return isinstance(items, list) and any(_has_breakpoint(item) for item in items)
 
 
 def _has_breakpoint(item: Any) -> bool:
-    """Whether a row or a block carries a mark, or what lies in it: a result and a document hold blocks too."""
+    """True if a row or block, or a block nested in a result or document, has a breakpoint."""
     if not isinstance(item, dict):
         return False
     if CACHE_CONTROL in item:
@@ -62,7 +61,7 @@ def _has_breakpoint(item: Any) -> bool:
 
 
 def strip_item(item: Any) -> Any:
-    """A row or a block without marks; itself if it has none."""
+    """Return a row or block without breakpoints; the same object if it has none."""
     if not _has_breakpoint(item):
         return item
     bare = {key: field for key, field in item.items() if key != CACHE_CONTROL}
@@ -74,7 +73,7 @@ def strip_item(item: Any) -> Any:
 
 
 def find_last_markable(rows: list[Any], stop: int) -> BlockPosition | None:
-    """Return the last block before row `stop` that takes a breakpoint."""
+    """Return the last block before row `stop` that accepts a breakpoint."""
     for number in range(min(stop, len(rows)) - 1, -1, -1):
         blocks = list_blocks(rows[number])
         for position in range(len(blocks) - 1, -1, -1):
@@ -84,7 +83,7 @@ def find_last_markable(rows: list[Any], stop: int) -> BlockPosition | None:
 
 
 def list_blocks(row: Any) -> list[Any]:
-    """The blocks of a row; a plain string is one text block to the API."""
+    """Return the blocks of a row; the API treats a plain string as one text block."""
     content = row.get("content") if isinstance(row, dict) else None
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
@@ -92,7 +91,7 @@ def list_blocks(row: Any) -> list[Any]:
 
 
 def is_markable(block: Any) -> bool:
-    """Whether a block takes a breakpoint."""
+    """True if a block accepts a breakpoint."""
     kind = block.get("type") if isinstance(block, dict) else None
     if kind != "text":
         return isinstance(kind, str) and kind in _MARKABLE_BLOCK_TYPES
@@ -101,12 +100,12 @@ def is_markable(block: Any) -> bool:
 
 
 def copy_cache_breakpoint(row: Any, source: Any) -> Any:
-    """A row that was written anew, with the mark that its source has at its end."""
+    """Copy the breakpoint at the end of `source` to a row that replaces it."""
     blocks = list_blocks(source)
-    mark = blocks[-1].get(CACHE_CONTROL) if blocks and isinstance(blocks[-1], dict) else None
-    place = find_last_markable([row], 1)
-    if mark is None or place is None or _has_breakpoint(row):
+    cache_control = blocks[-1].get(CACHE_CONTROL) if blocks and isinstance(blocks[-1], dict) else None
+    position = find_last_markable([row], 1)
+    if cache_control is None or position is None or _has_breakpoint(row):
         return row
-    own = list(list_blocks(row))
-    own[place[1]] = own[place[1]] | {CACHE_CONTROL: mark}
-    return row | {"content": own}
+    row_blocks = list(list_blocks(row))
+    row_blocks[position[1]] = row_blocks[position[1]] | {CACHE_CONTROL: cache_control}
+    return row | {"content": row_blocks}

@@ -10,23 +10,23 @@ from thresher.model import History
 
 
 def parse(messages: Messages, format: str | None = None) -> History:
-    """Read messages, or a whole request body, as a history; without a `format` it is recognized."""
+    """Parse messages or a request body as a history; detect the dialect if `format` is None."""
     return read_history(messages, format)
 
 
 def emit_with_losses(history: History, format: str, *, body: bool | None = None) -> Emission:
-    """A history in a wire format, with a word on each thing that the format cannot hold.
+    """Emit a history in a dialect, with a list of everything that the dialect cannot represent.
 
-    `body` chooses between a request body and a plain list of messages. By default it comes as it was given; a
-    list with system text or tools that the target has no place for in its list becomes a body.
+    `body` selects a request body or a plain list of messages. The default is the form that the history came in, except
+    that a list becomes a body if the target has no other place for its system text or tools.
     """
-    found = find_dialect(format)
+    dialect = find_dialect(format)
     try:
-        return found.emit(history, body)
+        return dialect.emit(history, body)
     except RecursionError as error:
-        raise ConvertError("this history holds values nested too deep to follow") from error
+        raise ConvertError("the history contains values that are nested too deeply") from error
 
 
 def emit(history: History, format: str, *, body: bool | None = None) -> Any:
-    """A history as an API takes it: `emit_with_losses` without the words."""
+    """Emit a history as an API accepts it: `emit_with_losses` without the losses."""
     return emit_with_losses(history, format, body=body).value

@@ -1,4 +1,4 @@
-"""Unknown fields: kept beside the model, and written back."""
+"""Preserve fields outside the model, and merge them back when a part is emitted."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ def _differ(a: Any, b: Any) -> bool:
 
 
 def keep_extra_fields(part: PartT, original: Mapping[str, Any], fresh: Mapping[str, Any], name: str) -> PartT | None:
-    """The part with what `fresh`, its rendering, leaves out of `original`; None where they disagree."""
+    """Preserve the fields of `original` that the encoded part `fresh` lacks; None if the two contradict each other."""
     rest = _find_extra_fields(original, fresh)
     if not rest:
         return part if rest is not None else None
@@ -45,7 +45,7 @@ def _find_extra_fields(original: Mapping[str, Any], fresh: Mapping[str, Any]) ->
 
 
 def get_extra_fields(part: Part | Message, name: str) -> dict[str, Any]:
-    """What format `name` had written beside this."""
+    """Return the fields that dialect `name` preserved for a part or message."""
     pocket = part.pocket
     if pocket is None or pocket.format != name or not pocket.fields:
         return {}
@@ -54,7 +54,7 @@ def get_extra_fields(part: Part | Message, name: str) -> dict[str, Any]:
 
 
 def merge_extra_fields(fresh: dict[str, Any], rest: Mapping[str, Any]) -> dict[str, Any]:
-    """`fresh` completed by `rest`, at every depth; where both speak, `fresh` is right."""
+    """Merge `rest` into `fresh` recursively; `fresh` wins conflicts."""
     for key, value in rest.items():
         if key not in fresh:
             fresh[key] = value
@@ -64,23 +64,23 @@ def merge_extra_fields(fresh: dict[str, Any], rest: Mapping[str, Any]) -> dict[s
 
 
 def get_layout_note(part: Part | Message, name: str) -> str:
-    """The note that format `name` left on how it had written this."""
+    """Return the layout note that dialect `name` left on a part or message."""
     return part.pocket.shape if part.pocket and part.pocket.format == name else ""
 
 
 def make_layout_note(name: str, *words: str) -> VendorExtras | None:
-    """A pocket with these words as its note; none where there is nothing to note."""
+    """Return extras with these words as a layout note, or None if there are none."""
     shape = " ".join(word for word in words if word)
     return VendorExtras(name, shape=shape) if shape else None
 
 
 def is_native(message: Message, name: str) -> bool:
-    """Whether the message came from this very format."""
+    """True if the message came from this dialect."""
     return message.pocket is not None and message.pocket.format == name
 
 
 def make_opaque_message(name: str, value: Any) -> Message:
-    """A message that is not as its format says: kept as it is, and written as it is."""
+    """Preserve a value that does not match its dialect as an opaque message, emitted unchanged."""
     kind = str(value.get("type") or value.get("role") or "") if isinstance(value, dict) else type(value).__name__
     return Message(
         "user", (Unknown(kind, dump_json(value)),), author="harness", pocket=VendorExtras(name, shape="whole")
@@ -88,17 +88,17 @@ def make_opaque_message(name: str, value: Any) -> Message:
 
 
 def is_opaque_message(message: Message, name: str) -> bool:
-    """Whether the message is one that was kept as it is, and still is."""
+    """True if the message was preserved whole and is unchanged."""
     parts = message.parts
     return get_layout_note(message, name) == "whole" and len(parts) == 1 and isinstance(parts[0], Unknown)
 
 
 def is_nonconforming_message(message: Message, name: str) -> bool:
-    """Whether the message is none that its format documents."""
+    """True if the message does not match its dialect's documentation."""
     return is_opaque_message(message, name) and message.author == "harness"
 
 
 def load_opaque_value(message: Message) -> Any:
-    """What a message that `is_opaque_message` was."""
+    """Decode the value of an opaque message."""
     part = message.parts[0]
     return load_json(part.data) if isinstance(part, Unknown) else None

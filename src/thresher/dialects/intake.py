@@ -1,7 +1,7 @@
-"""Accept what callers have: messages as dicts or SDK objects, a request body, a history, a session.
+"""Accept messages in any form: dicts, SDK objects, a request body, a history, a session.
 
-The objects of the anthropic, openai and google-genai SDKs may be anywhere: as messages, or inside one, such as
-`{"role": "assistant", "content": response.content}`.
+Objects of the anthropic, openai and google-genai SDKs may be messages or nested in one, such as `{"role": "assistant",
+"content": response.content}`.
 """
 
 from base64 import b64encode
@@ -14,23 +14,23 @@ from thresher.errors import FormatError
 from thresher.model import History, Message, Session
 
 CERTAIN_MATCH = 3
-"""`Dialect.sniff` of a value that no other dialect writes."""
+"""Score of `Dialect.sniff` for a value that no other dialect produces."""
 Messages = History | Session | Iterable[Any] | dict[str, Any]
-"""What `parse`, `fit`, `plan`, `check`, `count` and `repair` take."""
+"""Input type of `parse`, `fit`, `plan`, `check`, `count` and `repair`."""
 
 
 def read_history(value: Messages, dialect: str | None = None) -> History:
-    """Return the history that a caller gives in any form; without a `dialect`, messages are recognized."""
+    """Return the history of an input in any form; detect the dialect if `dialect` is None."""
     return read_with_dialect(value, dialect)[0]
 
 
 def read_with_dialect(value: Messages, dialect: str | None = None) -> tuple[History, str | None]:
-    """Return the history, and the dialect that is named or, for messages, recognized."""
+    """Return the history, and the dialect that was named or detected."""
     if isinstance(value, History):
         return value, dialect
     if isinstance(value, Session):
         return value.history, dialect
-    if isinstance(value, list | tuple) and value and all(isinstance(one, Message) for one in value):
+    if isinstance(value, list | tuple) and value and all(isinstance(message, Message) for message in value):
         return History(tuple(value)), dialect
     if value == []:
         return History(), dialect
@@ -39,18 +39,18 @@ def read_with_dialect(value: Messages, dialect: str | None = None) -> tuple[Hist
         found = find_dialect(dialect) if dialect else require_dialect(plain)
         return found.parse(plain), found.name
     except RecursionError as error:
-        raise FormatError("these messages hold values nested too deep to follow") from error
+        raise FormatError("these messages contain values that are nested too deeply") from error
 
 
 def require_dialect(value: Any) -> Dialect:
-    """Return the dialect of messages, or explain that it cannot be told."""
-    found = detect_dialect(value)
-    if found is not None:
-        return found
+    """Return the dialect of messages, or raise an error that explains why it is unknown."""
+    detected = detect_dialect(value)
+    if detected is not None:
+        return detected
     for number, row in enumerate(value if isinstance(value, list) else ()):
         if not isinstance(row, dict):
-            raise FormatError(f"message {number + 1} is {_describe(row)}; expected a dict or an object of an SDK")
-    raise FormatError(f"cannot tell which API these messages are for; say it: format=… ({', '.join(dialect_names())})")
+            raise FormatError(f"message {number + 1} is {_describe(row)}; expected a dict or an SDK object")
+    raise FormatError(f"cannot detect the API of these messages; pass `format=` ({', '.join(dialect_names())})")
 
 
 def _describe(value: Any) -> str:
@@ -58,18 +58,18 @@ def _describe(value: Any) -> str:
 
 
 def detect_dialect(value: Any) -> Dialect | None:
-    """Return the dialect that is most certain of a value, if one is."""
-    scored = [(one.sniff(value), one) for one in load_dialects()]
+    """Return the dialect with the highest score for a value; None if none matches."""
+    scored = [(dialect.sniff(value), dialect) for dialect in load_dialects()]
     score, best = max(scored, key=lambda pair: pair[0])
     return best if score else None
 
 
 def to_plain_request(value: Any, dialect: str | None = None) -> Any:
-    """Return messages or a request body as JSON values; the same object where it is made of them already."""
+    """Convert messages or a request body to JSON values; return the same object if nothing needs conversion."""
     if isinstance(value, dict):
         return to_json_value(value)
     if not isinstance(value, list | tuple):
-        hint = "; make a list of it" if isinstance(value, Iterable) and not isinstance(value, str | bytes) else ""
+        hint = "; convert it to a list" if isinstance(value, Iterable) and not isinstance(value, str | bytes) else ""
         raise FormatError(
             f"expected a list of{f' `{dialect}`' if dialect else ''} messages (dicts or SDK objects), a request body, "
             f"a History or a Session; got {_describe(value)}{hint}"
@@ -78,7 +78,7 @@ def to_plain_request(value: Any, dialect: str | None = None) -> Any:
 
 
 def to_json_value(value: Any) -> Any:
-    """Return a value as JSON values; the same object where it is made of them already."""
+    """Convert to JSON values recursively; return the same object if nothing needs conversion."""
     if type(value) is dict:
         changed = {key: new for key, old in value.items() if (new := to_json_value(old)) is not old}
         return {**value, **changed} if changed else value
@@ -94,12 +94,12 @@ def to_json_value(value: Any) -> Any:
     return convert_sdk_object(value)
 
 
-def convert_sdk_object(thing: Any) -> Any:
-    """Return an object of a vendor's SDK as JSON values."""
-    if hasattr(thing, "model_dump"):
-        return to_json_value(thing.model_dump(mode="json", by_alias=True, exclude_none=True))
-    if hasattr(thing, "to_dict"):
-        return to_json_value(thing.to_dict())
+def convert_sdk_object(value: Any) -> Any:
+    """Convert an SDK object to JSON values."""
+    if hasattr(value, "model_dump"):
+        return to_json_value(value.model_dump(mode="json", by_alias=True, exclude_none=True))
+    if hasattr(value, "to_dict"):
+        return to_json_value(value.to_dict())
     raise FormatError(
-        f"a message holds a {type(thing).__name__}, which is not a JSON value: give dicts, lists and texts"
+        f"a message contains a {type(value).__name__}, which is not a JSON value; use dicts, lists and strings"
     )

@@ -1,9 +1,8 @@
-"""What the rules look at: a history as a dialect's writer would write it, without writing it.
+"""Layout of a history in a dialect's rows, for the rules to check without encoding it.
 
-`HistoryIndex` is derived once from a history: its parts with their places, and which result answers which call. A
-`DialectLayout` arranges the same parts in the rows that a dialect sends: a message native to the dialect is a row of
-its own, foreign ones grow together by role, what the dialect leaves out is not there. A row of which only the vendor
-knows the meaning (`whole`) is opaque: rules pass it by.
+`HistoryIndex` is derived once per history: its parts by place, and the matches of results and calls. `DialectLayout`
+arranges the same parts in the rows that a dialect sends: one row per native message, foreign messages merged by role,
+without parts that the dialect cannot represent. Rules skip opaque rows, whose meaning only the vendor knows.
 """
 
 from collections.abc import Callable
@@ -16,14 +15,14 @@ from thresher.model.parts import Image, Part, Summary, Text, Thinking, ToolCall,
 
 
 class PlacedPart(NamedTuple):
-    """A part and where it stands."""
+    """A part and its place."""
 
     place: Place
     part: Part
 
 
 class RuleFinding(NamedTuple):
-    """Something wrong, and where."""
+    """A violation and its position."""
 
     message: int
     part: int | None
@@ -31,14 +30,14 @@ class RuleFinding(NamedTuple):
 
 
 class LayoutRow:
-    """One message of a request, as its API sees it."""
+    """One message of a request, as its API receives it."""
 
     __slots__ = ("is_native", "is_opaque", "message", "parts", "role")
 
     def __init__(
         self, role: str, message: int, pieces: list[PlacedPart], *, native: bool = False, opaque: bool = False
     ):
-        """Start with what the first message in it says."""
+        """Start with the content of the row's first message."""
         self.role = role
         self.message = message
         self.parts = pieces
@@ -47,33 +46,33 @@ class LayoutRow:
 
 
 class HistoryIndex:
-    """What holds for a history in every dialect."""
+    """Index of a history that is valid for every dialect."""
 
     def __init__(self, history: History) -> None:
-        """Derive it all in one pass."""
+        """Build the index in one pass."""
         self.history = history
         self.parts_by_message: list[list[PlacedPart]] = []
         self.all_portable: list[bool] = []
-        """Whether every part of a message goes to every dialect."""
+        """For each message, True if every dialect can represent all its parts."""
         self.empty_texts: list[PlacedPart] = []
         self.blank_texts: list[PlacedPart] = []
-        """Texts of nothing but space."""
+        """Texts that contain only whitespace."""
         self.result_by_call: dict[Place, Place] = {}
-        """From a call to its result."""
+        """Result of each answered call."""
         self.call_by_result: dict[Place, Place] = {}
-        """From a result to its call."""
+        """Call of each matched result."""
         self.orphan_results: set[Place] = set()
         self.repeated_results: set[Place] = set()
-        """Results to a call that has one already."""
+        """Results for a call that already has one."""
         self.encoding_suspects: list[tuple[int, int | None]] | None = None
-        """Where something may be that cannot be sent; looked for by the rule on it, once for all dialects."""
+        """Positions of possible encoding errors, cached by the encoding rule for all dialects."""
         self._open_calls = OpenCalls[Place]()
         for index, message in enumerate(history.messages):
             self._add_message(index, message)
 
     def _add_message(self, index: int, message: Message) -> None:
         pieces: list[PlacedPart] = []
-        simple = True
+        is_portable = True
         for number, part in enumerate(message.parts):
             place = Place(index, number)
             pieces.append(PlacedPart(place, part))
@@ -83,14 +82,14 @@ class HistoryIndex:
             elif kind is ToolResult:
                 self._pair_result(place, part.call_id)  # type: ignore[union-attr]
             elif kind is Thinking or kind is Unknown:
-                simple = False
+                is_portable = False
             elif kind is not Image:
                 text = part.text  # type: ignore[union-attr]
-                simple = simple and bool(text)
+                is_portable = is_portable and bool(text)
                 if not text or text.isspace():
                     (self.blank_texts if text else self.empty_texts).append(pieces[-1])
         self.parts_by_message.append(pieces)
-        self.all_portable.append(simple)
+        self.all_portable.append(is_portable)
 
     def _pair_result(self, result: Place, call_id: str) -> None:
         call = self._open_calls.answer(call_id)
@@ -102,28 +101,28 @@ class HistoryIndex:
 
 
 class DialectLayout:
-    """A history in the rows of one dialect."""
+    """A history arranged in the rows of one dialect."""
 
-    def __init__(self, facts: HistoryIndex, dialect: str, arrange: "ArrangeRows") -> None:
-        """Arrange the parts of a history as `dialect` writes them, then index its calls and results."""
-        self.history_index = facts
+    def __init__(self, history_index: HistoryIndex, dialect: str, arrange: "ArrangeRows") -> None:
+        """Arrange the parts of a history as `dialect` emits them, then index calls and results."""
+        self.history_index = history_index
         self.dialect = dialect
-        self.messages = facts.history.messages
+        self.messages = history_index.history.messages
         self.rows: list[LayoutRow] = []
         self.system_messages: list[int] = []
-        """Messages that stand apart from the conversation, as system text."""
+        """Messages outside the conversation, as system text."""
         self.calls: list[tuple[int, PlacedPart]] = []
         self.results: list[tuple[int, PlacedPart]] = []
         self.thinking: list[tuple[int, PlacedPart]] = []
         self.row_by_place: dict[Place, int] = {}
-        """The row of each call and result."""
+        """Row of each call and result."""
         self.legacy_calls: set[Place] = set()
-        """Calls written as `function_call`, as Chat Completions did before it had tools."""
+        """Calls in the legacy `function_call` field of Chat Completions."""
         arrange(self)
         self._index_parts()
 
     def _index_parts(self) -> None:
-        # Exact types, not `isinstance`: this runs over every part, once a dialect.
+        # Exact types are faster than `isinstance`: this loop visits every part, once per dialect.
         for number, row in enumerate(self.rows):
             for piece in row.parts:
                 kind = type(piece[1])
@@ -137,16 +136,16 @@ class DialectLayout:
                     self.thinking.append((number, piece))
 
     def is_native(self, index: int) -> bool:
-        """Whether a message came from this dialect."""
+        """True if a message came from this dialect."""
         pocket = self.messages[index].pocket
         return pocket is not None and pocket.format == self.dialect
 
 
-def portable_parts(facts: HistoryIndex, index: int) -> list[PlacedPart]:
-    """The parts of a foreign message that any dialect can hold."""
-    if facts.all_portable[index]:
-        return facts.parts_by_message[index]
-    return [piece for piece in facts.parts_by_message[index] if _is_portable(piece.part)]
+def portable_parts(history_index: HistoryIndex, index: int) -> list[PlacedPart]:
+    """Return the parts of a foreign message that any dialect can represent."""
+    if history_index.all_portable[index]:
+        return history_index.parts_by_message[index]
+    return [piece for piece in history_index.parts_by_message[index] if _is_portable(piece.part)]
 
 
 def _is_portable(part: Part) -> bool:
@@ -158,36 +157,36 @@ def _is_portable(part: Part) -> bool:
 ArrangeRows = Callable[[DialectLayout], None]
 
 
-def arrange_by_role(view: DialectLayout) -> None:
-    """Arrange two alternating roles: system text apart, foreign neighbors of one role in one row."""
-    grows = False
-    for index, message in enumerate(view.messages):
-        native = view.is_native(index)
-        if _is_separate_system_text(view, message, native=native):
-            view.system_messages.append(index)
+def arrange_by_role(layout: DialectLayout) -> None:
+    """Arrange two alternating roles: system text separately, adjacent foreign messages of one role in one row."""
+    can_merge = False
+    for index, message in enumerate(layout.messages):
+        native = layout.is_native(index)
+        if _is_separate_system_text(layout, message, native=native):
+            layout.system_messages.append(index)
             continue
         role = "assistant" if message.role == "assistant" else "user"
-        pieces = view.history_index.parts_by_message[index] if native else portable_parts(view.history_index, index)
+        pieces = layout.history_index.parts_by_message[index] if native else portable_parts(layout.history_index, index)
         if native:
-            view.rows.append(
-                LayoutRow(role, index, pieces, native=True, opaque=is_opaque_message(message, view.dialect))
+            layout.rows.append(
+                LayoutRow(role, index, pieces, native=True, opaque=is_opaque_message(message, layout.dialect))
             )
-            grows = False
-        elif pieces and grows and view.rows[-1].role == role:
-            view.rows[-1].parts = _merge_row_parts(view.rows[-1].parts, pieces, role)
+            can_merge = False
+        elif pieces and can_merge and layout.rows[-1].role == role:
+            layout.rows[-1].parts = _merge_row_parts(layout.rows[-1].parts, pieces, role)
         elif pieces:
-            view.rows.append(LayoutRow(role, index, pieces))
-            grows = True
+            layout.rows.append(LayoutRow(role, index, pieces))
+            can_merge = True
 
 
-def _is_separate_system_text(view: DialectLayout, message: Message, *, native: bool) -> bool:
+def _is_separate_system_text(layout: DialectLayout, message: Message, *, native: bool) -> bool:
     if native:
         return message.role == "system" and message.pocket is not None and message.pocket.shape.startswith("system")
-    return message.role == "system" and not view.rows
+    return message.role == "system" and not layout.rows
 
 
 def _merge_row_parts(before: list[PlacedPart], after: list[PlacedPart], role: str) -> list[PlacedPart]:
-    """The writers put results first where they join messages."""
+    """Merge parts, results first, as the encoders do."""
     if role == "assistant":
         return [*before, *after]
     if not any(isinstance(piece.part, ToolResult) for piece in after):
@@ -195,15 +194,15 @@ def _merge_row_parts(before: list[PlacedPart], after: list[PlacedPart], role: st
     return sorted([*before, *after], key=lambda piece: not isinstance(piece.part, ToolResult))
 
 
-def arrange_in_order(view: DialectLayout) -> None:
-    """Arrange one row per message, in order; leading system text and instructions apart."""
-    for index, message in enumerate(view.messages):
-        native = view.is_native(index)
-        leading = message.role == "system" and not view.rows and not native
+def arrange_in_order(layout: DialectLayout) -> None:
+    """Arrange one row per message in order, with leading system text and instructions separately."""
+    for index, message in enumerate(layout.messages):
+        native = layout.is_native(index)
+        leading = message.role == "system" and not layout.rows and not native
         if leading or (native and message.pocket and message.pocket.shape == "instructions"):
-            view.system_messages.append(index)
+            layout.system_messages.append(index)
             continue
-        pieces = view.history_index.parts_by_message[index] if native else portable_parts(view.history_index, index)
+        pieces = layout.history_index.parts_by_message[index] if native else portable_parts(layout.history_index, index)
         if native or pieces:
-            opaque = native and is_opaque_message(message, view.dialect)
-            view.rows.append(LayoutRow(message.role, index, pieces, native=native, opaque=opaque))
+            opaque = native and is_opaque_message(message, layout.dialect)
+            layout.rows.append(LayoutRow(message.role, index, pieces, native=native, opaque=opaque))

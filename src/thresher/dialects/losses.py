@@ -1,28 +1,30 @@
-"""Collect what a target dialect cannot hold."""
+"""Record content that a target dialect cannot represent."""
 
 from thresher.model import Problem
 from thresher.model.parts import Thinking, Unknown
 
 
 class ConversionLosses:
-    """Collects what a target cannot hold, each kind of loss once with its places counted."""
+    """Collects conversion losses, each kind once with a count."""
 
     def __init__(self) -> None:
-        """Start with none."""
+        """Start without losses."""
         self._counts: dict[tuple[str, str], int] = {}
 
-    def add(self, what: str, done: str) -> None:
-        """Note one."""
-        self._counts[what, done] = self._counts.get((what, done), 0) + 1
+    def add(self, problem: str, done: str) -> None:
+        """Record one loss."""
+        self._counts[problem, done] = self._counts.get((problem, done), 0) + 1
 
     def add_foreign_part(self, part: Thinking | Unknown) -> None:
-        """Note a part that only its own vendor understands."""
+        """Record a part that only its own vendor can parse."""
         if isinstance(part, Thinking):
-            self.add("thinking of another vendor's model", "left out: only its own vendor takes it back")
+            self.add("thinking of another vendor's model", "removed: only its own vendor accepts it")
         else:
-            self.add(f"part `{part.kind}` of another format", "left out")
+            self.add(f"part `{part.kind}` of another format", "removed")
 
     def to_problems(self) -> tuple[Problem, ...]:
-        """All of them, in the order they were first met."""
+        """Return all losses in the order of their first occurrence."""
         times = {1: ""}
-        return tuple(Problem(what + times.get(n, f" ({n} times)"), done) for (what, done), n in self._counts.items())
+        return tuple(
+            Problem(problem + times.get(n, f" ({n} times)"), done) for (problem, done), n in self._counts.items()
+        )

@@ -1,4 +1,4 @@
-"""Ids for tool calls that came without."""
+"""Assign ids to tool calls that have none."""
 
 import re
 from collections import deque
@@ -8,53 +8,53 @@ _UNSAFE_ID_CHARS = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class CallIdAssigner:
-    """Ids for calls that came without: from the name, unique in the history, the same at every reading."""
+    """Assigns deterministic, unique ids, built from the tool's name, to calls without one."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
-        """Start with the ids that are `taken` by others."""
+        """Reserve the ids in `taken`."""
         self._taken = set(taken)
         self._counts: dict[str, int] = {}
         self._open: dict[int, str] = {}
         self._open_queues: dict[tuple[str, str, bool], deque[int]] = {}
-        """Open calls in order, by id, by name, and all: what was answered meanwhile is dropped when it comes up."""
+        """Open calls in order, by id, by name, and all. Answered calls are removed when they reach the front."""
         self._call_count = 0
 
-    def assign_call_id(self, name: str, given: str = "") -> str:
-        """The id of a call: the one it was given, or a new one."""
-        call_id = given or self._make_id(name)
+    def assign_call_id(self, name: str, given_id: str = "") -> str:
+        """Return the given id of a call, or a new one."""
+        call_id = given_id or self._make_id(name)
         self._taken.add(call_id)
         self._call_count += 1
         self._open[self._call_count] = call_id
-        own = bool(given)
-        for line in (("id", call_id, True), ("name", name, own), ("name", "", own)):
-            self._open_queues.setdefault(line, deque()).append(self._call_count)
+        has_id = bool(given_id)
+        for key in (("id", call_id, True), ("name", name, has_id), ("name", "", has_id)):
+            self._open_queues.setdefault(key, deque()).append(self._call_count)
         return call_id
 
-    def _find_oldest_open(self, *lines: tuple[str, str, bool]) -> int | None:
+    def _find_oldest_open(self, *keys: tuple[str, str, bool]) -> int | None:
         heads = []
-        for line in filter(None, map(self._open_queues.get, lines)):
-            while line and line[0] not in self._open:
-                line.popleft()
-            heads += [line[0]] if line else []
+        for queue in filter(None, map(self._open_queues.get, keys)):
+            while queue and queue[0] not in self._open:
+                queue.popleft()
+            heads += [queue[0]] if queue else []
         return min(heads, default=None)
 
-    def match_result(self, name: str, given: str = "") -> str:
-        """The id of the call that a result answers.
+    def match_result(self, name: str, given_id: str = "") -> str:
+        """Return the id of the call that a result answers.
 
-        By its own id where a call has that; else the oldest open call of that name, which must itself be
-        without an id if the result has one (Gemini CLI gives ids to responses alone); else one not there.
+        Matches the result's own id first. Otherwise it matches the oldest open call of that name, which must have had
+        no id itself if the result has one (Gemini CLI gives ids only to responses). Without a match, returns a new id.
         """
-        found = self._find_oldest_open(("id", given, True)) if given else None
-        if found is None:
-            found = self._find_oldest_open(("name", name, False), *([] if given else [("name", name, True)]))
-        if found is not None:
-            return self._open.pop(found)
-        call_id = given or self._make_id(name)
+        call_number = self._find_oldest_open(("id", given_id, True)) if given_id else None
+        if call_number is None:
+            call_number = self._find_oldest_open(("name", name, False), *([] if given_id else [("name", name, True)]))
+        if call_number is not None:
+            return self._open.pop(call_number)
+        call_id = given_id or self._make_id(name)
         self._taken.add(call_id)
         return call_id
 
     def _make_id(self, name: str) -> str:
-        """Safe for every dialect: Anthropic takes letters, digits, `_` and `-` only, OpenAI 40 characters."""
+        """Build an id of at most 40 letters, digits, `_` and `-`, as OpenAI and Anthropic require."""
         stem = _UNSAFE_ID_CHARS.sub("_", name)[:32] or "call"
         while True:
             self._counts[stem] = count = self._counts.get(stem, 0) + 1

@@ -1,7 +1,7 @@
-"""Lone surrogates: find and replace what UTF-8 cannot hold.
+"""Find and replace lone surrogates, which UTF-8 cannot encode.
 
-A lone surrogate is in a text itself, or an escape in JSON text that a writer decodes before sending: arguments, extra
-fields, opaque values.
+A lone surrogate may be in a text itself, or an escape in JSON text that the encoder decodes first: arguments, vendor
+extras, opaque values.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from thresher.model.parts import Image, Part, ResultPart, Summary, Text, Thinkin
 
 
 def has_lone_surrogate(text: str) -> bool:
-    """Whether UTF-8 cannot hold a text."""
+    """True if UTF-8 cannot encode a text."""
     if text.isascii():
         return False
     try:
@@ -25,14 +25,14 @@ def has_lone_surrogate(text: str) -> bool:
 
 
 def replace_lone_surrogates(text: str) -> str:
-    """A text with U+FFFD for each lone surrogate; two halves that stand together are made one."""
+    """Replace each lone surrogate with U+FFFD; adjacent halves are joined."""
     return (
         text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace") if has_lone_surrogate(text) else text
     )
 
 
 def has_lone_surrogate_in_json(text: str) -> bool:
-    """Whether JSON text says something that UTF-8 cannot hold."""
+    """True if JSON text contains a string that UTF-8 cannot encode."""
     if "\\ud" not in text and "\\uD" not in text:
         return has_lone_surrogate(text)
     try:
@@ -42,7 +42,7 @@ def has_lone_surrogate_in_json(text: str) -> bool:
 
 
 def replace_lone_surrogates_in_json(text: str) -> str:
-    """JSON text that says the same without lone surrogates."""
+    """Replace lone surrogates in the strings of JSON text."""
     if not has_lone_surrogate_in_json(text):
         return text
     try:
@@ -52,7 +52,7 @@ def replace_lone_surrogates_in_json(text: str) -> str:
 
 
 def contains_value(value: Any, wanted: Any) -> bool:
-    """Whether `wanted` holds for a key or a value, at any depth."""
+    """True if `wanted` is true for any key or value, recursively."""
     if isinstance(value, dict):
         return any(wanted(key) or contains_value(inner, wanted) for key, inner in value.items())
     if isinstance(value, list):
@@ -69,7 +69,7 @@ def _repair_json_value(value: Any) -> Any:
 
 
 def repair_message_encoding(message: Message) -> Message:
-    """The message with a pocket that can be sent."""
+    """Return the message with vendor extras that UTF-8 can encode."""
     return structs.replace(message, pocket=_repair_extras(message.pocket))
 
 
@@ -80,7 +80,7 @@ def _repair_extras(pocket: VendorExtras | None) -> VendorExtras | None:
 
 
 def repair_part_encoding(part: Part) -> Part:
-    """The part without lone surrogates."""
+    """Return the part without lone surrogates."""
     pocket = _repair_extras(part.pocket)
     match part:
         case Text():
@@ -110,11 +110,11 @@ def repair_part_encoding(part: Part) -> Part:
 
 
 def _repair_result(result: ToolResult, pocket: VendorExtras | None) -> ToolResult:
-    content = tuple([one for inner in result.content if isinstance(one := repair_part_encoding(inner), ResultPart)])
-    mended = ToolResult(
+    content = tuple([part for inner in result.content if isinstance(part := repair_part_encoding(inner), ResultPart)])
+    repaired = ToolResult(
         replace_lone_surrogates(result.call_id), content, result.is_error, replace_lone_surrogates(result.name), pocket
     )
-    if pocket is None or "object" not in pocket.shape or not has_lone_surrogate_in_json(mended.text):
-        return mended
-    # Its text is decoded when it is sent, so it is mended as JSON.
-    return structs.replace(mended, content=(Text(replace_lone_surrogates_in_json(mended.text)),))
+    if pocket is None or "object" not in pocket.shape or not has_lone_surrogate_in_json(repaired.text):
+        return repaired
+    # The encoder decodes this text, so repair it as JSON.
+    return structs.replace(repaired, content=(Text(replace_lone_surrogates_in_json(repaired.text)),))

@@ -1,7 +1,7 @@
-"""Every dialect by name. A row is an import path, resolved on first use.
+"""Registry of dialects by name. A row is an import path, resolved on first use.
 
-A third-party package adds its own through the entry point group `thresher.dialects`: the name, and the path of an
-object like the `DIALECT` of any dialect here. The group `thresher.formats` is accepted, too.
+A third-party package registers its dialect in the entry-point group `thresher.dialects`: the name, and the path of an
+object like the `DIALECT` of a built-in one. The group `thresher.formats` is also accepted.
 """
 
 from functools import cache
@@ -33,11 +33,11 @@ def find_dialect(name: str) -> Dialect:
         return found
     if name in _plugin_dialects():
         return _plugin_dialects()[name]
-    raise FormatError(f"no dialect is called `{name}`; known are {', '.join(dialect_names())}")
+    raise FormatError(f"unknown dialect `{name}`; valid dialects: {', '.join(dialect_names())}")
 
 
 def dialect_names() -> list[str]:
-    """Return all names, Thresher's own first."""
+    """Return all names, built-in dialects first."""
     return [*DIALECTS, *_plugin_dialects()]
 
 
@@ -48,12 +48,12 @@ def load_dialects() -> list[Dialect]:
 
 @cache
 def get_native_dialect(name: str) -> Dialect | None:
-    """Return the dialect of the name that vendor fields carry; None if it is a transcript format's."""
+    """Return the dialect that vendor extras belong to; None for a transcript format."""
     return find_dialect(name) if name in dialect_names() else None
 
 
 @cache
 def find_vendor_dialect(vendor: str) -> Dialect:
-    """Return the dialect that a vendor's models speak: its own, or the one that many speak."""
-    own = [one for one in load_dialects() if one.vendor == vendor]
-    return (own or [one for one in load_dialects() if not one.vendor])[0]
+    """Return the dialect of a vendor's models: its own, or the one that many vendors share."""
+    own = [dialect for dialect in load_dialects() if dialect.vendor == vendor]
+    return (own or [dialect for dialect in load_dialects() if not dialect.vendor])[0]

@@ -1,4 +1,4 @@
-"""Tool definitions that every dialect can hold."""
+"""Parse tool definitions to a form that every dialect can represent."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +13,7 @@ _GEMINI_TYPES = frozenset({"OBJECT", "STRING", "NUMBER", "INTEGER", "BOOLEAN", "
 
 
 class ToolSpec(Struct, frozen=True):
-    """A tool definition that every dialect can hold."""
+    """A tool definition that every dialect can represent."""
 
     name: str
     description: str
@@ -21,7 +21,7 @@ class ToolSpec(Struct, frozen=True):
 
 
 def parse_tool_specs(history: History, losses: ConversionLosses) -> list[ToolSpec]:
-    """The tool definitions, from whichever dialect they came in."""
+    """Parse the tool definitions of any dialect."""
     if not history.tools:
         return []
     return list(_iter_tool_specs(load_json(history.tools), losses))
@@ -41,11 +41,11 @@ def _iter_tool_specs(tools: Any, losses: ConversionLosses) -> Iterator[ToolSpec]
             schema = _lowercase_schema_types(schema) if schema else {"type": "object"}
             yield ToolSpec(spec["name"], str(spec.get("description") or ""), schema)
         else:
-            losses.add(f"tool definition `{tool.get('type') or next(iter(tool), '')}`", "left out")
+            losses.add(f"tool definition `{tool.get('type') or next(iter(tool), '')}`", "removed")
 
 
 def _lowercase_schema_types(schema: Any) -> Any:
-    """JSON Schema writes `object` where Gemini writes `OBJECT`."""
+    """Convert Gemini's uppercase type names to JSON Schema's lowercase ones."""
     if isinstance(schema, list):
         return [_lowercase_schema_types(item) for item in schema]
     if not isinstance(schema, dict):

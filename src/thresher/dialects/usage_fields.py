@@ -1,4 +1,4 @@
-"""Read the token counts of a usage object."""
+"""Parse the token counts of a usage object."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,16 +7,18 @@ from thresher.model.message import Usage
 
 
 def int_field(fields: Mapping[str, Any], name: str) -> int:
-    """Return a count; 0 where there is none."""
+    """Return a count, or 0 if it is missing."""
     value = fields.get(name)
     return value if isinstance(value, int) else 0
 
 
-def usage_with_cached(fields: Mapping[str, Any], given: str, answered: str, details: str) -> Usage | None:
-    """Return the usage of an API that counts cached tokens among the given ones, under `details`."""
-    if given not in fields:
+def usage_with_cached(
+    fields: Mapping[str, Any], input_field: str, output_field: str, details_field: str
+) -> Usage | None:
+    """Return the usage of an API whose prompt count includes cached tokens, listed under `details`."""
+    if input_field not in fields:
         return None
-    inner = fields.get(details)
-    read = int_field(inner, "cached_tokens") if isinstance(inner, Mapping) else 0
-    read = read or int_field(fields, "cache_read_input_tokens")
-    return Usage(int_field(fields, given) - read, int_field(fields, answered), read)
+    details = fields.get(details_field)
+    cached_tokens = int_field(details, "cached_tokens") if isinstance(details, Mapping) else 0
+    cached_tokens = cached_tokens or int_field(fields, "cache_read_input_tokens")
+    return Usage(int_field(fields, input_field) - cached_tokens, int_field(fields, output_field), cached_tokens)

@@ -1,6 +1,6 @@
-"""What a conversation is: frozen values in nobody's dialect, and what can be derived from them.
+"""Data model of a conversation: frozen values without any vendor's vocabulary, and the structure derived from them.
 
-In: nothing. Out: the values every other package speaks in. Imports nothing of the project but `errors`.
+Every other package builds on these values. Imports nothing of the project except `errors` and `deprecation`.
 """
 
 from typing import TYPE_CHECKING
@@ -56,7 +56,7 @@ __all__ = [
     "part_text",
 ]
 
-if not TYPE_CHECKING:  # a type checker shall not take every name for one that is here
+if not TYPE_CHECKING:  # hides the old names from type checkers
     __getattr__ = ForwardedNames(
         __name__,
         {

@@ -1,8 +1,7 @@
-"""What a call changes in files, as far as its arguments tell: lines in, lines out, the first new line.
+"""Extract file changes from a tool call's arguments: lines added, lines removed, first new line.
 
-Agents write an edit as an old text and a new one, as a list of such pairs, as a whole new content, as blocks to
-search and replace, or as a patch that may name several files. Lines that a pair has in common at its ends are
-context, not change.
+Agents encode an edit as an old and a new text, a list of such pairs, the whole new content, search-and-replace blocks,
+or a patch that may name several files. Common lines at the start and end of a pair are context, not changes.
 """
 
 import re
@@ -21,14 +20,14 @@ PATCH_KEYS = ("input", "patch", "patchText", "patch_text", "diff")
 
 
 class ToolFileChange(NamedTuple):
-    """What happens to one file."""
+    """Change to one file."""
 
     path: str
     operation: FileOperation
     added: int
     removed: int
     first_line: str
-    """The first line that is new, or else gone."""
+    """The first added line, or the first removed line if nothing was added."""
 
 
 _PATCH_HEADER = re.compile(r"^\*\*\* (Update|Add|Delete) File: ([^\r\n]+)", re.MULTILINE)
@@ -37,7 +36,7 @@ _BLOCK = re.compile(r"^(<{5,9} ?SEARCH|-{5,9} ?SEARCH|={5,9}|>{5,9} ?REPLACE|\+{
 
 
 def extract_file_changes(call: ToolCall, use: ToolCallDetails, fields: dict[str, Any]) -> tuple[ToolFileChange, ...]:
-    """Every file that the call changes; more than one only for a patch."""
+    """Return every file that the call changes; only a patch changes more than one."""
     patch = _first_text(fields, PATCH_KEYS) or (use.command or call.arguments if not fields or use.command else "")
     headers = list(_PATCH_HEADER.finditer(patch))
     if headers:
@@ -60,18 +59,18 @@ def _change_from_patch(header: re.Match[str], body: str) -> ToolFileChange:
     )
 
 
-def _change_from_lines(use: ToolCallDetails, found: Sequence[tuple[Sequence[str], Sequence[str]]]) -> ToolFileChange:
-    added = [text for new, _ in found for text in new]
-    removed = [text for _, old in found for text in old]
+def _change_from_lines(use: ToolCallDetails, diffs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> ToolFileChange:
+    added = [text for new, _ in diffs for text in new]
+    removed = [text for _, old in diffs for text in old]
     return ToolFileChange(use.path, use.operation, len(added), len(removed), _first_meaningful_line([*added, *removed]))
 
 
 def _find_text_pairs(fields: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for key in PAIR_LIST_KEYS:
         listed = fields.get(key)
-        for one in listed if isinstance(listed, list) else ():
-            if isinstance(one, dict):
-                yield _first_text(one, OLD_TEXT_KEYS), _first_text(one, NEW_TEXT_KEYS)
+        for item in listed if isinstance(listed, list) else ():
+            if isinstance(item, dict):
+                yield _first_text(item, OLD_TEXT_KEYS), _first_text(item, NEW_TEXT_KEYS)
     old, new = (
         _first_text(fields, OLD_TEXT_KEYS),
         _first_text(fields, NEW_TEXT_KEYS) or _first_text(fields, WHOLE_TEXT_KEYS),
@@ -81,23 +80,23 @@ def _find_text_pairs(fields: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _find_search_blocks(text: str) -> Iterator[tuple[str, str]]:
-    """Blocks between the marks SEARCH, = and REPLACE, as Cline and its kin write them."""
+    """Yield the old and new text of each `SEARCH` / `=` / `REPLACE` block, the format of Cline and its forks."""
     pieces = _BLOCK.split(text)
-    for place in range(1, len(pieces) - 3, 2):
-        if "SEARCH" in pieces[place] and pieces[place + 2].startswith("="):
-            yield pieces[place + 1], pieces[place + 3]
+    for index in range(1, len(pieces) - 3, 2):
+        if "SEARCH" in pieces[index] and pieces[index + 2].startswith("="):
+            yield pieces[index + 1], pieces[index + 3]
 
 
 def _diff_lines(old: str, new: str) -> tuple[list[str], list[str]]:
-    """The lines that came and went, without those that both begin and end with."""
-    came, went = new.splitlines(), old.splitlines()
+    """Diff two texts: the added and removed lines, without the common prefix and suffix."""
+    added, removed = new.splitlines(), old.splitlines()
     start = 0
-    while start < min(len(came), len(went)) and came[start] == went[start]:
+    while start < min(len(added), len(removed)) and added[start] == removed[start]:
         start += 1
     end = 0
-    while end < min(len(came), len(went)) - start and came[-1 - end] == went[-1 - end]:
+    while end < min(len(added), len(removed)) - start and added[-1 - end] == removed[-1 - end]:
         end += 1
-    return came[start : len(came) - end], went[start : len(went) - end]
+    return added[start : len(added) - end], removed[start : len(removed) - end]
 
 
 def _split_patch_lines(patch: str) -> tuple[list[str], list[str]]:

@@ -1,49 +1,50 @@
-"""Marks of text that stands in a user's message and that no human typed.
+"""Recognize text in a user message that a harness or a memory tool wrote.
 
-Agents write much into the `user` role: reminders, hooks, command output, the editor's state, a memory tool's
-old text. Formats often flag it; where they do not, the text itself must tell. Two mistakes are possible, and
-the worse one is to lose a human's words. So a mark counts only where a harness would put it: an element that
-opens a line and is closed again, or a phrase at the very start. A tag named in the middle of a sentence, one
-that is never closed, or a harness phrase quoted in a question is a human's. Words such as `goal`, which
-people use as tags of their own, count only when they are the whole message.
+Agents write a lot into the `user` role: reminders, hook output, command output, editor state, and text that a memory
+tool recalled. Transcript formats often flag such text. Where they do not, these patterns match it. Treating a human's
+words as harness text is the worse mistake, so a pattern matches only where a harness would write it: an element that
+opens a line and is closed, or a phrase at the start of the message. A tag in the middle of a sentence, an unclosed tag
+or a quoted harness phrase counts as human. Tag names that people also use, such as `goal`, match only if the element is
+the whole message.
 
-All patterns are anchored and none nests quantifiers, so the time is linear in the text.
+Every regex is anchored and has no nested quantifiers, so matching takes linear time.
 """
 
 import re
+from functools import cache
 from typing import Literal, NamedTuple
 
 from thresher.model.message import Author
 
 HARNESS_ELEMENTS = (
-    # Claude Code: slash commands, shell mode, reminders, hooks, background work, other agents, the editor.
+    # Claude Code: slash commands, shell mode, reminders, hooks, background tasks, other agents, the editor.
     "local-command-caveat local-command-stdout local-command-stderr command-name command-message",
     "command-args command-contents bash-input bash-stdout bash-stderr system-reminder",
     "session-start-hook user-prompt-submit-hook user-memory-input task-notification teammate-message",
     "persisted-output ide_opened_file ide_selection ide_diagnostics new-diagnostics",
-    # Codex: what it tells the model about the machine, the rules, and what the user did outside the prompt.
+    # Codex: environment, rules, and user actions outside the prompt.
     "environment_context user_instructions turn_aborted user_shell_command user_action model_switch",
     "collaboration_mode subagent_notification apps_instructions skills_instructions",
     "plugins_instructions personality_spec",
-    # Gemini CLI: the start of a chat, hooks, the summary after a compression.
+    # Gemini CLI: chat setup, hooks, the summary after a compaction.
     "session_context hook_context state_snapshot",
-    # Cline, Roo, Kilo: the editor's state after every prompt, notices of a compaction, results of writing.
+    # Cline, Roo, Kilo: editor state after every prompt, compaction notices, write results.
     "environment_details system_notice file_write_result explicit_instructions",
-    # Cursor and Copilot: the editor's state.
+    # Cursor and Copilot: editor state.
     "user_info open_and_recently_viewed_files attached_files system_reminder project_layout",
     "git_status always_applied_workspace_rules agent_skills environment_info workspace_info",
     "editorcontext reminderinstructions current_datetime system_notification",
 )
-"""Elements that may stand before, after or between a human's words; names in groups, one space between."""
+"""Elements before, after or between a human's words. Each string holds names separated by one space."""
 
 ELEMENT_WITH_SPACE = "permissions instructions"
-"""Codex's one element with a space in its name."""
+"""The one Codex element whose name contains a space."""
 
 WHOLE_MESSAGE_ELEMENTS = ("goal tick skill files",)
-"""Elements whose names people use too: harness only where nothing else is in the message."""
+"""Elements whose names people also use; they match only as the whole message."""
 
 WRAPPERS = ("task feedback user_message user_query userrequest",)
-"""Elements that hold a human's words: the tags are the harness's, what is inside is not."""
+"""Elements around a human's words. The tags are the harness's; the content is the human's."""
 
 RECALLED_TEXT_ELEMENTS = (
     "claude-mem-context relevant-memories relevant_memories supermemory-context",
@@ -51,78 +52,82 @@ RECALLED_TEXT_ELEMENTS = (
     "recalled_experience recalled-memories recalled_memories memory-context memory_context",
     "mem0-memories deja-recall thresher thresher-recall thresher-memory",
 )
-"""Elements that memory tools put around old text, thresher's own among them."""
+"""Elements that memory tools, including Thresher, put around recalled text."""
 
 HOOKS = ("system-reminder", "session-start-hook", "user-prompt-submit-hook", "hook_context")
-"""Harness elements through which memory tools speak: old text inside one makes it recall."""
+"""Harness elements that memory tools write through; recalled text inside one makes the element recalled text."""
 
 ELEMENT_TRAILERS = (
-    # Claude Code after a background task, Roo after a write: one more line of the element before.
+    # Claude Code after a background task, Roo after a write: one more line that belongs to the previous element.
     r"Read the output file to retrieve the result: [^\n]*",
     r"Full transcript available at: [^\n]*",
     r"<notice>[^<]*</notice>",
 )
-"""What only counts straight after an element."""
+"""Regexes of text that matches only directly after an element."""
 
 END_OF_MESSAGE = ""
 
 HARNESS_PHRASES: tuple[tuple[str, str | None], ...] = (
-    # Claude Code: what it says when a user or a hook steps in, after a compaction, before a skill's text.
+    # Claude Code: interruptions by a user or a hook, the text after a compaction, the text before a skill.
     (r"\[Request interrupted by user[^\]\n]{0,40}\]", None),
     (r"\[Image: (?:original|source)[^\]\n]{0,400}\]", None),
     (r"(?:Stop|SubagentStop|UserPromptSubmit|PreToolUse|PostToolUse) hook feedback:", END_OF_MESSAGE),
     (r"This session is being continued from a previous conversation(?: that ran out|[.:]|\s*\Z)", END_OF_MESSAGE),
     (r"Caveat: The messages below were generated", END_OF_MESSAGE),
     (r"Base directory for this skill: ", END_OF_MESSAGE),
-    # Codex: the project's instructions, the editor's state, the summary after a compaction.
+    # Codex: the project's instructions, editor state, the summary after a compaction.
     (r"# AGENTS\.md instructions(?: for [/~.A-Z][^\n]*\n|[^\n]*\n\s*<INSTRUCTIONS>)", "</INSTRUCTIONS>"),
     (r"# Context from my IDE setup:", "## My request for Codex:"),
     (r"Another language model started to solve this problem and produced a summary", END_OF_MESSAGE),
-    # Gemini CLI before it had a tag for it.
+    # Gemini CLI before it used a tag.
     (r"This is the Gemini CLI\. We are setting up the context for our chat", END_OF_MESSAGE),
-    # Cline, Roo, Kilo: results of tools told in the user's role, and lines that introduce a human's answer.
+    # Cline, Roo, Kilo: tool results in the user role, and lines that introduce a human's answer.
     (r"\[\w+(?: for '[^\n]*)?\] Result:", END_OF_MESSAGE),
     (r"\[ERROR\] You did not use a tool in your previous response", END_OF_MESSAGE),
     (r"\[TASK RESUMPTION\]", "New instructions for task continuation:"),
     (r"The user (?:approved|denied) this operation and provided the following (?:context|feedback):", None),
     (r"New instructions for task continuation:", None),
-    # Ours: what stands in for something that was left out.
+    # Thresher: placeholders and repair notes.
     (r"\[thresher t1:[0-9a-f]{16} · [^\n\[\]]{0,1000}\](?:\n(?:(?!\[/thresher\])[\s\S])*\[/thresher\])?", None),
     (r"\[result of an unknown call\]", END_OF_MESSAGE),
     (r"\[another result of a call answered before\]", END_OF_MESSAGE),
     (r"\[earlier conversation not included\]", None),
-    # opencode: what it writes after a sub-agent, and before a file that the prompt names.
+    # opencode: text after a sub-agent, and before a file that the prompt names.
     (r"Summarize the task tool output above and continue with your task\.", None),
     (r"Called the \w+ tool with the following input:", END_OF_MESSAGE),
 )
-"""What may open a message, each with the text that closes it: `END_OF_MESSAGE` is the end of the message, None says
-that the phrase is all."""
+"""Regexes that match at the start of a message, each with its closing text.
 
-SEARCH_RESULT_HEADER = re.compile(r"\s*\[\d+/\d+\]\s+[0-9a-f]{7,40}\s+•")
-"""The header of a memory search's first result: `[1/5] abc1234 •`."""
+`END_OF_MESSAGE` extends the match to the end of the message; None means that the phrase is complete by itself.
+"""
+
+_SEARCH_RESULT_HEADER = r"\[\d+/\d+\]\s+[0-9a-f]{7,40}\s+•"
+"""Header of the first result of a memory search: `[1/5] abc1234 •`."""
 
 
-def _names(groups: tuple[str, ...]) -> str:
+def _any_name(groups: tuple[str, ...]) -> str:
     return "|".join(re.escape(name) for group in groups for name in group.split())
 
 
-_ELEMENT_TAG = re.compile(
-    rf"[ \t]*<(?P<name>{_names(HARNESS_ELEMENTS)}|{ELEMENT_WITH_SPACE}|"
-    rf"(?P<recall>{_names(RECALLED_TEXT_ELEMENTS)}))(?:\s[^<>]*)?>",
-    re.IGNORECASE,
+_ELEMENT_TAG = (
+    rf"[ \t]*<(?P<name>{_any_name(HARNESS_ELEMENTS)}|{ELEMENT_WITH_SPACE}|"
+    rf"(?P<recall>{_any_name(RECALLED_TEXT_ELEMENTS)}))(?:\s[^<>]*)?>"
 )
-_ELEMENT_AT_LINE_START = re.compile(rf"^{_ELEMENT_TAG.pattern}", re.IGNORECASE | re.MULTILINE)
-_WHOLE = re.compile(rf"\s*<(?P<name>{_names(WHOLE_MESSAGE_ELEMENTS)})(?:\s[^<>]*)?>", re.IGNORECASE)
-_WRAPPER = re.compile(rf"\s*<(?P<name>{_names(WRAPPERS)})>", re.IGNORECASE)
-_TAIL = re.compile(rf"\s*(?:{'|'.join(ELEMENT_TRAILERS)})")
-_PHRASE = re.compile(r"\s*(?:" + "|".join(f"({pattern})" for pattern, _ in HARNESS_PHRASES) + ")")
-_RECALLED_TEXT_INSIDE = re.compile(
-    rf"(?:<|&lt;)(?:{_names(RECALLED_TEXT_ELEMENTS)})\b|^\[\d+/\d+\]\s+[0-9a-f]{{7,40}}\s+•", re.MULTILINE
-)
+_WHOLE_MESSAGE = rf"\s*<(?P<name>{_any_name(WHOLE_MESSAGE_ELEMENTS)})(?:\s[^<>]*)?>"
+_WRAPPER = rf"\s*<(?P<name>{_any_name(WRAPPERS)})>"
+_ELEMENT_TRAILER = rf"\s*(?:{'|'.join(ELEMENT_TRAILERS)})"
+_PHRASE = r"\s*(?:" + "|".join(f"({pattern})" for pattern, _ in HARNESS_PHRASES) + ")"
+_RECALLED_TEXT_INSIDE = rf"(?:<|&lt;)(?:{_any_name(RECALLED_TEXT_ELEMENTS)})\b|^{_SEARCH_RESULT_HEADER}"
+
+
+@cache
+def _compile(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
+    """Compile on first use, because importing this module must stay fast."""
+    return re.compile(pattern, flags)
 
 
 class HarnessSpan(NamedTuple):
-    """Where in a text somebody else than its author speaks."""
+    """Range of a user message that a harness or a memory tool wrote."""
 
     start: int
     stop: int
@@ -130,7 +135,7 @@ class HarnessSpan(NamedTuple):
 
 
 def detect_author(text: str) -> Author:
-    """Who wrote a text of the user's role: a human, if anything of a human's is in it."""
+    """Return the author of a text in the user role: `human` if any part of it is a human's."""
     spans = find_harness_spans(text)
     if not spans or _text_outside_spans(text, spans):
         return "human"
@@ -138,18 +143,18 @@ def detect_author(text: str) -> Author:
 
 
 def find_harness_offsets(text: str) -> list[tuple[int, int]]:
-    """Where in a text the harness speaks, or a memory tool through it: in order, not overlapping."""
+    """Return the ranges that a harness or a memory tool wrote: sorted, not overlapping."""
     return [(span.start, span.stop) for span in find_harness_spans(text)]
 
 
 def extract_human_text(text: str) -> str:
-    """What a human typed of it."""
+    """Return the text without the ranges that a harness or a memory tool wrote."""
     return _text_outside_spans(text, find_harness_spans(text))
 
 
 def find_harness_spans(text: str) -> list[HarnessSpan]:
-    """The harness's and the memory tools' spans in a text of the user's role: in order, not overlapping."""
-    if SEARCH_RESULT_HEADER.match(text):
+    """Return the harness and memory-tool spans of a text in the user role: sorted, not overlapping."""
+    if re.match(rf"\s*{_SEARCH_RESULT_HEADER}", text):
         return [HarnessSpan(0, len(text), "recall")]
     spans = _match_opening_phrase(text)
     if "<" not in text or (spans and spans[-1].stop == len(text)):
@@ -157,8 +162,8 @@ def find_harness_spans(text: str) -> list[HarnessSpan]:
     whole = _match_whole_message(text)
     if whole:
         return whole
-    spans += _elements(text, spans[-1].stop if spans else 0)
-    return sorted(spans + _wrapper(text, spans))
+    spans += _match_elements(text, spans[-1].stop if spans else 0)
+    return sorted(spans + _match_wrapper(text, spans))
 
 
 def _text_outside_spans(text: str, spans: list[HarnessSpan]) -> str:
@@ -172,61 +177,69 @@ def _text_outside_spans(text: str, spans: list[HarnessSpan]) -> str:
 
 
 def _match_opening_phrase(text: str) -> list[HarnessSpan]:
-    found = _PHRASE.match(text)
-    if found is None or found.lastindex is None:
+    match = _compile(_PHRASE).match(text)
+    if match is None or match.lastindex is None:
         return []
-    closing = HARNESS_PHRASES[found.lastindex - 1][1]
+    closing = HARNESS_PHRASES[match.lastindex - 1][1]
     if closing is None:
-        return [HarnessSpan(0, found.end(), "harness")]
-    stop = text.find(closing, found.end()) if closing else -1
+        return [HarnessSpan(0, match.end(), "harness")]
+    stop = text.find(closing, match.end()) if closing else -1
     return [HarnessSpan(0, len(text) if stop < 0 else stop + len(closing), "harness")]
 
 
 def _match_whole_message(text: str) -> list[HarnessSpan]:
-    found = _WHOLE.match(text)
-    if found and text.rstrip().lower().endswith(f"</{found['name'].lower()}>"):
+    match = _compile(_WHOLE_MESSAGE, re.IGNORECASE).match(text)
+    if match and text.rstrip().lower().endswith(f"</{match['name'].lower()}>"):
         return [HarnessSpan(0, len(text), "harness")]
     return []
 
 
-def _elements(text: str, position: int) -> list[HarnessSpan]:
-    """Elements that open a line, or follow straight upon another."""
-    lowered = text.lower()  # a few characters change length in lower case; then tags must be written as they close
+def _match_elements(text: str, position: int) -> list[HarnessSpan]:
+    """Find elements that open a line or directly follow another element."""
+    # Lowercasing changes the length of a few characters. Offsets then differ, so closing tags must match in case.
+    lowered = text.lower()
     searched = lowered if len(lowered) == len(text) else text
     spans: list[HarnessSpan] = []
     unclosed: set[str] = set()
-    while found := _ELEMENT_TAG.match(text, position) or _ELEMENT_AT_LINE_START.search(text, position):
-        name = found["name"].lower()
+    tag = _compile(_ELEMENT_TAG, re.IGNORECASE)
+    tag_at_line_start = _compile(f"^{_ELEMENT_TAG}", re.IGNORECASE | re.MULTILINE)
+    trailer = _compile(_ELEMENT_TRAILER)
+    while match := tag.match(text, position) or tag_at_line_start.search(text, position):
+        name = match["name"].lower()
         closing = f"</{name}>"
-        stop = -1 if name in unclosed else searched.find(closing, found.end())
+        stop = -1 if name in unclosed else searched.find(closing, match.end())
         if stop < 0:
-            unclosed.add(name)  # one look is enough: the time stays linear
-            position = found.end()
+            unclosed.add(name)  # search for each name once, so that the time stays linear
+            position = match.end()
             continue
         position = stop + len(closing)
-        tail = _TAIL.match(text, position)
+        tail = trailer.match(text, position)
         position = tail.end() if tail else position
-        spans.append(HarnessSpan(found.start(), position, _element_author(text, found, position)))
+        spans.append(HarnessSpan(match.start(), position, _element_author(text, match, position)))
     return spans
 
 
-def _element_author(text: str, found: re.Match[str], stop: int) -> Literal["harness", "recall"]:
-    if found["recall"]:
+def _element_author(text: str, match: re.Match[str], stop: int) -> Literal["harness", "recall"]:
+    if match["recall"]:
         return "recall"
-    is_hook = found["name"].lower() in HOOKS
-    return "recall" if is_hook and _RECALLED_TEXT_INSIDE.search(text, found.end(), stop) else "harness"
+    is_hook = match["name"].lower() in HOOKS
+    return (
+        "recall"
+        if is_hook and _compile(_RECALLED_TEXT_INSIDE, re.MULTILINE).search(text, match.end(), stop)
+        else "harness"
+    )
 
 
-def _wrapper(text: str, spans: list[HarnessSpan]) -> list[HarnessSpan]:
-    """The tags around a human's words, where those are the first thing that is left."""
+def _match_wrapper(text: str, spans: list[HarnessSpan]) -> list[HarnessSpan]:
+    """Match the tags around a human's words, if those words come first after the harness spans."""
     position = 0
     for span in spans:
         if text[position : span.start].strip():
             break
         position = span.stop
-    found = _WRAPPER.match(text, position)
-    closing = f"</{found['name']}>" if found else ""
-    stop = text.find(closing, found.end()) if found else -1
-    if found is None or stop < 0 or any(span.start <= stop < span.stop for span in spans):
+    match = _compile(_WRAPPER, re.IGNORECASE).match(text, position)
+    closing = f"</{match['name']}>" if match else ""
+    stop = text.find(closing, match.end()) if match else -1
+    if match is None or stop < 0 or any(span.start <= stop < span.stop for span in spans):
         return []
-    return [HarnessSpan(position, found.end(), "harness"), HarnessSpan(stop, stop + len(closing), "harness")]
+    return [HarnessSpan(position, match.end(), "harness"), HarnessSpan(stop, stop + len(closing), "harness")]

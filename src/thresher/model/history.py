@@ -1,4 +1,4 @@
-"""A history: what a model sees, as an immutable sequence of messages."""
+"""An immutable sequence of messages, as a model sees it."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class History(Struct, frozen=True, dict=True):
-    """Messages in order, with the tools that were offered; everything derived is worked out once and kept."""
+    """Messages in order, with the offered tools. Derived values are computed once and cached."""
 
     messages: tuple[Message, ...] = ()
     tools: str = ""
-    """Tool definitions, as the JSON text they came in."""
+    """The tool definitions, as their original JSON text."""
     pocket: VendorExtras | None = None
-    """The rest of the request body, where the history came in one."""
+    """The other fields of the request body, if the history was parsed from one."""
 
     def __len__(self) -> int:
         return len(self.messages)
@@ -38,77 +38,77 @@ class History(Struct, frozen=True, dict=True):
 
     @cached_property
     def shape(self) -> HistoryStructure:
-        """Turns, exchanges, chains and the rest, from one pass."""
+        """Turns, exchanges, tool chains and the rest of the structure, derived in one pass."""
         return derive_structure(self.messages)
 
     @cached_property
     def occurrences(self) -> tuple[Occurrence, ...]:
-        """Which part is which: one occurrence a part, in order."""
+        """One occurrence per part, in order."""
         return tuple(iterate_occurrences(self.messages))
 
     @cached_property
     def places(self) -> dict[Occurrence, Place]:
-        """Where each occurrence stands."""
-        spots = (Place(i, j) for i, message in enumerate(self.messages) for j in range(len(message.parts)))
-        return dict(zip(self.occurrences, spots, strict=True))
+        """Place of each occurrence."""
+        places = (Place(i, j) for i, message in enumerate(self.messages) for j in range(len(message.parts)))
+        return dict(zip(self.occurrences, places, strict=True))
 
     @cached_property
     def _starts(self) -> list[int]:
         return list(accumulate((len(message.parts) for message in self.messages), initial=0))
 
     def occurrence(self, place: Place) -> Occurrence:
-        """Which one the part at a place is."""
+        """Return the occurrence of the part at a place."""
         return self.occurrences[self._starts[place.message] + place.part]
 
     def part(self, place: Place) -> Part:
-        """The part at a place."""
+        """Return the part at a place."""
         return self.messages[place.message].parts[place.part]
 
     def turn(self, message: int) -> int:
-        """The number of the turn that a message belongs to, or that came last before it; from 1, 0 before the first."""
+        """Return the number, from 1, of the turn that contains a message or precedes it; 0 before the first turn."""
         return bisect_right(self.shape.turns, message, key=lambda turn: turn.start)
 
     @property
     def turns(self) -> tuple[Turn, ...]:
-        """One a model call."""
+        """One turn per model call."""
         return self.shape.turns
 
     @property
     def exchanges(self) -> tuple[Exchange, ...]:
-        """One a human prompt."""
+        """One exchange per human prompt."""
         return self.shape.exchanges
 
     @property
     def chains(self) -> tuple[ToolChain, ...]:
-        """Every call with its result, in the order of the calls."""
+        """Every call with its result, in call order."""
         return self.shape.chains
 
     @cached_property
     def links(self) -> "tuple[ToolUse, ...]":
-        """Every chain with its call, its result, and what the tool does."""
-        from thresher.model.tool_calls import build_tool_uses  # noqa: PLC0415 - its patterns take time to compile
+        """Every tool chain with its call, result and parsed details."""
+        from thresher.model.tool_calls import build_tool_uses  # noqa: PLC0415 - compiles regexes that reading does not need
 
         return tuple(build_tool_uses(self.messages, self.shape.chains))
 
     @cached_property
     def chain_at(self) -> dict[Place, ToolChain]:
-        """The chain that a call or a result belongs to, by its place."""
+        """Map each call and each result to its tool chain, by place."""
         ends = ((place, chain) for chain in self.shape.chains for place in (chain.call, chain.result))
         return {place: chain for place, chain in ends if place is not None}
 
     @property
     def orphans(self) -> tuple[Place, ...]:
-        """Results that answer no call."""
+        """Results that match no call."""
         return self.shape.orphan_results
 
     @property
     def spawns(self) -> tuple[SubagentCall, ...]:
-        """Every sub-agent started here."""
+        """Every sub-agent started in this history."""
         return self.shape.subagent_calls
 
     @property
     def current(self) -> Message | None:
-        """The human's latest words."""
+        """The latest human prompt."""
         return None if self.shape.current_prompt is None else self.messages[self.shape.current_prompt]
 
 
@@ -116,14 +116,14 @@ T = TypeVar("T")
 
 
 def cached_per_history(function: Callable[[History], T]) -> Callable[[History], T]:
-    """A function of one history that is called once for each; the history itself holds the result."""
+    """Cache a function of one history in the history itself, so that it runs once per history."""
     name = f"{function.__module__}.{function.__qualname__}"
 
-    def remembered(history: History) -> T:
-        known: dict[str, Any] = history.__dict__
-        if name not in known:
-            known[name] = function(history)
-        value: T = known[name]
+    def wrapper(history: History) -> T:
+        cache: dict[str, Any] = history.__dict__
+        if name not in cache:
+            cache[name] = function(history)
+        value: T = cache[name]
         return value
 
-    return update_wrapper(remembered, function)
+    return update_wrapper(wrapper, function)

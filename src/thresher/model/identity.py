@@ -1,9 +1,9 @@
-"""What a part is, and which one.
+"""Identify parts by content and by occurrence.
 
-A content id is a hash of one canonical form, tagged with the version of that form: the same words give the same
-id in every dialect. Pockets, cache marks and the ids that pair calls with results stay outside, so two reads of
-one file that returned the same text are the same content. Since a third of real tool results repeat another's
-content, an edit aims at an occurrence: the content id and how many equal ones came before.
+A content id is a hash of the part's canonical form, tagged with the version of that form. Equal content has the same id
+in every dialect. Vendor extras, cache breakpoints and call ids are not hashed, so two reads of a file that returned the
+same text have equal ids. A third of real tool results repeat another result's content, so an edit targets an
+occurrence: the content id and the number of equal parts before it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hashlib import blake2b
 
 ID_VERSION = "t1"
-"""The version of the canonical form; a change of form changes the tag."""
+"""Version of the canonical form; changing the form requires a new tag."""
 
 
 class Occurrence(NamedTuple):
@@ -30,7 +30,7 @@ class Occurrence(NamedTuple):
 
 
 def content_id(part: Part) -> str:
-    """The id of what a part says."""
+    """Return the hash of a part's content."""
     digest = _blake2b()(digest_size=16)
     for piece in _canonical_strings(part):
         data = piece.encode("utf-8", "surrogatepass")
@@ -41,19 +41,19 @@ def content_id(part: Part) -> str:
 
 @cache
 def _blake2b() -> "type[blake2b]":
-    from hashlib import blake2b  # noqa: PLC0415 - brings OpenSSL along, and most readers never hash
+    from hashlib import blake2b  # noqa: PLC0415 - loads OpenSSL, and most readers never hash
 
     return blake2b
 
 
 @cached_per_message
 def content_ids(message: Message) -> tuple[str, ...]:
-    """The content ids of a message's parts."""
+    """Return the content ids of a message's parts."""
     return tuple([content_id(part) for part in message.parts])
 
 
 def iterate_occurrences(messages: Iterable[Message]) -> Iterator[Occurrence]:
-    """One occurrence for each part of each message, in order."""
+    """Yield one occurrence per part of each message, in order."""
     seen: dict[str, int] = {}
     for message in messages:
         for content in content_ids(message):

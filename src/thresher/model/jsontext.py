@@ -1,7 +1,7 @@
-"""JSON text to values and back, for what real files hold.
+"""Decode and encode JSON text as it occurs in real files.
 
-msgspec does the work; the standard library takes over for what msgspec refuses and Python can hold: integers
-past 64 bits, lone surrogates, control characters inside strings.
+msgspec does the work. The standard library is the fallback for values that msgspec refuses: integers over 64 bits, lone
+surrogates, and control characters in strings.
 """
 
 import json
@@ -14,7 +14,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def load_json(text: str | bytes) -> Any:
-    """Decode JSON text; raises `ValueError` where it is none."""
+    """Decode JSON text; raise `ValueError` if it is invalid."""
     try:
         return _decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError):
@@ -22,7 +22,7 @@ def load_json(text: str | bytes) -> Any:
 
 
 def load_json_object(text: str) -> dict[str, Any]:
-    """The fields of the JSON object that a text says; none where it says no object."""
+    """Decode the fields of a JSON object; return an empty dict for any other text."""
     try:
         value = load_json(text)
     except (ValueError, RecursionError):
@@ -31,7 +31,7 @@ def load_json_object(text: str) -> dict[str, Any]:
 
 
 def dump_json(value: Any) -> str:
-    """Encode as compact JSON text, keys in the order they came."""
+    """Encode as compact JSON text and keep the order of the keys."""
     try:
         return _encode(value).decode()
     except (msgspec.EncodeError, UnicodeEncodeError, OverflowError, TypeError):
@@ -39,7 +39,7 @@ def dump_json(value: Any) -> str:
 
 
 def canonical_json(value: Any) -> str:
-    """Encode with sorted keys: the same value gives the same text, whoever wrote it."""
+    """Encode with sorted keys, so that equal values give equal text."""
     try:
         return msgspec.json.encode(value, order="sorted").decode()
     except (msgspec.EncodeError, UnicodeEncodeError, OverflowError, TypeError):

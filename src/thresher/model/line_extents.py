@@ -1,6 +1,7 @@
-"""Extents of reads: the lines of a file that a call asks for.
+"""Parse the line extent of a read: the lines of a file that a call requests.
 
-An extent is lines, and whatever else the arguments ask for. Only reads of equal extent show the same lines for certain.
+An extent holds the lines and every other argument that changes the output. Only reads of equal extent show the same
+lines.
 """
 
 import re
@@ -16,25 +17,25 @@ _LAST_LINE_KEYS = ("end_line", "endLine", "line_end", "end", "to_line", "end_lin
 _LINE_COUNT_KEYS = ("limit", "num_lines", "max_lines", "line_count")
 _LINE_RANGE_KEYS = ("view_range", "line_range", "lines", "range")
 _IGNORED_KEYS = frozenset((*INTENT_KEYS, "should_read_entire_file", "encoding"))
-"""Arguments that change nothing about which lines are shown."""
+"""Arguments that do not affect the lines shown."""
 
 
 class LineExtent(NamedTuple):
-    """What a read shows of its file."""
+    """The lines that a read shows, counted from 1."""
 
     first_line: int = 1
     last_line: int | None = None
-    """None: to the end."""
+    """None: to the end of the file."""
     variant: str = ""
-    """What makes it a look of its own kind, beyond lines: pages, the end of the file, several ranges."""
+    """Anything else that affects the output, such as pages, the end of the file, or several ranges."""
 
 
 def parse_read_extent(call: ToolCall, use: ToolCallDetails) -> LineExtent:
-    """What a read shows of its file, as far as its arguments tell."""
+    """Parse the extent of a read from its arguments."""
     if use.command:
         return _parse_command_extent(use.command)
     fields = {key: value for key, value in load_json_object(call.arguments).items() if value not in (None, "", False)}
-    if fields.get("command") in ("view", "read"):  # an editor that also reads: its verb says no more
+    if fields.get("command") in ("view", "read"):  # an editor's subcommand adds nothing here
         del fields["command"]
     path = next((key for key in FILE_KEYS if key in fields), "")
     if isinstance(fields.get(path), str):
@@ -45,7 +46,7 @@ def parse_read_extent(call: ToolCall, use: ToolCallDetails) -> LineExtent:
 
 
 def _take_line_range(fields: dict[str, Any]) -> tuple[int, int | None]:
-    """Take the lines out of the arguments; what is no number stays there."""
+    """Remove the line range from the arguments and return it; values that are not numbers stay."""
     pair = next((key for key in _LINE_RANGE_KEYS if _is_range(fields.get(key))), "")
     if pair:
         first, last = fields.pop(pair)
@@ -60,7 +61,7 @@ def _take_line_range(fields: dict[str, Any]) -> tuple[int, int | None]:
 
 
 def _is_range(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(type(one) is int for one in value) and value[0] > 0
+    return isinstance(value, list) and len(value) == 2 and all(type(number) is int for number in value) and value[0] > 0
 
 
 def _take_int(fields: dict[str, Any], keys: tuple[str, ...]) -> int | None:
@@ -80,19 +81,19 @@ _TAIL = re.compile(r"(?:-n\s*|--lines[=\s])?\+(\d+)(?=\s|$)")
 
 
 def _parse_command_extent(command: str) -> LineExtent:
-    """The lines that a shell command shows of a file, where it is known to do no more than that."""
+    """Parse the lines that a shell command shows of a file; any unrecognized command becomes the `variant`."""
     stages = _STAGE.findall(command) if len(command) <= MAX_COMMAND_CHARS else []
     if not stages and len(command) <= MAX_COMMAND_CHARS:
         return LineExtent()
     name, options = stages[0] if len(stages) == 1 else ("", "")
-    found: re.Match[str] | None = None
-    if name == "sed" and (found := _SED.search(f"{options} ")):
-        last = found[2] or found[1]
-        return LineExtent(int(found[1]), None if last == "$" else int(last))
-    if name == "head" and (found := _HEAD.search(options)):
-        return LineExtent(1, int(found[1]))
+    match: re.Match[str] | None = None
+    if name == "sed" and (match := _SED.search(f"{options} ")):
+        last = match[2] or match[1]
+        return LineExtent(int(match[1]), None if last == "$" else int(last))
+    if name == "head" and (match := _HEAD.search(options)):
+        return LineExtent(1, int(match[1]))
     if name == "head" and not re.search(r"(?:^|\s)-", options):
         return LineExtent(1, 10)
-    if name == "tail" and (found := _TAIL.search(options)):
-        return LineExtent(int(found[1]))
+    if name == "tail" and (match := _TAIL.search(options)):
+        return LineExtent(int(match[1]))
     return LineExtent(variant=" ".join(command.split()))

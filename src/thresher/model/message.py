@@ -1,4 +1,4 @@
-"""A message: a role, its parts, and where it comes from."""
+"""A message: role, parts, author and source."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -9,33 +9,33 @@ from msgspec import Struct
 from thresher.model.parts import Part, Summary, Text, ToolCall, ToolResult, VendorExtras
 
 Role = Literal["system", "user", "assistant", "tool"]
-"""Who speaks, as a model sees it. `tool` only answers calls."""
+"""Role as a model sees it. A `tool` message only answers calls."""
 
 Author = Literal["human", "model", "tool", "harness", "recall"]
-"""Who really wrote it: a `user` message may come from a person, a tool, the program around the model
-(hooks, reminders, commands), or a memory tool that put old text back."""
+"""The real author. A `user` message may come from a human, a tool, the harness around the model (hooks, reminders,
+commands), or a memory tool that recalled old text."""
 
 
 class Usage(Struct, frozen=True, gc=False):
-    """Tokens of one model call, as its provider counted them; `input` is what no cache served."""
+    """Token counts of one model call, as the provider reports them; `input` excludes cached tokens."""
 
     input: int = 0
     output: int = 0
     cache_read: int = 0
     cache_write: int = 0
     cache_write_1h: int = 0
-    """The share of `cache_write` on the one-hour tier."""
+    """Share of `cache_write` in the one-hour cache."""
     reasoning: int = 0
-    """The share of `output` that was thinking, where it is told."""
+    """Share of `output` spent on thinking, if the provider reports it."""
 
     @property
     def context(self) -> int:
-        """All that the model was given."""
+        """Tokens of the whole prompt, cached or not."""
         return self.input + self.cache_read + self.cache_write
 
 
 class SourceLocation(Struct, frozen=True, gc=False):
-    """Where a message stands."""
+    """File and line that a message was read from."""
 
     file: str
     line: int
@@ -53,23 +53,24 @@ class Message(Struct, frozen=True, weakref=True):
     usage: Usage | None = None
     source: SourceLocation | None = None
     carried: bool = False
-    """Shown to the model, but not said here: repeated from before a compaction, or an example from another run."""
+    """Shown to the model but not part of this conversation's new content: repeated from before a compaction, or an
+    example from another run."""
     records: tuple[bytes, ...] = ()
-    """The lines of the transcript that it was made of, as they stood."""
+    """The transcript lines that the message was parsed from, unchanged."""
     pocket: VendorExtras | None = None
 
     @property
     def text(self) -> str:
-        """What was said in it, tools aside."""
-        kept = (part.text for part in self.parts if isinstance(part, Text | Summary))
-        return "\n".join(kept)
+        """The text and summary parts, joined by newlines."""
+        texts = (part.text for part in self.parts if isinstance(part, Text | Summary))
+        return "\n".join(texts)
 
     @property
     def calls(self) -> Iterator[ToolCall]:
-        """The tool calls in it."""
+        """The tool calls of the message."""
         return (part for part in self.parts if isinstance(part, ToolCall))
 
     @property
     def results(self) -> Iterator[ToolResult]:
-        """The tool results in it."""
+        """The tool results of the message."""
         return (part for part in self.parts if isinstance(part, ToolResult))

@@ -1,7 +1,8 @@
-"""Remember what was worked out for a message, for as long as it lives.
+"""Cache a computed value per message, for the lifetime of the message.
 
-A growing history shares its old messages with the one before, so their words are hashed, weighed and looked into
-once. Messages are frozen, so what was true of one stays true; the key is the object, since equality would read it all.
+A growing history shares its old messages with the previous one, so each message is hashed, counted and parsed once.
+Messages are frozen, so a cached value stays valid. The key is the object's identity, because comparing messages would
+read them whole.
 """
 
 from collections.abc import Callable
@@ -15,22 +16,22 @@ T = TypeVar("T")
 
 
 class cached_per_message(Generic[T]):
-    """A function of one message that is called once for each."""
+    """Decorator that calls a function of one message once per message."""
 
     def __init__(self, function: Callable[[Message], T]) -> None:
-        """Remember the results of `function`."""
+        """Cache the results of `function`."""
         self._function = function
         self._cache: dict[int, tuple[KeyedRef[int, Message], T]] = {}
         update_wrapper(self, function)
 
     def __call__(self, message: Message) -> T:
-        """What is known of the message, or is worked out now."""
-        known = self._cache.get(id(message))
-        if known is not None:
-            return known[1]
+        """Return the cached value, or compute it."""
+        cached = self._cache.get(id(message))
+        if cached is not None:
+            return cached[1]
         value = self._function(message)
         self._cache[id(message)] = (KeyedRef(message, self._evict, id(message)), value)
         return value
 
-    def _evict(self, gone: "KeyedRef[int, Message]") -> None:
-        self._cache.pop(gone.key, None)
+    def _evict(self, reference: "KeyedRef[int, Message]") -> None:
+        self._cache.pop(reference.key, None)

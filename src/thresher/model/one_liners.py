@@ -1,4 +1,4 @@
-"""One line for one tool chain, and one text for all edits of a file."""
+"""Describe a tool chain in one line, and all edits of a file in one text."""
 
 from collections.abc import Sequence
 
@@ -10,98 +10,102 @@ from thresher.model.tool_outcomes import find_error_line
 
 MAX_LINE_CHARS = 160
 MAX_ITEM_CHARS = 120
-"""Characters of one item in a list of edits."""
+"""Maximum length of one item in a list of edits."""
 
 
 def describe_chain(history: History, chain: ToolChain) -> str:
-    """What a chain did and how it ended, in one line; the path stays whole where it can."""
-    deed = parse_chain_action(history, chain)
-    if deed is None:
+    """Describe the action and outcome of a tool chain in one line; the path is clipped last."""
+    action = parse_chain_action(history, chain)
+    if action is None:
         return ""
-    before, subject, after = _describe_action(deed)
-    end = _format_outcome(deed)
-    room = MAX_LINE_CHARS - len(before) - len(end)
-    is_path = subject == to_printable_line(deed.use.path)
-    subject = clip_path(subject, room) if is_path else clip(subject, max(room - len(after), 60))
-    return clip(before + subject + clip(after, room - len(subject)) + end, MAX_LINE_CHARS)
+    before, subject, after = _describe_action(action)
+    outcome = _format_outcome(action)
+    width = MAX_LINE_CHARS - len(before) - len(outcome)
+    is_path = subject == to_printable_line(action.use.path)
+    subject = clip_path(subject, width) if is_path else clip(subject, max(width - len(after), 60))
+    return clip(before + subject + clip(after, width - len(subject)) + outcome, MAX_LINE_CHARS)
 
 
 def format_edit_list(history: History, chains: Sequence[ToolChain], *, limit: int = 1000) -> str:
-    """All changes to one file as one text: how many, when, and what each was; of too many the latest."""
-    deeds = [deed for deed in (parse_chain_action(history, chain) for chain in chains) if deed is not None]
-    if not deeds:
+    """Summarize all changes to one file: how many, in which turns, and each change; the latest ones if not all fit."""
+    actions = [action for action in (parse_chain_action(history, chain) for chain in chains) if action is not None]
+    if not actions:
         return ""
-    made = [deed for deed in deeds if not deed.outcome.failed]
-    failed = len(deeds) - len(made)
+    succeeded = [action for action in actions if not action.outcome.failed]
+    failed = len(actions) - len(succeeded)
     head = ", ".join(
-        [count_with_noun(len(made), "change"), *([f"{failed} failed"] if failed else []), format_action_turns(deeds)]
+        [
+            count_with_noun(len(succeeded), "change"),
+            *([f"{failed} failed"] if failed else []),
+            format_action_turns(actions),
+        ]
     )
-    path = clip_path(to_printable_line(deeds[0].use.path) or "a file", max(limit - len(head) - 30, 12))
+    path = clip_path(to_printable_line(actions[0].use.path) or "a file", max(limit - len(head) - 30, 12))
     head = f"[Edits to {path}: {head}"
-    items = _join_latest([_format_edit(deed) for deed in made], limit - len(head) - 3)
+    items = _join_latest([_format_edit(action) for action in succeeded], limit - len(head) - 3)
     return clip(f"{head}: {items}]" if items else f"{head}]", limit)
 
 
 def format_line_changes(change: ToolFileChange) -> str:
-    """The lines that came and went: `+12 −3 lines`; a whole new file has only lines."""
+    """Format the number of changed lines as `+12 −3 lines`, or `12 lines` for a new file."""
     if change.operation == "write" and not change.removed:
         return count_with_noun(change.added, "line")
     return f"+{change.added} −{change.removed} lines" if change.added or change.removed else ""
 
 
-def format_action_turns(deeds: Sequence[ChainAction]) -> str:
-    """`turns 10-50`, or `turn 10`."""
-    return format_turn_range([deed.turn for deed in deeds])
+def format_action_turns(actions: Sequence[ChainAction]) -> str:
+    """Format the turns of the actions as `turns 10-50` or `turn 10`."""
+    return format_turn_range([action.turn for action in actions])
 
 
 def format_turn_range(numbers: Sequence[int]) -> str:
-    """`turns 10-50`, or `turn 10`; from the first number to the last."""
+    """Format a range of turns as `turns 10-50` or `turn 10`."""
     first, last = max(min(numbers), 1), max(*numbers, 1)
     return f"turn {first}" if first == last else f"turns {first}-{last}"
 
 
-def _join_latest(items: Sequence[str], room: int) -> str:
-    """As many of the last items as fit, in order, and how many came before them."""
+def _join_latest(items: Sequence[str], width: int) -> str:
+    """Join as many of the last items as fit, in order, after the number of omitted items."""
     kept = 0
-    used = 0
-    for place in range(len(items) - 1, -1, -1):
-        note = len(f"… {place} earlier; ") if place else 0
-        if used + len(items[place]) + note > room:
+    length = 0
+    for index in range(len(items) - 1, -1, -1):
+        note = len(f"… {index} earlier; ") if index else 0
+        if length + len(items[index]) + note > width:
             break
-        used += len(items[place]) + 2
+        length += len(items[index]) + 2
         kept += 1
     missing = len(items) - kept
     before = f"… {missing} earlier; " if missing else ""
     return before + "; ".join(items[missing:]) if kept else ""
 
 
-def _format_edit(deed: ChainAction) -> str:
-    change = _main_change(deed)
-    said = to_printable_line(deed.use.intent) or (
+def _format_edit(action: ChainAction) -> str:
+    change = _main_change(action)
+    description = to_printable_line(action.use.intent) or (
         f"`{clip(change.first_line, 80)}`" if change.first_line else change.operation
     )
     lines = format_line_changes(change).removesuffix(" lines")
-    return clip(f"{said} ({lines})" if lines else said, MAX_ITEM_CHARS)
+    return clip(f"{description} ({lines})" if lines else description, MAX_ITEM_CHARS)
 
 
-def _main_change(deed: ChainAction) -> ToolFileChange:
-    """What happens to the file that the call names, among all that it changes."""
-    found = extract_file_changes(deed.call, deed.use, deed.fields)
-    return next((change for change in found if change.path == deed.use.path), found[0])
+def _main_change(action: ChainAction) -> ToolFileChange:
+    """Return the change to the file that the call names."""
+    changes = extract_file_changes(action.call, action.use, action.fields)
+    return next((change for change in changes if change.path == action.use.path), changes[0])
 
 
 _PAST_TENSE_VERBS = {"write": "Wrote", "delete": "Deleted", "move": "Moved", "list": "Listed", "read": "Read"}
 
 
-def _describe_action(deed: ChainAction) -> tuple[str, str, str]:
-    """What was done: the verb, the thing, and what more there is to say."""
-    use = deed.use
+def _describe_action(action: ChainAction) -> tuple[str, str, str]:
+    """Return the verb, the object, and any details."""
+    use = action.use
     intent = f": {to_printable_line(use.intent)}" if use.intent else ""
     path = to_printable_line(use.path)
     match use.category:
         case "file_edit":
-            lines = format_line_changes(_main_change(deed)) if use.operation != "delete" else ""
-            others = len(extract_file_changes(deed.call, use, deed.fields)) - 1
+            lines = format_line_changes(_main_change(action)) if use.operation != "delete" else ""
+            others = len(extract_file_changes(action.call, use, action.fields)) - 1
             more = f" and {count_with_noun(others, 'other file')}" if others else ""
             return (
                 f"{_PAST_TENSE_VERBS.get(use.operation, 'Edited')} ",
@@ -109,45 +113,49 @@ def _describe_action(deed: ChainAction) -> tuple[str, str, str]:
                 more + (f" ({lines})" if lines else "") + intent,
             )
         case "file_read" | "execution" | "project" if use.operation == "read" or (use.operation == "list" and path):
-            return f"{_PAST_TENSE_VERBS[use.operation]} ", path or "a file", _format_output_size(deed)
+            return f"{_PAST_TENSE_VERBS[use.operation]} ", path or "a file", _format_output_size(action)
         case "file_read":
-            place = f" in {path}" if path else ""
-            return "Searched for ", f'"{deed.query}"' if deed.query else "files", place + _format_output_size(deed)
-        case "execution" | "project" if deed.command:
-            return "Ran: ", deed.command, ""
-        case "web" if deed.query:
-            verb = "Fetched " if "://" in deed.query else "Searched the web: "
-            return verb, deed.query, ""
+            folder = f" in {path}" if path else ""
+            return (
+                "Searched for ",
+                f'"{action.query}"' if action.query else "files",
+                folder + _format_output_size(action),
+            )
+        case "execution" | "project" if action.command:
+            return "Ran: ", action.command, ""
+        case "web" if action.query:
+            verb = "Fetched " if "://" in action.query else "Searched the web: "
+            return verb, action.query, ""
         case "subagent":
             return "Asked sub-agent ", f'"{to_printable_line(use.intent)}"', ""
         case "question":
-            answer = to_printable_line(deed.outcome.output)
-            return "Asked the user: ", f'"{deed.question}"', f" → {answer}" if answer else ""
+            answer = to_printable_line(action.outcome.output)
+            return "Asked the user: ", f'"{action.question}"', f" → {answer}" if answer else ""
         case "plan":
             return "Updated the plan", intent, ""
         case _:
-            about = path or deed.query or to_printable_line(deed.call.arguments).strip("{}")
+            about = path or action.query or to_printable_line(action.call.arguments).strip("{}")
             return (
-                f"Called {clip(to_printable_line(deed.call.name) or 'a tool', 60)}",
+                f"Called {clip(to_printable_line(action.call.name) or 'a tool', 60)}",
                 f": {about}" if about else "",
                 "",
             )
 
 
-def _format_output_size(deed: ChainAction) -> str:
+def _format_output_size(action: ChainAction) -> str:
     return (
-        f" ({count_with_noun(count_text_lines(deed.outcome.output), 'line')})"
-        if deed.outcome.is_known and not deed.outcome.failed
+        f" ({count_with_noun(count_text_lines(action.outcome.output), 'line')})"
+        if action.outcome.is_known and not action.outcome.failed
         else ""
     )
 
 
-def _format_outcome(deed: ChainAction) -> str:
-    if not deed.outcome.is_known:
+def _format_outcome(action: ChainAction) -> str:
+    if not action.outcome.is_known:
         return ""
-    if not deed.outcome.failed:
-        return " → ok" if deed.is_command and deed.command else ""
-    if deed.outcome.exit_code:
-        return f" → failed (exit {deed.outcome.exit_code})"
-    told = find_error_line(deed.outcome)
-    return f" → failed: {clip(told, 60)}" if told else " → failed"
+    if not action.outcome.failed:
+        return " → ok" if action.is_command and action.command else ""
+    if action.outcome.exit_code:
+        return f" → failed (exit {action.outcome.exit_code})"
+    error = find_error_line(action.outcome)
+    return f" → failed: {clip(error, 60)}" if error else " → failed"

@@ -1,8 +1,8 @@
-"""Pair tool calls with results: the one rule that every package follows.
+"""Match tool results with calls: the one rule that every package follows.
 
-By id, never by position. Where an id repeats (some models count `call_0`, `call_1` again in every turn), a result
-answers the latest open call of its id, as every API looks at the turn before it; where one message holds several open
-calls of that id, it answers the first of them.
+A result matches by id, never by position. Some models reuse ids (`call_0`, `call_1` in every turn): then a result
+answers the latest open call with its id, because every API matches against the previous turn. If one message holds
+several open calls with that id, the result answers the first of them.
 """
 
 from typing import Generic, NamedTuple, TypeVar
@@ -16,10 +16,10 @@ class _OpenCall(NamedTuple, Generic[CallT]):
 
 
 class OpenCalls(Generic[CallT]):
-    """Calls that wait for a result, by id."""
+    """Open calls by id."""
 
     def __init__(self) -> None:
-        """Start with none."""
+        """Start without calls."""
         self._calls: dict[str, list[_OpenCall[CallT]]] = {}
 
     def add(self, call_id: str, message: int, call: CallT) -> None:
@@ -27,7 +27,7 @@ class OpenCalls(Generic[CallT]):
         self._calls.setdefault(call_id, []).append(_OpenCall(message, call))
 
     def answer(self, call_id: str) -> CallT | None:
-        """Take the call that a result with this id answers; None if no call of that id is open."""
+        """Remove and return the call that a result answers; None if no call with this id is open."""
         waiting = self._calls.get(call_id)
         if not waiting:
             return None
@@ -37,5 +37,5 @@ class OpenCalls(Generic[CallT]):
         return waiting.pop(first).call
 
     def was_called(self, call_id: str) -> bool:
-        """Whether any call, open or answered, has this id."""
+        """Return whether any call, open or answered, has this id."""
         return call_id in self._calls

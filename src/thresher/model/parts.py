@@ -1,7 +1,7 @@
-"""The smallest pieces of a conversation, as frozen values.
+"""The parts of a message, as frozen values.
 
-A part says what it means in no vendor's words. What a vendor wrote beside that (cache marks, signatures of its
-own, fields we do not know) travels in the part's `pocket`, which has no share in the part's identity.
+A part stores its meaning without any vendor's vocabulary. Vendor-specific fields (cache breakpoints, signatures,
+unknown fields) are preserved in `pocket` and do not affect the part's identity.
 """
 
 from typing import assert_never
@@ -10,67 +10,67 @@ from msgspec import Struct
 
 
 class VendorExtras(Struct, frozen=True, gc=False):
-    """What a format wrote beside what the model understands; only that format's own writer looks inside."""
+    """Fields outside the model. Only the dialect or transcript format that wrote them reads them."""
 
     format: str
-    """The wire format that filled it."""
+    """The dialect or transcript format that the fields belong to."""
     fields: str = ""
-    """Fields to put back, as the text of a JSON object."""
+    """Fields to merge back, as a JSON object."""
     absent: tuple[str, ...] = ()
-    """Fields that a fresh rendering would have and the original had not."""
+    """Fields that the encoder would write and the original lacks."""
     shape: str = ""
-    """How the format had written it where it has several ways; the format's own note."""
+    """Note on which of its layouts the format used; only the format itself interprets it."""
 
 
 class Text(Struct, frozen=True, gc=False, tag="text"):
-    """Words."""
+    """Plain text."""
 
     text: str
     pocket: VendorExtras | None = None
 
 
 class Thinking(Struct, frozen=True, gc=False, tag="thinking"):
-    """A model's reasoning, as far as it was shown."""
+    """A model's visible reasoning."""
 
     text: str
     signature: str = ""
-    """The vendor's proof of it, opaque; redacted thinking has only this."""
+    """The vendor's opaque signature; redacted thinking has nothing else."""
     pocket: VendorExtras | None = None
 
 
 class ToolCall(Struct, frozen=True, gc=False, tag="tool_call"):
-    """A model asks for a tool."""
+    """A model's request to run a tool."""
 
     id: str
     name: str
     arguments: str
-    """The exact text it came with: JSON for most tools, free text for some."""
+    """The original text: JSON for most tools, free text for some."""
     pocket: VendorExtras | None = None
 
 
 class Image(Struct, frozen=True, gc=False, tag="image"):
-    """A picture, or another medium (PDF, audio) by its media type."""
+    """An image or, by its media type, another medium such as PDF or audio."""
 
     media_type: str = ""
     data: str = ""
-    """Base64, or empty where only a `url` is known."""
+    """Base64, or empty if only the `url` is known."""
     url: str = ""
     pocket: VendorExtras | None = None
 
 
 class Summary(Struct, frozen=True, gc=False, tag="summary"):
-    """Text that stands for messages which are no longer there."""
+    """Summary of earlier messages that are no longer in the history."""
 
     text: str
     pocket: VendorExtras | None = None
 
 
 class Unknown(Struct, frozen=True, gc=False, tag="unknown"):
-    """A piece we do not understand: kept whole, for the format it came from."""
+    """A part of unknown type, preserved for the format it comes from."""
 
     kind: str
     data: str
-    """The JSON text of the whole piece."""
+    """JSON text of the whole part."""
     pocket: VendorExtras | None = None
 
 
@@ -78,18 +78,18 @@ ResultPart = Text | Image | Unknown
 
 
 class ToolResult(Struct, frozen=True, gc=False, tag="tool_result"):
-    """What a tool answered."""
+    """Output of a tool."""
 
     call_id: str
     content: tuple[ResultPart, ...] = ()
     is_error: bool = False
     name: str = ""
-    """The tool's name, where the format repeats it with the result."""
+    """Name of the tool, if the format repeats it in the result."""
     pocket: VendorExtras | None = None
 
     @property
     def text(self) -> str:
-        """All its words."""
+        """All text parts, joined by newlines."""
         if len(self.content) == 1 and isinstance(self.content[0], Text):
             return self.content[0].text
         return "\n".join(part.text for part in self.content if isinstance(part, Text))
@@ -99,7 +99,7 @@ Part = Text | Thinking | ToolCall | ToolResult | Image | Summary | Unknown
 
 
 def part_text(part: Part) -> str:
-    """The words of any part: what a person would read, and what a search would find."""
+    """Return the text of any part, as a person reads it and a search indexes it."""
     match part:
         case Text() | Thinking() | Summary() | ToolResult():
             return part.text

@@ -1,6 +1,6 @@
-"""Paths as calls name them, written in one way.
+"""Normalize the paths in tool calls.
 
-`./a.py` and `a.py` are one file; two files of one name in two folders stay two.
+`./a.py` and `a.py` are the same file. Equal file names in different folders are different files.
 """
 
 import posixpath
@@ -11,16 +11,16 @@ _ROOT = re.compile(r"[A-Za-z]:/|/|~[^/]*/?")
 
 
 def normalize_path(path: str, cwd: str = "") -> str:
-    """The one way to write a path: forward slashes, no `.` or `..`; `~` and the case stay."""
-    flat = path.strip()
-    if re.match(r"[A-Za-z]:\\|\\\\", flat) or "/" not in flat:
-        flat = flat.replace("\\", "/")
-    if not flat:
+    """Return the canonical form: forward slashes, no `.` or `..`; `~` and letter case are kept."""
+    path_text = path.strip()
+    if re.match(r"[A-Za-z]:\\|\\\\", path_text) or "/" not in path_text:
+        path_text = path_text.replace("\\", "/")
+    if not path_text:
         return ""
-    root = _ROOT.match(flat)
+    root = _ROOT.match(path_text)
     if root is None:
-        return normalize_path(f"{cwd}/{flat}") if cwd else posixpath.normpath(flat)
-    rest = flat[root.end() :].lstrip("/")
+        return normalize_path(f"{cwd}/{path_text}") if cwd else posixpath.normpath(path_text)
+    rest = path_text[root.end() :].lstrip("/")
     if root[0].startswith("~"):
         home = root[0].rstrip("/")
         return f"{home}/{posixpath.normpath(rest)}" if rest else home
@@ -28,16 +28,16 @@ def normalize_path(path: str, cwd: str = "") -> str:
 
 
 def resolve_relative_paths(paths: Iterable[str]) -> dict[str, str]:
-    """Each path with its full name: the one absolute path here that ends with it, or itself."""
+    """Map each path to the only absolute path here that ends with it, or to itself."""
     known = dict.fromkeys(paths)
     relative = {path for path in known if not _ROOT.match(path)}
-    found: dict[str, set[str]] = {}
+    matches: dict[str, set[str]] = {}
     for path in known:
         if path in relative or not relative:
             continue
-        at = path.find("/")
-        while at >= 0:
-            if path[at + 1 :] in relative:
-                found.setdefault(path[at + 1 :], set()).add(path)
-            at = path.find("/", at + 1)
-    return {path: min(found[path]) if len(found.get(path, ())) == 1 else path for path in known}
+        slash = path.find("/")
+        while slash >= 0:
+            if path[slash + 1 :] in relative:
+                matches.setdefault(path[slash + 1 :], set()).add(path)
+            slash = path.find("/", slash + 1)
+    return {path: min(matches[path]) if len(matches.get(path, ())) == 1 else path for path in known}

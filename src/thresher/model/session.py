@@ -1,8 +1,8 @@
-"""A session: a conversation on disk, with its facts.
+"""A session: a conversation on disk with its metadata.
 
-A compaction does not end a session, it begins a new segment: the model starts again from a summary. So a session
-is a row of segments; `history` is the last, what the model would see next. Work that was rewound is kept in
-`branches`, the work of sub-agents in `children`.
+A compaction does not end a session. It starts a new segment, in which the model continues from a summary. `segments`
+holds them in order; `history` is the last one, the context of the next model call. `branches` holds rewound work,
+`children` the sub-agents' sessions.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from thresher.model.turns import is_prompt
 
 
 class Problem(Struct, frozen=True, gc=False):
-    """Something that was not as it should be, and what was done about it."""
+    """An error or oddity in the input, and how it was handled."""
 
     what: str
     done: str
@@ -24,16 +24,16 @@ class Problem(Struct, frozen=True, gc=False):
     line: int = 0
 
     def __str__(self) -> str:
-        place = f"{self.file}:{self.line}: " if self.line else f"{self.file}: " if self.file else ""
-        return f"{place}{self.what}; {self.done}"
+        location = f"{self.file}:{self.line}: " if self.line else f"{self.file}: " if self.file else ""
+        return f"{location}{self.what}; {self.done}"
 
 
 class AbandonedBranch(Struct, frozen=True):
-    """A way the conversation went and was taken back from."""
+    """Messages that the user rewound."""
 
     history: History
     after_message_id: str = ""
-    """The id of the message it left from; empty at the very start."""
+    """Id of the message before the branch; empty if the branch starts the session."""
 
 
 class Session(Struct, frozen=True):
@@ -47,43 +47,43 @@ class Session(Struct, frozen=True):
     children: tuple["Session", ...] = ()
     problems: tuple[Problem, ...] = ()
     spilled: dict[str, str] = {}
-    """Tool call → the file that holds its whole output, where the transcript has only its beginning."""
+    """Map of tool call ids to the files with their complete output, where the transcript holds only the beginning."""
     files: tuple[str, ...] = ()
-    """Other files that it was read from, its children's aside."""
+    """Additional files that the session was read from, without those of its children."""
     compactions: int = 0
-    """How often the conversation was replaced by a summary."""
+    """Number of compactions."""
     records: dict[str, int] = {}
-    """How many records of each kind the file holds, those that are no part of the conversation too."""
+    """Number of records of each kind in the file, including those outside the conversation."""
     project: str = ""
     """The working directory."""
     git_branch: str = ""
     title: str = ""
     version: str = ""
-    """The agent's version."""
+    """Version of the agent."""
     parent: str = ""
-    """The session that this one was started by, forked from, or goes on from."""
+    """The session that started this one, that it was forked from, or that it continues."""
     call_id: str = ""
-    """The parent's tool call that started it, for a sub-agent."""
+    """For a sub-agent: the parent's tool call that started it."""
     started: datetime | None = None
     ended: datetime | None = None
 
     @property
     def is_subagent(self) -> bool:
-        """Whether a call of its parent started it: told, or since a model wrote its first prompt.
+        """True if a call of its parent started it: the transcript says so, or a model wrote its first prompt.
 
-        Forks and continuations have a parent, too.
+        Forks and continuations also have a parent.
         """
         first = next(filter(is_prompt, self.messages()), None)
-        is_given = first is not None and first.author == "model"
-        return bool(self.call_id) or (bool(self.parent) and is_given)
+        is_prompted_by_model = first is not None and first.author == "model"
+        return bool(self.call_id) or (bool(self.parent) and is_prompted_by_model)
 
     @property
     def history(self) -> History:
-        """What the model would see next."""
+        """The last segment, which is the context of the next model call."""
         return self.segments[-1] if self.segments else History()
 
     def messages(self, *, branches: bool = False) -> Iterator[Message]:
-        """Every message once, in order; with `branches`, the abandoned ones after them."""
+        """Yield every message once, in order; with `branches`, followed by those of abandoned branches."""
         for segment in self.segments:
             yield from (message for message in segment if not message.carried)
         if branches:

@@ -1,24 +1,24 @@
-"""What is derived from a history: turns, exchanges, tool chains, sub-agents, each by its places."""
+"""Structure derived from a history: turns, exchanges, tool chains and sub-agents, by place."""
 
 from typing import NamedTuple
 
 
 class Place(NamedTuple):
-    """Where a part stands: message and part, counted from 0."""
+    """Position of a part: index of its message and index in the message, both from 0."""
 
     message: int
     part: int
 
 
 class Turn(NamedTuple):
-    """One model call: the messages `start` to `stop` (not included) that it wrote."""
+    """One model call: the assistant messages from `start` to `stop` (exclusive)."""
 
     start: int
     stop: int
 
 
 class Exchange(NamedTuple):
-    """From one human prompt to the next: the messages `start` to `stop` (not included)."""
+    """One human prompt and everything before the next: messages `start` to `stop` (exclusive)."""
 
     start: int
     stop: int
@@ -31,11 +31,11 @@ class ToolChain(NamedTuple):
     result: Place | None
     """None: no result was recorded."""
     active: bool
-    """The model has not spoken since: it still waits for this result, or has not answered it."""
+    """True if the model has not replied since the call or its result."""
 
 
 class SubagentCall(NamedTuple):
-    """A sub-agent: the call that started it and the span of messages up to its answer."""
+    """The call that started a sub-agent, and the messages from the call to its result."""
 
     chain: ToolChain
     description: str
@@ -44,16 +44,16 @@ class SubagentCall(NamedTuple):
 
 
 class HistoryStructure(NamedTuple):
-    """All that is derived from a history."""
+    """The complete structure of a history."""
 
     turns: tuple[Turn, ...]
     exchanges: tuple[Exchange, ...]
     chains: tuple[ToolChain, ...]
     orphan_results: tuple[Place, ...]
-    """Results that answer no call."""
+    """Results that match no call."""
     subagent_calls: tuple[SubagentCall, ...]
     current_prompt: int | None
-    """The message that holds the human's latest words."""
+    """Index of the latest human prompt."""
     system_messages: tuple[int, ...]
     injected_messages: tuple[int, ...]
-    """Messages that the harness or a memory tool put into the conversation."""
+    """User messages written by the harness or a memory tool."""

@@ -1,4 +1,4 @@
-"""Text made into one short line, and never cut inside what a reader sees as one character."""
+"""Shorten text to one line without splitting a visible character."""
 
 import re
 import unicodedata
@@ -9,12 +9,12 @@ _SKIN_TONES = range(0x1F3FB, 0x1F400)
 
 
 def to_printable_line(text: str) -> str:
-    """One line, without terminal codes and what cannot be printed."""
+    """Collapse to one line; remove terminal codes and unprintable characters."""
     return " ".join(_CONTROL.sub("", text).split())
 
 
 def clip(text: str, width: int) -> str:
-    """At most `width` characters from the start, with a mark where something is missing."""
+    """Truncate at the end to `width` characters, with an ellipsis if anything is cut."""
     if len(text) <= width:
         return text
     stop = max(width - 1, 0)
@@ -24,7 +24,7 @@ def clip(text: str, width: int) -> str:
 
 
 def clip_path(path: str, width: int) -> str:
-    """At most `width` characters of a path from its end, which says the most."""
+    """Truncate a path at the start to `width` characters, because its end is more specific."""
     if len(path) <= width:
         return path
     start = len(path) - max(width - 1, 0)
@@ -34,17 +34,17 @@ def clip_path(path: str, width: int) -> str:
 
 
 def count_with_noun(number: int, noun: str) -> str:
-    """`1 edit`, `2 edits`."""
+    """Format a count: `1 edit`, `2 edits`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def count_text_lines(text: str) -> int:
-    """How many lines a text has."""
+    """Count the lines of a text."""
     return text.count("\n") + (0 if text.endswith("\n") or not text else 1)
 
 
-def _is_inside_character(text: str, place: int) -> bool:
-    """Whether a cut before this place would tear a mark from its letter, or a joined sign apart."""
-    after, before = text[place], text[place - 1]
+def _is_inside_character(text: str, index: int) -> bool:
+    """True if a cut here would separate a combining mark from its letter, or split a joined character."""
+    after, before = text[index], text[index - 1]
     joined = _JOINER in (after, before) or ord(after) in _SKIN_TONES
     return joined or unicodedata.combining(after) > 0 or unicodedata.category(after) in ("Mn", "Me")

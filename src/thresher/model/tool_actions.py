@@ -1,4 +1,4 @@
-"""One tool chain, read once: what was done to what, and how it ended."""
+"""Parse a tool chain: its action, target and outcome."""
 
 import re
 from collections.abc import Container
@@ -14,12 +14,12 @@ QUERY_KEYS = (
     "query", "queries", "search_query", "search_term", "searchTerm", "q", "pattern", "regex", "glob_pattern", "glob",
     "url", "urls", "uri", "keyword", "search", "action",
 )  # fmt: skip
-"""Argument keys that say what a search or a fetch is after."""
+"""Argument keys that hold the query of a search or the address of a fetch."""
 QUESTION_KEYS = ("question", "questions", "prompt", "message")
 
 
 class ChainAction(NamedTuple):
-    """What one chain did."""
+    """Action and outcome of one tool chain."""
 
     turn: int
     call: ToolCall
@@ -29,33 +29,33 @@ class ChainAction(NamedTuple):
 
     @property
     def is_command(self) -> bool:
-        """Whether a command was run, other than to read a file or to patch one."""
+        """True if the chain runs a command other than to read or patch a file."""
         return self.use.category in ("execution", "project") and not self.use.operation
 
     @property
     def is_silent(self) -> bool:
-        """Whether a command found nothing rather than failed: that is what exit code 1 without a word mostly means."""
+        """True if a command exits with 1 and no output, which usually means that it found nothing."""
         return self.outcome.exit_code == 1 and not self.outcome.output.strip()
 
     @property
     def query(self) -> str:
-        """What a search or a fetch is after."""
+        """Query of a search, or address of a fetch."""
         return to_printable_line(_first_argument(self.fields, QUERY_KEYS))
 
     @property
     def question(self) -> str:
-        """What the user was asked."""
+        """The question to the user."""
         return to_printable_line(_first_argument(self.fields, QUESTION_KEYS)) or to_printable_line(self.use.intent)
 
     @property
     def command(self) -> str:
-        """The command's first line that does anything, without the way to where it runs."""
+        """First line of the command that is neither empty nor a comment, without a leading `cd`."""
         lines = (_LEADING_CD.sub("", to_printable_line(text)) for text in self.use.command.splitlines())
         return next((text for text in lines if text and not text.startswith("#")), "")
 
     @property
     def retry_key(self) -> tuple[str, ...]:
-        """Equal for two calls of which the later could make good the earlier."""
+        """Key that two calls share if the later one can be a retry of the earlier one."""
         use = self.use
         if use.category == "file_edit":
             return ("edit", use.path)
@@ -69,16 +69,18 @@ class ChainAction(NamedTuple):
 def parse_chain_action(
     history: History, chain: ToolChain, *, members: Container[Place] | None = None
 ) -> ChainAction | None:
-    """Read a chain; with `members`, how it ended counts only where its result is one of them."""
+    """Parse a chain; with `members`, ignore a result whose place is not among them."""
     call = history.part(chain.call)
     if not isinstance(call, ToolCall):
         return None
     use = describe_tool_call(call)
-    seen = chain.result is not None and (members is None or chain.result in members)
-    result = history.part(chain.result) if chain.result is not None and seen else None
-    answer = result if isinstance(result, ToolResult) else None
-    end = parse_tool_outcome(answer, is_command=bool(use.command) or use.category in ("execution", "file_edit"))
-    return ChainAction(history.turn(chain.call.message), call, use, load_json_object(call.arguments), end)
+    is_visible = chain.result is not None and (members is None or chain.result in members)
+    result = history.part(chain.result) if chain.result is not None and is_visible else None
+    tool_result = result if isinstance(result, ToolResult) else None
+    outcome = parse_tool_outcome(
+        tool_result, is_command=bool(use.command) or use.category in ("execution", "file_edit")
+    )
+    return ChainAction(history.turn(chain.call.message), call, use, load_json_object(call.arguments), outcome)
 
 
 def _first_argument(fields: dict[str, Any], keys: tuple[str, ...]) -> str:
@@ -87,7 +89,7 @@ def _first_argument(fields: dict[str, Any], keys: tuple[str, ...]) -> str:
         if isinstance(value, list) and value:
             value = value[0]
         if isinstance(value, dict):
-            value = next((value[one] for one in keys if isinstance(value.get(one), str)), None)
+            value = next((value[inner_key] for inner_key in keys if isinstance(value.get(inner_key), str)), None)
         if isinstance(value, str) and value.strip():
             return value
     return ""
@@ -99,10 +101,10 @@ MAX_COMPARED_CHARS = 400
 
 
 def _command_words(command: str) -> list[str]:
-    """A command without its options: the first two plain words of each of its steps."""
-    bones: list[str] = []
+    """Return the first two words of each step of a command, without options."""
+    words_by_step: list[str] = []
     for step in _COMMAND_SEPARATOR.split(command[:MAX_COMPARED_CHARS]):
         words = [word for word in step.split() if not word.startswith(("-", "2>", ">"))]
         if words and words[0] != "cd":
-            bones += words[:2]
-    return bones
+            words_by_step += words[:2]
+    return words_by_step

@@ -1,10 +1,9 @@
-"""What a tool call does: its category, the file it touches, the command it runs, what it says it is for.
+"""Parse a tool call: category, file, command, and stated intent.
 
-The table (`tool_table`) says where a tool's arguments keep these; this module reads them there. Arguments are
-what a model wrote, so anything may be broken: JSON that is none counts as free text, a value of the wrong
-type as absent. A shell command is looked into just far enough to tell three things apart from all other work:
-git (`project`), a patch handed to `apply_patch` (`file_edit`), and plain reading of one file, which stays
-`execution` but names it.
+The catalog (`tool_catalog`) lists the argument keys; this module reads them. A model wrote the arguments, so anything
+may be invalid: text that is not JSON counts as free text, a value of the wrong type as missing. Shell commands are
+parsed just far enough to recognize git (`project`), a patch for `apply_patch` (`file_edit`), and a command that only
+shows one file, which stays `execution` but names the file.
 """
 
 import posixpath
@@ -43,11 +42,11 @@ __all__ = [
 ]
 
 MAX_CACHED_ARGUMENTS = 4096
-"""Longer arguments are read anew each time, so that the cache never holds on to whole files."""
+"""Arguments above this length are parsed on every call, so that the cache does not hold whole files."""
 
 
 class ToolCallDetails(NamedTuple):
-    """What one call does; empty where the call does not say."""
+    """Parsed details of one call; unknown fields are empty."""
 
     category: ToolCategory
     operation: FileOperation
@@ -57,24 +56,23 @@ class ToolCallDetails(NamedTuple):
 
 
 def describe_tool_call(call: ToolCall) -> ToolCallDetails:
-    """Read a call; never raises."""
+    """Parse a call; never raises."""
     if len(call.arguments) <= MAX_CACHED_ARGUMENTS:
         return _parse_call_details_cached(call.name, call.arguments)
     return _parse_call_details(call.name, call.arguments)
 
 
 def list_touched_files(call: ToolCall) -> tuple[str, ...]:
-    """Every file that a call names: of a patch all, in order, of any other call the one that `describe_tool_call`
-    tells."""
+    """Return every file that a call names: all files of a patch in order, otherwise its path."""
     use, tool = describe_tool_call(call), find_tool_kind(call.name)
     if use.category != "file_edit" or not (tool.patch_keys or use.command):
         return (use.path,) if use.path else ()
-    patch = use.command or _first(load_json_object(call.arguments), tool.patch_keys) or call.arguments
+    patch = use.command or _first_text(load_json_object(call.arguments), tool.patch_keys) or call.arguments
     return tuple(dict.fromkeys(path.strip() for path in _PATCH_PATH.findall(patch)))
 
 
 class ToolUse(NamedTuple):
-    """A tool chain with what it holds."""
+    """A tool chain with its call, result and parsed details."""
 
     chain: ToolChain
     call: ToolCall
@@ -83,7 +81,7 @@ class ToolUse(NamedTuple):
 
 
 def build_tool_uses(messages: Sequence[Message], chains: Iterable[ToolChain]) -> Iterator[ToolUse]:
-    """Every chain with its call, its result, and what it does."""
+    """Yield every tool chain with its call, result and parsed details."""
     for chain in chains:
         call = messages[chain.call.message].parts[chain.call.part]
         result = messages[chain.result.message].parts[chain.result.part] if chain.result else None
@@ -102,35 +100,35 @@ def _parse_call_details(name: str, arguments: str) -> ToolCallDetails:
     if not tool.reads_arguments:
         return ToolCallDetails(tool.category, tool.operation, "", "", "")
     fields = load_json_object(arguments)
-    intent = _first_line(_first(fields, tool.intent_keys))
+    intent = _first_line(_first_text(fields, tool.intent_keys))
     if tool.patch_keys:
-        operation, path = _first_patched_file(_first(fields, tool.patch_keys) or arguments)
+        operation, path = _first_patched_file(_first_text(fields, tool.patch_keys) or arguments)
         return ToolCallDetails(tool.category, operation or tool.operation, path, "", intent)
     if tool.command_keys:
-        # Free text handed to a shell is the command itself.
-        command = _command(fields, tool.command_keys) if arguments.lstrip().startswith("{") else arguments
+        # Free text passed to a shell is the command itself.
+        command = _get_command(fields, tool.command_keys) if arguments.lstrip().startswith("{") else arguments
         return _describe_shell_command(
-            tool, command, _first(fields, ("workdir", "cwd", "dir_path", "directory")), intent
+            tool, command, _first_text(fields, ("workdir", "cwd", "dir_path", "directory")), intent
         )
     category, operation = EDITOR_SUBCOMMANDS.get(
-        _first(fields, (tool.subcommand_key,)), (tool.category, tool.operation)
+        _first_text(fields, (tool.subcommand_key,)), (tool.category, tool.operation)
     )
-    return ToolCallDetails(category, operation, _first(fields, tool.path_keys), "", intent)
+    return ToolCallDetails(category, operation, _first_text(fields, tool.path_keys), "", intent)
 
 
 _parse_call_details_cached = lru_cache(maxsize=4096)(_parse_call_details)
 
 
-def _first(fields: dict[str, Any], keys: tuple[str, ...]) -> str:
-    """The text under the first key that has any."""
+def _first_text(fields: dict[str, Any], keys: tuple[str, ...]) -> str:
+    """Return the first nonempty text under any of the keys."""
     for key in keys:
-        if key in fields and (text := _text(fields[key])):
+        if key in fields and (text := _get_text(fields[key])):
             return text
     return ""
 
 
-def _text(value: Any) -> str:
-    """A text, or the first of several: agents name many files as `["a"]` or `[{"path": "a"}]`."""
+def _get_text(value: Any) -> str:
+    """Return a text, or the first of several: agents list files as `["a"]` or `[{"path": "a"}]`."""
     if isinstance(value, list) and value:
         value = value[0]
     if isinstance(value, dict):
@@ -142,7 +140,7 @@ def _first_line(text: str) -> str:
     return text.strip().partition("\n")[0].rstrip()
 
 
-def _command(fields: dict[str, Any], keys: tuple[str, ...]) -> str:
+def _get_command(fields: dict[str, Any], keys: tuple[str, ...]) -> str:
     for key in keys:
         value = fields.get(key)
         if isinstance(value, dict):  # Codex's local shell: {"action": {"type": "exec", "command": [...]}}
@@ -151,7 +149,7 @@ def _command(fields: dict[str, Any], keys: tuple[str, ...]) -> str:
             return value
         if isinstance(value, list) and value:
             words = [word for word in value if isinstance(word, str)]
-            return "\n".join(words) if key == "commands" else _joined(words)
+            return "\n".join(words) if key == "commands" else _join_command_line(words)
     return ""
 
 
@@ -159,12 +157,12 @@ _SHELL = re.compile(r"(?:.*[/\\])?(?:(?:ba|z|da|k|fi)?sh|pwsh|powershell|cmd)(?:
 _RUN_OPTION = re.compile(r"-[a-z]*c|-command|/c", re.IGNORECASE)
 
 
-def _joined(words: list[str]) -> str:
-    """`["bash", "-lc", command]` is the command; any other list is a command line."""
+def _join_command_line(words: list[str]) -> str:
+    """Unwrap `["bash", "-lc", command]`; join any other list as a command line."""
     if len(words) > 2 and _SHELL.fullmatch(words[0]):
-        for place, word in enumerate(words[1:-1], 1):
+        for index, word in enumerate(words[1:-1], 1):
             if _RUN_OPTION.fullmatch(word):
-                return words[place + 1]
+                return words[index + 1]
     return shlex.join(words)
 
 
@@ -177,17 +175,17 @@ _COMMAND_PREFIX = re.compile(
     re.VERBOSE,
 )
 _GIT = re.compile(r"\s*(?:git|gh)(?:\s|$)")
-_APPLY = re.compile(r"\s*apply_?patch\b")
+_APPLY_PATCH = re.compile(r"\s*apply_?patch\b")
 
 
 def _describe_shell_command(tool: ToolKind, command: str, folder: str, intent: str) -> ToolCallDetails:
     start = 0
-    while lead := _COMMAND_PREFIX.match(command, start):
-        start = lead.end()
-        folder = posixpath.join(folder, (lead["folder"] or "").strip("\"'")) if lead["folder"] else folder
+    while prefix := _COMMAND_PREFIX.match(command, start):
+        start = prefix.end()
+        folder = posixpath.join(folder, (prefix["folder"] or "").strip("\"'")) if prefix["folder"] else folder
     if _GIT.match(command, start):
         return ToolCallDetails("project", "", "", command, intent)
-    if _APPLY.match(command, start):
+    if _APPLY_PATCH.match(command, start):
         operation, path = _first_patched_file(command)
         return ToolCallDetails("file_edit", operation or "edit", path, command, intent)
     path = _find_viewed_file(command[start:]) if command else ""
@@ -205,19 +203,19 @@ _PATCH_OPERATION: dict[str, FileOperation] = {"Update": "edit", "Add": "write", 
 
 
 def _first_patched_file(patch: str) -> tuple[FileOperation, str]:
-    """The first file that a patch names, and what happens to it."""
-    found = _PATCH_HEADER.search(patch)
-    if found is None:
+    """Return the operation and path of the first file in a patch."""
+    header = _PATCH_HEADER.search(patch)
+    if header is None:
         return "", ""
-    operation: FileOperation = "move" if found["move"] else _PATCH_OPERATION[found["verb"]]
-    return operation, found["path"].strip()
+    operation: FileOperation = "move" if header["move"] else _PATCH_OPERATION[header["verb"]]
+    return operation, header["path"].strip()
 
 
 _FILE_VIEWERS: dict[str, str] = {"cat": "", "bat": "", "head": "nc", "tail": "nc", "nl": "bvwnsf", "sed": ""}
-"""Commands that only show a file, with their one-letter options that take the next word as a value."""
+"""Commands that only show a file, with their one-letter options that take a value."""
 MAX_VIEW_COMMAND_LENGTH = 500
-"""A longer command that starts like this writes a file: `cat > name <<EOF`."""
-_READER = re.compile(r"\s*(?:cat|bat|head|tail|nl|sed)\s")
+"""Longer commands that start like this usually write a file: `cat > name <<EOF`."""
+_VIEW_COMMAND = re.compile(r"\s*(?:cat|bat|head|tail|nl|sed)\s")
 _STDERR_REDIRECT = re.compile(r"\s2>\s?/dev/null|\s2>&1")
 _SHELL_WORD = re.compile(r"""(?:[^\s"'|;&<>()`$]|"[^"$`]*"|'[^']*')+|[^ \t]""")
 _GLOB_CHARACTER = re.compile(r"[*?{]")
@@ -225,36 +223,36 @@ _SHOWS_LINES = re.compile(r"[\d,$]*p(?:;[\d,$]*p)*")
 
 
 def _find_viewed_file(command: str) -> str:
-    """The file that a command only shows, be it piped through others that only show; else nothing."""
-    if not _READER.match(command) or len(command) > MAX_VIEW_COMMAND_LENGTH:
+    """Return the one file that a command, or a pipe of such commands, only shows; otherwise an empty string."""
+    if not _VIEW_COMMAND.match(command) or len(command) > MAX_VIEW_COMMAND_LENGTH:
         return ""
     stages: list[list[str]] = [[]]
     for word in _SHELL_WORD.findall(_STDERR_REDIRECT.sub(" ", command.strip())):
         if word == "|":
             stages.append([])
-        elif word in ";&<>()`$\"'\n":  # more than showing: another command, a redirection, an expansion
+        elif word in ";&<>()`$\"'\n":  # another command, a redirection or an expansion
             return ""
         else:
             stages[-1].append(word.replace('"', "").replace("'", ""))
     first, *others = map(_list_viewed_files, stages)
-    one = first is not None and len(first) == 1 and not _GLOB_CHARACTER.search(first[0])
-    return first[0] if first and one and all(files == [] for files in others) else ""
+    shows_one_file = first is not None and len(first) == 1 and not _GLOB_CHARACTER.search(first[0])
+    return first[0] if first and shows_one_file and all(files == [] for files in others) else ""
 
 
 def _list_viewed_files(words: list[str]) -> list[str] | None:
-    """The files that one command shows, or None where it does something else."""
+    """Return the files that a command shows; None if it does anything else."""
     if not words or words[0] not in _FILE_VIEWERS:
         return None
     valued = _FILE_VIEWERS[words[0]]
     files: list[str] = []
     options: list[str] = []
     for before, word in pairwise(words):
-        takes = len(before) == 2 and before[0] == "-" and before[1] in valued
+        is_option_value = len(before) == 2 and before[0] == "-" and before[1] in valued
         if word.startswith("-"):
             options.append(word)
-        elif not takes and not (word.startswith("+") and word[1:].isdigit()):
+        elif not is_option_value and not (word.startswith("+") and word[1:].isdigit()):
             files.append(word)
     if words[0] != "sed":
         return files
-    shows = options == ["-n"] and bool(files) and _SHOWS_LINES.fullmatch(files[0])
-    return files[1:] if shows else None
+    prints_lines = options == ["-n"] and bool(files) and _SHOWS_LINES.fullmatch(files[0])
+    return files[1:] if prints_lines else None

@@ -1,10 +1,10 @@
-"""The table of agents' tools: which name means what, as data.
+"""Catalog of agent tools: maps tool names to categories.
 
-Names are grouped by what the tool does, not by agent: once lower-cased, most agents share them (`Read`,
-`read`, `read_file`), and where two agents use one name for two argument layouts, the row lists the keys of
-both and the first one present wins. A new tool is one more word in a row.
+Names are grouped by function, not by agent, because lowercased names are mostly shared (`Read`, `read`, `read_file`).
+Where two agents use one name with different arguments, the row lists the keys of both and the first present key wins.
+To add a tool, add its name to a row.
 
-Only what *starts* an agent is a `subagent`: asking one for its output, or stopping it, opens no new work.
+Only tools that *start* an agent are `subagent`. Reading an agent's output or stopping it starts no new work.
 """
 
 from functools import lru_cache
@@ -25,31 +25,31 @@ ToolCategory = Literal[
     "question",
     "other",
 ]
-"""What kind of work a call is. `project` is the project's own state: git, memory, skills, modes."""
+"""Category of a call. `project` is the project's own state: git, memory, skills, modes."""
 
 FileOperation = Literal["read", "write", "edit", "delete", "move", "list", "search", ""]
-"""What is done to a file; empty where no one file is meant."""
+"""Operation on a file; empty if the call targets no single file."""
 
 
 class ToolKind(Struct, frozen=True, gc=False):
-    """One kind of tool, and where its calls say what they touch."""
+    """A kind of tool, and the argument keys of its targets."""
 
     category: ToolCategory
     operation: FileOperation = ""
     path_keys: tuple[str, ...] = ()
-    """Argument keys that hold the file; the first present wins."""
+    """Keys of the file path; the first present key wins."""
     command_keys: tuple[str, ...] = ()
-    """Argument keys that hold the shell command or the code."""
+    """Keys of the shell command or code."""
     intent_keys: tuple[str, ...] = ()
-    """Argument keys where the call says what it is for."""
+    """Keys of the stated intent."""
     patch_keys: tuple[str, ...] = ()
-    """Argument keys that hold a patch, whose text names the files."""
+    """Keys of a patch that names its files."""
     subcommand_key: str = ""
-    """The argument key that says which of the tool's own operations is meant (see `EDITOR_SUBCOMMANDS`)."""
+    """Key of the tool's own subcommand (see `EDITOR_SUBCOMMANDS`)."""
 
     @property
     def reads_arguments(self) -> bool:
-        """Whether the arguments have anything to say; if not, they need no decoding."""
+        """True if any argument matters; if not, they are not decoded."""
         return bool(self.path_keys or self.command_keys or self.intent_keys or self.patch_keys)
 
 
@@ -110,7 +110,7 @@ EDITOR_SUBCOMMANDS: dict[str, tuple[ToolCategory, FileOperation]] = {
     "delete": ("file_edit", "delete"),
     "rename": ("file_edit", "move"),
 }
-"""What the sub-commands of an all-in-one editor mean."""
+"""Category and operation of each subcommand of an all-in-one editor."""
 
 TOOL_GROUPS: tuple[tuple[ToolKind, str], ...] = (
     (
@@ -119,7 +119,7 @@ TOOL_GROUPS: tuple[tuple[ToolKind, str], ...] = (
         " open_file notebookread notebook_read read_notebook mcp__acp__read copilot_readfile inspect_file_as_text",
     ),
     (
-        # SWE-agent pages through the file it has open: no path is given.
+        # SWE-agent pages through its open file without a path.
         ToolKind("file_read", "read"),
         "goto scroll_up scroll_down set_cursors",
     ),
@@ -135,7 +135,7 @@ TOOL_GROUPS: tuple[tuple[ToolKind, str], ...] = (
         " search_codebase search_dir find_file copilot_searchcodebase",
     ),
     (
-        # These look inside one file, so the file is what they name.
+        # These search within the one file that they name.
         ToolKind("file_read", "search", ("file_name", "file", "path")),
         "search_file",
     ),
@@ -158,7 +158,7 @@ TOOL_GROUPS: tuple[tuple[ToolKind, str], ...] = (
         " developer__text_editor file_editor planning_file_editor editor",
     ),
     (
-        # Anthropic's memory tool edits files of its own; other tools of that name do not.
+        # Anthropic's memory tool edits its own files; other tools of that name do not.
         ToolKind("project", "", FILE_KEYS, subcommand_key="command"),
         "memory",
     ),
@@ -178,7 +178,7 @@ TOOL_GROUPS: tuple[tuple[ToolKind, str], ...] = (
         " code_interpreter js_repl run_notebook_cell runnotebookcell copilot_runinterminal bash_command",
     ),
     (
-        # They go on with something that already runs.
+        # Tools that continue or inspect a running process.
         ToolKind("execution"),
         "write_stdin bashoutput bash_output killshell killbash kill_shell kill_bash taskoutput taskstop"
         " agentoutputtool read_bash write_bash stop_bash list_bash read_powershell write_powershell"
@@ -240,7 +240,7 @@ TOOL_GROUPS: tuple[tuple[ToolKind, str], ...] = (
         " plan_mode_response",
     ),
     (
-        # The agent says that it is done.
+        # The agent reports that it is done.
         ToolKind("plan"),
         "finish submit attempt_completion complete_task exit_cost exit_forfeit task_complete report_agent_job_result"
         " final_answer"
@@ -254,7 +254,7 @@ TOOL_GROUPS: tuple[tuple[ToolKind, str], ...] = (
 )
 
 TOOLS_BY_NAME: dict[str, ToolKind] = {name: tool for tool, names in TOOL_GROUPS for name in names.split()}
-"""Every known tool by its lower-cased name."""
+"""Every known tool by its lowercased name."""
 
 MCP_TOOL = ToolKind("mcp")
 UNKNOWN_TOOL = ToolKind("other")
@@ -262,7 +262,7 @@ UNKNOWN_TOOL = ToolKind("other")
 
 @lru_cache(maxsize=1024)
 def find_tool_kind(name: str) -> ToolKind:
-    """The tool of that name, or what its name gives away."""
+    """Return the kind of a tool by its name; an unknown name is an MCP tool if it looks like one."""
     lowered = name.lower().removeprefix("functions.")
     known = TOOLS_BY_NAME.get(lowered)
     if known is not None:
@@ -272,6 +272,6 @@ def find_tool_kind(name: str) -> ToolKind:
 
 def _is_mcp_name(name: str) -> bool:
     """Claude Code writes `mcp__server__tool`, Gemini CLI `mcp_server_tool`, goose `server__tool`, Copilot CLI
-    `github-mcp-server-tool`; Codex keeps a connector's name apart and starts the tool's with an underscore.
+    `github-mcp-server-tool`. Codex stores the connector's name separately and prefixes the tool with an underscore.
     """
     return name.startswith(("mcp_", "_")) or "__" in name or "-mcp-server-" in name

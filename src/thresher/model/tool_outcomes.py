@@ -1,7 +1,7 @@
-"""How a tool's work ended, as far as its result tells.
+"""Parse the outcome of a tool call from its result.
 
-Most dialects have a flag for failure; agents that run commands write the exit code into the text, each in its own
-words, before or after the output. Where there is neither, a short answer that opens like an error is one.
+Most dialects flag failures. Agents that run commands write the exit code into the text, each in its own format, before
+or after the output. Without either, a short result that starts like an error message counts as a failure.
 """
 
 import re
@@ -13,7 +13,7 @@ from thresher.model.text import to_printable_line
 
 
 class ToolOutcome(NamedTuple):
-    """How it ended, and the output without the words around it."""
+    """Success or failure of a call, and its output without the agent's wrapping."""
 
     is_known: bool
     failed: bool
@@ -43,52 +43,52 @@ _ERROR_TAGS = re.compile(r"</?(?:tool_use_error|error|output)>")
 _ERROR_NAME = re.compile(r"\w(?:Error|Exception)\b|\b(?:error(?:\[\w+\])?|fatal|panic):", re.IGNORECASE)
 MAX_ERROR_ANSWER_CHARS = 500
 MAX_SEARCHED_CHARS = 6000
-"""How much of a long output's end is searched for what went wrong."""
+"""Length of the end of an output that is searched for an error line."""
 
 
 def parse_tool_outcome(result: ToolResult | None, *, is_command: bool) -> ToolOutcome:
-    """How a call ended; only a command's result is searched for an exit code."""
+    """Parse the outcome of a call; only a command's result is searched for an exit code."""
     if result is None:
         return UNKNOWN_OUTCOME
     text = result.text
     code = None
     if is_command:
         code, text = _parse_exit_code(text)
-    looks_bad = len(text) < MAX_ERROR_ANSWER_CHARS and bool(_ERROR_OPENING.match(text)) and code is None
-    return ToolOutcome(True, result.is_error or looks_bad or code not in (None, 0), code, _strip_wrapping(text))
+    looks_like_error = len(text) < MAX_ERROR_ANSWER_CHARS and bool(_ERROR_OPENING.match(text)) and code is None
+    return ToolOutcome(True, result.is_error or looks_like_error or code not in (None, 0), code, _strip_wrapping(text))
 
 
-def find_error_line(end: ToolOutcome) -> str:
-    """The one line of a failure that says most: the last that names an error, or speaks of one, or just the last."""
+def find_error_line(outcome: ToolOutcome) -> str:
+    """Return the last line of a failure that names an error type, else the last with an error word, else the last."""
     lines = [
         text
-        for text in map(to_printable_line, _ERROR_TAGS.sub("", end.output[-MAX_SEARCHED_CHARS:]).splitlines())
+        for text in map(to_printable_line, _ERROR_TAGS.sub("", outcome.output[-MAX_SEARCHED_CHARS:]).splitlines())
         if text
     ]
     if not lines:
         return ""
-    if end.exit_code is None:
+    if outcome.exit_code is None:
         return lines[0]
-    found = (text for sign in (_ERROR_NAME, _ERROR_WORD) for text in reversed(lines) if sign.search(text))
-    return next(found, lines[-1])
+    matches = (text for pattern in (_ERROR_NAME, _ERROR_WORD) for text in reversed(lines) if pattern.search(text))
+    return next(matches, lines[-1])
 
 
 def _parse_exit_code(text: str) -> tuple[int | None, str]:
-    """The exit code and the text; older Codex wrote both as JSON."""
+    """Return the exit code and the output; older Codex versions encode both as JSON."""
     if text.startswith('{"output":'):
         value = load_json_object(text)
         metadata = value.get("metadata")
         code = metadata.get("exit_code") if isinstance(metadata, dict) else None
         output = value.get("output")
         return code if type(code) is int else None, output if isinstance(output, str) else text
-    found = _EXIT_CODE.search(text[:400]) or _EXIT_CODE.search(text[-200:])
-    return int(found[1]) if found else None, text
+    match = _EXIT_CODE.search(text[:400]) or _EXIT_CODE.search(text[-200:])
+    return int(match[1]) if match else None, text
 
 
 def _strip_wrapping(text: str) -> str:
-    """The text without what agents put before and after it."""
-    lead = _OUTPUT_HEADER.match(text)
-    start = lead.end() if lead else 0
+    """Remove the header and footer that agents put around the output."""
+    header = _OUTPUT_HEADER.match(text)
+    start = header.end() if header else 0
     end = len(text.rstrip())
-    trail = _OUTPUT_FOOTER.search(text, max(start, end - MAX_SEARCHED_CHARS), end)
-    return text[start : trail.start()].rstrip("\n") if trail else text[start:]
+    footer = _OUTPUT_FOOTER.search(text, max(start, end - MAX_SEARCHED_CHARS), end)
+    return text[start : footer.start()].rstrip("\n") if footer else text[start:]

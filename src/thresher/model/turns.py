@@ -1,6 +1,6 @@
-"""The shape of a history, derived in one pass: turns, exchanges, tool chains, sub-agents.
+"""Derive the structure of a history in one pass: turns, exchanges, tool chains, sub-agents.
 
-Calls and results are paired as `OpenCalls` says.
+`OpenCalls` defines how results match calls.
 """
 
 from collections.abc import Sequence
@@ -12,23 +12,23 @@ from thresher.model.structure import Exchange, HistoryStructure, Place, Subagent
 
 
 def derive_structure(messages: Sequence[Message]) -> HistoryStructure:
-    """Derive everything at once."""
+    """Derive the complete structure."""
     chains, orphans = _pair_calls(messages)
-    human = [index for index, message in enumerate(messages) if is_prompt(message)]
+    prompts = [index for index, message in enumerate(messages) if is_prompt(message)]
     return HistoryStructure(
         turns=tuple(_turns(messages)),
-        exchanges=tuple(_exchanges(human, len(messages))),
+        exchanges=tuple(_exchanges(prompts, len(messages))),
         chains=chains,
         orphan_results=orphans,
         subagent_calls=tuple(_find_subagent_calls(messages, chains)),
-        current_prompt=human[-1] if human else None,
+        current_prompt=prompts[-1] if prompts else None,
         system_messages=tuple(i for i, message in enumerate(messages) if message.role == "system"),
         injected_messages=tuple(i for i, message in enumerate(messages) if _is_injection(message)),
     )
 
 
 def is_prompt(message: Message) -> bool:
-    """A person's words, or another model's: a sub-agent is prompted by the model that started it."""
+    """True if a message is a prompt by a human, or by the model that started this sub-agent."""
     return message.role == "user" and message.author in ("human", "model")
 
 
@@ -37,28 +37,28 @@ def _is_injection(message: Message) -> bool:
 
 
 def _turns(messages: Sequence[Message]) -> list[Turn]:
-    """A run of assistant messages is one call, unless two of them bring a bill of their own."""
+    """Merge consecutive assistant messages into one turn, unless both report usage."""
     turns: list[Turn] = []
-    billed = False
+    has_usage = False
     for index, message in enumerate(messages):
         if message.role != "assistant":
             continue
-        continues = bool(turns) and turns[-1].stop == index and not (billed and message.usage)
+        continues = bool(turns) and turns[-1].stop == index and not (has_usage and message.usage)
         if continues:
             turns[-1] = Turn(turns[-1].start, index + 1)
-            billed = billed or message.usage is not None
+            has_usage = has_usage or message.usage is not None
         else:
             turns.append(Turn(index, index + 1))
-            billed = message.usage is not None
+            has_usage = message.usage is not None
     return turns
 
 
-def _exchanges(human: Sequence[int], length: int) -> list[Exchange]:
-    """What stands before the first prompt belongs to the first exchange."""
+def _exchanges(prompts: Sequence[int], length: int) -> list[Exchange]:
+    """Return one exchange per prompt; messages before the first prompt belong to the first exchange."""
     if not length:
         return []
-    starts = [0, *human[1:]]
-    return [Exchange(a, b) for a, b in zip(starts, [*starts[1:], length], strict=True)]
+    starts = [0, *prompts[1:]]
+    return [Exchange(start, stop) for start, stop in zip(starts, [*starts[1:], length], strict=True)]
 
 
 def _pair_calls(messages: Sequence[Message]) -> tuple[tuple[ToolChain, ...], tuple[Place, ...]]:
@@ -66,10 +66,10 @@ def _pair_calls(messages: Sequence[Message]) -> tuple[tuple[ToolChain, ...], tup
     calls: list[Place] = []
     answers: dict[int, Place] = {}
     orphans: list[Place] = []
-    last_spoken = -1
+    last_assistant = -1
     for i, message in enumerate(messages):
         if message.role == "assistant":
-            last_spoken = i
+            last_assistant = i
         for j, part in enumerate(message.parts):
             if isinstance(part, ToolCall):
                 open_calls.add(part.id, i, len(calls))
@@ -81,14 +81,14 @@ def _pair_calls(messages: Sequence[Message]) -> tuple[tuple[ToolChain, ...], tup
                 else:
                     answers[call] = Place(i, j)
     chains = (
-        ToolChain(place, answers.get(n), active=answers.get(n, place).message >= last_spoken)
+        ToolChain(place, answers.get(n), active=answers.get(n, place).message >= last_assistant)
         for n, place in enumerate(calls)
     )
     return tuple(chains), tuple(orphans)
 
 
 def _find_subagent_calls(messages: Sequence[Message], chains: Sequence[ToolChain]) -> list[SubagentCall]:
-    from thresher.model.tool_calls import build_tool_uses  # noqa: PLC0415 - its patterns take time to compile, and reading needs none
+    from thresher.model.tool_calls import build_tool_uses  # noqa: PLC0415 - compiles regexes that reading does not need
 
     return [
         SubagentCall(chain, use.intent, chain.call.message, (chain.result or chain.call).message + 1)

@@ -1,6 +1,6 @@
-"""Where elided parts stay, keyed by their content, so that nothing is ever lost.
+"""Content store: removed content by content id, so that every edit can be undone.
 
-In: parts and the members of folds. Out: the same, by id. Imports `model` and `errors`; SQLite only when used.
+Stores parts and the member ids of summaries. Imports `model` and `errors`; `sqlite3` only when needed.
 """
 
 from typing import TYPE_CHECKING
@@ -29,7 +29,7 @@ __all__ = [
     "short_id",
 ]
 
-if not TYPE_CHECKING:  # a type checker shall not take every name for one that is here
+if not TYPE_CHECKING:  # hides the old names from type checkers
     __getattr__ = ForwardedNames(
         __name__,
         {

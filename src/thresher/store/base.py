@@ -1,4 +1,4 @@
-"""What a store is, and what all stores do alike: find by part of an id, and tell a thing as text."""
+"""The `ContentStore` protocol, and lookup and formatting shared by all stores."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -10,86 +10,89 @@ from thresher.store.errors import AmbiguousIdError, NotStoredError
 from thresher.store.ids import DIGITS, FEWEST_DIGITS, parse_part_id, short_id
 
 StoredContent = Part | tuple[str, ...]
-"""A part, or the members of a fold."""
+"""A part, or the ids of a summary's members."""
 
 
 NO_SUMMARIES: Mapping[str, Sequence[str]] = MappingProxyType({})
 
 
 class ContentStore(Protocol):
-    """Where elided parts stay: written before anything is elided, so that nothing is ever lost."""
+    """Storage of removed content. Content is written before it is removed, so that nothing is lost."""
 
     def put(self, parts: Iterable[Part], folds: Mapping[str, Sequence[str]] = NO_SUMMARIES) -> None:
-        """Keep these parts and what folds stand for (the exact ids of their members, in order), all or none.
+        """Store parts, and the members of summaries (exact ids, in order), in one transaction.
 
-        What is there already stays as it is. Raises `StoreError`.
+        Existing content is not overwritten. Raises `StoreError`.
         """
 
     def get(self, id: str) -> StoredContent | None:
-        """What has this id, or begins with it; None where nothing does. Raises `AmbiguousIdError`."""
+        """Return the content whose id equals or starts with this id, or None. Raises `AmbiguousIdError`."""
 
     def has(self, ids: Iterable[str]) -> set[str]:
-        """Those of the ids that are here, each as it was given."""
+        """Return those of the ids that are stored, unchanged."""
 
     def text(self, id: str) -> str:
-        """The text that this id stands for. Raises `NotStoredError`, `AmbiguousIdError`."""
+        """Return the text of an id. Raises `NotStoredError` or `AmbiguousIdError`."""
 
 
 def require_unique(targets: set[str], id: str) -> str | None:
-    """The one thing that a lookup found, or None; two are an error."""
+    """Return the only match of a lookup, or None; raise `AmbiguousIdError` for several."""
     if len(targets) > 1:
-        raise AmbiguousIdError(f"{id} fits more than one stored part; give more of its {DIGITS} digits")
+        raise AmbiguousIdError(f"`{id}` matches several stored parts; give more of its {DIGITS} digits")
     return next(iter(targets), None)
 
 
 def read_stored_text(store: ContentStore, id: str) -> str:
-    """The text behind an id: a part's own, or a fold's members one after the other under a line each."""
-    found = store.get(id)
-    if found is None:
+    """Return the text of a part, or the texts of a summary's members, each under a header line."""
+    content = store.get(id)
+    if content is None:
         raise NotStoredError(_not_stored_message(id))
-    if isinstance(found, tuple):
-        return "\n".join(_format_member(store, member, {parse_part_id(id) or id}) for member in found)
-    return get_restorable_text(found)
+    if isinstance(content, tuple):
+        return "\n".join(_format_member(store, member, {parse_part_id(id) or id}) for member in content)
+    return get_restorable_text(content)
 
 
 def get_restorable_text(part: Part) -> str:
-    """What a part is given back as: its words; of a picture its data, or its address."""
+    """Return the restorable text of a part; for an image its data, or its URL."""
     return part.data or part.url if isinstance(part, Image) else part_text(part)
 
 
 def _not_stored_message(id: str) -> str:
     if parse_part_id(id) is None:
         return (
-            f"{id!r} holds no part id; give one as a stand-in shows it: {ID_VERSION}: and {FEWEST_DIGITS} to {DIGITS} "
-            "of the digits 0-9 a-f"
+            f"{id!r} contains no part id; expected an id as in a placeholder: `{ID_VERSION}:` and {FEWEST_DIGITS} to "
+            f"{DIGITS} of the digits 0-9 a-f"
         )
-    return f"nothing is stored under {id}; check the digits, and that THRESHER_HOME is the one it was elided under"
+    return (
+        f"nothing is stored under `{id}`; check the digits, and that THRESHER_HOME is the folder that was set when the "
+        "content was removed"
+    )
 
 
-def _format_member(store: ContentStore, id: str, within: set[str]) -> str:
-    found = None if id in within else store.get(id)
-    if found is None:
-        return f"--- {short_id(id)}, {'the fold itself' if id in within else 'not in this store'} ---"
-    if isinstance(found, tuple):
-        inner = "\n".join(_format_member(store, member, within | {id}) for member in found)
-        return f"--- {short_id(id)}, a fold of {len(found)} ---\n{inner}"
-    text = part_text(found)
-    return f"--- {short_id(id)}, {_kind(found)}, {len(text)} characters ---\n{text}"
+def _format_member(store: ContentStore, id: str, ancestors: set[str]) -> str:
+    content = None if id in ancestors else store.get(id)
+    if content is None:
+        return f"--- {short_id(id)}, {'the summary itself' if id in ancestors else 'not in this store'} ---"
+    if isinstance(content, tuple):
+        inner = "\n".join(_format_member(store, member, ancestors | {id}) for member in content)
+        return f"--- {short_id(id)}, a summary of {len(content)} ---\n{inner}"
+    text = part_text(content)
+    return f"--- {short_id(id)}, {_describe_part(content)}, {len(text)} characters ---\n{text}"
 
 
-def _kind(part: Part) -> str:
+def _describe_part(part: Part) -> str:
     match part:
         case ToolCall():
-            return f"call of {_line(part.name)}"
+            return f"call of {_to_line(part.name)}"
         case ToolResult():
             return "failed result" if part.is_error else "result"
         case Image():
-            return _line(part.media_type) or "image"
+            return _to_line(part.media_type) or "image"
         case Unknown():
-            return _line(part.kind)
+            return _to_line(part.kind)
         case _:
             return type(part).__name__.lower()
 
 
-def _line(text: str) -> str:
+def _to_line(text: str) -> str:
     return " ".join(text.split())

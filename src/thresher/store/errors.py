@@ -1,20 +1,20 @@
-"""What can go wrong with the store.
+"""Errors of the content store.
 
-StoreError              it cannot be read or written; what was to be elided must then stay
-├── NotStoredError      nothing of that id is in it
-└── AmbiguousIdError    a shortened id fits more than one thing
+StoreError              the store cannot be read or written; the edit is then not made
+├── NotStoredError      no content has the id
+└── AmbiguousIdError    a shortened id matches several contents
 """
 
 from thresher.errors import ThresherError
 
 
 class StoreError(ThresherError):
-    """The store cannot be read or written."""
+    """The content store cannot be read or written."""
 
 
 class NotStoredError(StoreError):
-    """Nothing of that id is in the store."""
+    """No stored content has the id."""
 
 
 class AmbiguousIdError(StoreError):
-    """A shortened id fits more than one thing."""
+    """A shortened id matches several stored contents."""

@@ -1,11 +1,11 @@
-"""The ids of what is kept, and how they are read back.
+"""Ids of stored content.
 
-A content id is of a canonical form: two argument texts with different spacing share one. What a stand-in names
-must come back byte for byte, so such parts get an id of their exact text instead, under a tag of its own that
-no content id uses. The ids that pair calls with results stay outside here too: two equal results are one text.
+A content id hashes the canonical form, so two argument texts with different spacing share it. A placeholder's content
+must be restored byte for byte, so such parts get an id of their exact text instead, with a tag that no content id uses.
+Call ids are not hashed here either: two equal results are one text.
 
-People and models copy ids by hand, so an id is also found by its first digits, without its tag, and in the
-brackets or the whole sentence that it was copied with.
+People and models copy ids by hand, so a lookup also accepts the first digits, an id without its tag, and an id in
+brackets or in a sentence.
 """
 
 import re
@@ -17,11 +17,11 @@ from thresher.model.parts import Image, Part, Text, ToolCall, ToolResult, Unknow
 DIGITS = 32
 SHORT_DIGITS = 16
 FEWEST_DIGITS = 8
-"""Fewer digits than these are too likely to fit something else."""
+"""Minimum length of a lookup; fewer digits match other content too easily."""
 
 
 def exact_id(part: Part) -> str:
-    """The id under which this very part comes back."""
+    """Return the id under which this exact part is stored."""
     match part:
         case ToolCall():
             return _hash_strings(("exact call", part.name, part.arguments))
@@ -34,12 +34,12 @@ def exact_id(part: Part) -> str:
 
 
 def compute_summary_id(members: Sequence[str]) -> str:
-    """The id of a fold, from the exact ids of what it stands for."""
+    """Return the id of a summary, computed from the exact ids of its members."""
     return _hash_strings(("fold", *members))
 
 
 def short_id(id: str) -> str:
-    """The form that stand-ins carry."""
+    """Return the shortened form that placeholders carry."""
     return id[: len(ID_VERSION) + 1 + SHORT_DIGITS]
 
 
@@ -48,15 +48,15 @@ _BARE = re.compile(r"\W*([0-9a-f]+)\W*", re.IGNORECASE)
 
 
 def parse_part_id(id: str) -> str | None:
-    """The id, or the beginning of one, that a text names; None where it names none."""
-    found = _TAGGED.search(id) or _BARE.fullmatch(id)
-    if found is None or not FEWEST_DIGITS <= len(found[1]) <= DIGITS:
+    """Extract an id, or the start of one, from a text; None if there is none."""
+    match = _TAGGED.search(id) or _BARE.fullmatch(id)
+    if match is None or not FEWEST_DIGITS <= len(match[1]) <= DIGITS:
         return None
-    return f"{ID_VERSION}:{found[1].lower()}"
+    return f"{ID_VERSION}:{match[1].lower()}"
 
 
 def is_complete_id(id: str) -> bool:
-    """Whether an id has all its digits."""
+    """True if an id has all its digits."""
     return len(id) == len(ID_VERSION) + 1 + DIGITS
 
 
@@ -71,12 +71,12 @@ def _result_strings(result: ToolResult) -> Iterable[str]:
                 yield from ("unknown", inner.kind, inner.data)
 
 
-def _hash_strings(pieces: Iterable[str]) -> str:
-    from hashlib import blake2b  # noqa: PLC0415 - brings OpenSSL along
+def _hash_strings(strings: Iterable[str]) -> str:
+    from hashlib import blake2b  # noqa: PLC0415 - loads OpenSSL
 
     digest = blake2b(digest_size=DIGITS // 2)
-    for piece in pieces:
-        data = piece.encode("utf-8", "surrogatepass")
+    for text in strings:
+        data = text.encode("utf-8", "surrogatepass")
         digest.update(b"%d:" % len(data))
         digest.update(data)
     return f"{ID_VERSION}:{digest.hexdigest()}"

@@ -1,4 +1,4 @@
-"""A store that lasts as long as the program: for tests, and for those who want nothing written."""
+"""A content store in memory, for tests and for callers that write nothing to disk."""
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,16 +11,16 @@ from thresher.store.part_codec import strip_vendor_extras
 
 
 class InMemoryContentStore:
-    """A store in memory."""
+    """A content store in memory."""
 
     def __init__(self) -> None:
         self._contents: dict[str, StoredContent] = {}
         self._aliases: dict[str, str] = {}
         self._ids: list[str] = []
-        """All ids, aliases too, sorted: so the beginning of one finds it."""
+        """All ids and aliases, sorted, for prefix lookups."""
 
     def put(self, parts: Iterable[Part], folds: Mapping[str, Sequence[str]] = NO_SUMMARIES) -> None:
-        """Keep these parts, and what folds stand for."""
+        """Store parts and the members of summaries."""
         for part in parts:
             id, alias = exact_id(part), content_id(part)
             self._put_if_new(id, strip_vendor_extras(part))
@@ -31,30 +31,30 @@ class InMemoryContentStore:
             self._put_if_new(id, tuple(members))
 
     def get(self, id: str) -> StoredContent | None:
-        """What has this id, or begins with it."""
+        """Return the content whose id equals or starts with this id."""
         target = require_unique(self._targets(id), id)
         return None if target is None else self._contents[target]
 
     def has(self, ids: Iterable[str]) -> set[str]:
-        """Those of the ids that are here."""
+        """Return those of the ids that are stored."""
         return {id for id in ids if self._targets(id)}
 
     def text(self, id: str) -> str:
-        """The text that this id stands for."""
+        """Return the text of an id."""
         return read_stored_text(self, id)
 
-    def _put_if_new(self, id: str, thing: StoredContent) -> None:
+    def _put_if_new(self, id: str, content: StoredContent) -> None:
         if id not in self._contents:
-            self._contents[id] = thing
+            self._contents[id] = content
             insort(self._ids, id)
 
     def _targets(self, id: str) -> set[str]:
-        start = parse_part_id(id)
+        prefix = parse_part_id(id)
         targets: set[str] = set()
-        if start is None:
+        if prefix is None:
             return targets
-        place = bisect_left(self._ids, start)
-        while place < len(self._ids) and self._ids[place].startswith(start):
-            targets.add(self._aliases.get(self._ids[place], self._ids[place]))
-            place += 1
+        index = bisect_left(self._ids, prefix)
+        while index < len(self._ids) and self._ids[index].startswith(prefix):
+            targets.add(self._aliases.get(self._ids[index], self._ids[index]))
+            index += 1
         return targets

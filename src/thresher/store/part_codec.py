@@ -1,7 +1,7 @@
-"""A part as bytes and back, the same to the last character.
+"""Encode parts as bytes and decode them without loss.
 
-JSON as UTF-8, with lone surrogates let through as they are: escaped, two that happen to stand side by side would
-come back as one character. Pockets stay out: they are the vendor's, and no part of what was said.
+The encoding is JSON in UTF-8 with lone surrogates written as they are. As escapes, two adjacent lone surrogates would
+decode to one character. Vendor extras are not stored, because they are not content.
 """
 
 import json
@@ -17,7 +17,7 @@ _decode: Callable[[bytes], Part] = msgspec.json.Decoder(Part).decode
 
 
 def strip_vendor_extras(part: Part) -> Part:
-    """The part without its pocket, and without those inside it."""
+    """Return the part without vendor extras, including those of its content."""
     if isinstance(part, ToolResult):
         content = tuple(structs.replace(inner, pocket=None) for inner in part.content)
         return structs.replace(part, content=content, pocket=None)
@@ -25,7 +25,7 @@ def strip_vendor_extras(part: Part) -> Part:
 
 
 def encode_part(part: Part) -> bytes:
-    """The bytes of a part, pockets left out."""
+    """Encode a part, without vendor extras."""
     kept = strip_vendor_extras(part)
     try:
         return _encode(kept)
@@ -34,7 +34,7 @@ def encode_part(part: Part) -> bytes:
 
 
 def decode_part(data: bytes) -> Part:
-    """The part of these bytes."""
+    """Decode a part."""
     try:
         return _decode(data)
     except UnicodeDecodeError:

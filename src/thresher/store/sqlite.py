@@ -1,7 +1,7 @@
-"""The store on disk: one SQLite file, one table.
+"""Content store on disk: one SQLite file with one table.
 
-Every call opens the file anew and closes it again, so a store can be shared by threads and survives a fork; that
-costs a fraction of a millisecond. Writes take the lock at once and wait for each other. A read creates nothing.
+Every call opens and closes the file, so threads can share a store and it survives a fork. This takes a fraction of a
+millisecond. Writers lock the file immediately and wait for each other. Reading creates nothing.
 """
 
 import zlib
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 STORE_FILE = "store.sqlite3"
 MIN_COMPRESSED_SIZE = 1024
-"""Bytes from which a body is compressed."""
+"""Size in bytes from which a body is compressed."""
 
 StoredRowKind = Literal["part", "packed", "alias", "fold"]
 StoredRow = tuple[str, StoredRowKind, bytes]
@@ -38,24 +38,26 @@ _SELECT_IDS = "SELECT id, kind, CASE kind WHEN 'alias' THEN body ELSE x'' END FR
 
 
 class SqliteContentStore:
-    """A store in a file; by default the one in Thresher's home."""
+    """A content store in a file, by default in Thresher's data folder."""
 
     def __init__(self, path: str | Path | None = None) -> None:
         self.path = get_data_folder() / STORE_FILE if path is None else Path(path)
         self._file = SqliteFile(self.path, _SCHEMA)
 
     def put(self, parts: Iterable[Part], folds: Mapping[str, Sequence[str]] = NO_SUMMARIES) -> None:
-        """Keep these parts, and what folds stand for, all or none."""
+        """Store parts and the members of summaries, in one transaction."""
         wanted: dict[str, Part] = {}
         for part in parts:
             wanted.setdefault(exact_id(part), part)
         known = self.has((*wanted, *folds))
-        rows = (row for id, part in wanted.items() if id not in known for row in _rows(id, part))
-        folded: Iterator[StoredRow] = ((id, "fold", msgspec.json.encode(folds[id])) for id in folds if id not in known)
-        self._write(chain(rows, folded))
+        part_rows = (row for id, part in wanted.items() if id not in known for row in _rows(id, part))
+        summary_rows: Iterator[StoredRow] = (
+            (id, "fold", msgspec.json.encode(folds[id])) for id in folds if id not in known
+        )
+        self._write(chain(part_rows, summary_rows))
 
     def get(self, id: str) -> StoredContent | None:
-        """What has this id, or begins with it."""
+        """Return the content whose id equals or starts with this id."""
         with self._file.open_existing() as connection:
             target = require_unique(_targets(connection, id), id)
             if connection is None or target is None:
@@ -64,12 +66,12 @@ class SqliteContentStore:
         return self._decode_body(kind, body)
 
     def has(self, ids: Iterable[str]) -> set[str]:
-        """Those of the ids that are here."""
+        """Return those of the ids that are stored."""
         with self._file.open_existing() as connection:
             return {id for id in ids if _targets(connection, id)}
 
     def text(self, id: str) -> str:
-        """The text that this id stands for."""
+        """Return the text of an id."""
         return read_stored_text(self, id)
 
     def _decode_body(self, kind: StoredRowKind, body: bytes) -> StoredContent:
@@ -79,7 +81,7 @@ class SqliteContentStore:
             return decode_part(zlib.decompress(body) if kind == "packed" else body)
         except (ValueError, zlib.error, msgspec.MsgspecError) as error:
             raise StoreError(
-                f"{self.path}: a stored part is damaged ({error}); restore the file from a copy"
+                f"{self.path}: a stored part is damaged ({error}); restore the file from a backup"
             ) from error
 
     def _write(self, rows: Iterator[StoredRow]) -> None:
@@ -99,12 +101,12 @@ def _cached_store(path: Path) -> SqliteContentStore:
 
 
 def content_store_in(folder: Path) -> SqliteContentStore:
-    """The store in a folder that serves as home."""
+    """Return the store in a data folder."""
     return _cached_store(folder / STORE_FILE)
 
 
 def default_content_store() -> SqliteContentStore:
-    """The store in Thresher's home."""
+    """Return the store in Thresher's data folder."""
     return content_store_in(get_data_folder())
 
 
@@ -120,11 +122,11 @@ def _rows(id: str, part: Part) -> Iterator[StoredRow]:
 
 
 def _targets(connection: "Connection | None", id: str) -> set[str]:
-    """The ids of all parts and folds that an id, its beginning, or an alias leads to."""
-    start = parse_part_id(id)
-    if connection is None or start is None:
+    """Return the ids of all contents that an id, its first digits, or an alias matches."""
+    prefix = parse_part_id(id)
+    if connection is None or prefix is None:
         return set()
     rows: Iterable[StoredRow] = connection.execute(
-        _SELECT_IDS, (start, start + ("\0" if is_complete_id(start) else "g"))
+        _SELECT_IDS, (prefix, prefix + ("\0" if is_complete_id(prefix) else "g"))
     )
-    return {body.decode() if kind == "alias" else found for found, kind, body in rows}
+    return {body.decode() if kind == "alias" else stored_id for stored_id, kind, body in rows}

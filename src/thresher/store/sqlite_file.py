@@ -1,7 +1,7 @@
-"""The one way to open a SQLite file.
+"""Open SQLite files: permissions, schema versions, timeouts and errors.
 
-A file of Thresher's own is created for its user alone, keeps a write-ahead log so that readers never wait, and states
-the version of its tables: an older one is upgraded, a newer one is refused. Errors name the file and what to do.
+Thresher creates its files for the current user only, with a write-ahead log so that readers never wait. `user_version`
+holds the schema version: an older schema is upgraded, a newer one is refused. Errors name the file and the next step.
 """
 
 import os
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 LOCK_TIMEOUT_SECONDS = 30.0
-"""Seconds that a writer waits for another."""
+"""Seconds that a writer waits for the lock."""
 HOME_ADVICE = "free the disk, or set THRESHER_HOME to a folder that can be written"
 
 
 class SqliteSchema(NamedTuple):
-    """The tables of a file, and how those of an older version become these."""
+    """The tables of a file, and the migrations from older versions."""
 
     version: int
     tables: tuple[str, ...] = ()
     upgrades: Mapping[int, tuple[str, ...]] = {}
-    """By older version, the statements that lead to the next one."""
+    """Statements that migrate each older version to the next one."""
 
 
 class SqliteFile:
-    """A SQLite file of Thresher's own; without a path, a database in memory."""
+    """A SQLite file of Thresher's own, or a database in memory if it has no path."""
 
     def __init__(
         self,
@@ -44,19 +44,19 @@ class SqliteFile:
         advice: str = HOME_ADVICE,
         timeout: float = LOCK_TIMEOUT_SECONDS,
     ) -> None:
-        """`error` is what failures become, with `advice` at its end."""
+        """Failures raise `error`; `advice` ends its message."""
         self.path = path
         self._schema, self._error, self._advice, self._timeout = schema, error, advice, timeout
 
     @property
     def name(self) -> str:
-        """The file as messages name it."""
+        """The file's name in messages."""
         return ":memory:" if self.path is None else str(self.path)
 
     def connect(self, verb: str = "read or written", *, any_thread: bool = False) -> "Connection":
-        """Return a connection that can read and write; create or upgrade the file first, where needed.
+        """Return a connection for reading and writing; create or migrate the file first if necessary.
 
-        `verb` says in an error what could not be done.
+        `verb` names the failed operation in an error.
         """
         with self.translate_errors(verb):
             if self.path is not None and not self.path.exists():
@@ -74,13 +74,13 @@ class SqliteFile:
 
     @contextmanager
     def open(self, verb: str = "read or written") -> "Iterator[Connection]":
-        """Connect for one use."""
+        """Connect, and close the connection at the end of the block."""
         with self.translate_errors(verb), closing(self.connect(verb)) as connection:
             yield connection
 
     @contextmanager
     def open_existing(self) -> "Iterator[Connection | None]":
-        """Connect to read, without creating or upgrading anything; None where there is no file, or an empty one."""
+        """Connect for reading, without creating or migrating anything; None if the file is missing or empty."""
         with self.translate_errors("read"):
             if self.path is None or not self.path.exists():
                 yield None
@@ -92,24 +92,24 @@ class SqliteFile:
 
     @contextmanager
     def translate_errors(self, verb: str = "read or written") -> Iterator[None]:
-        """Turn an error of SQLite or of the system into one that says what to do."""
+        """Convert an error of SQLite or of the system into one that names the next step."""
         try:
             yield
         except sqlite_errors() as error:
             raise self._error(f"{self.name}: cannot be {verb} ({error}); {self._advice}") from error
 
     def adopt(self, old: Path) -> None:
-        """Take over a database that an earlier version gave another name, with all that its log holds.
+        """Rename a database of an earlier version to this file's name, including the content of its log.
 
-        It moves while this process has it for itself: its log is merged first, and the lock is held. So no process
-        goes on writing to a log under the old name, and of two that come at once one finds it done.
+        The rename happens under an exclusive lock, after merging the log. So no process keeps writing to a log under
+        the old name, and if two processes rename at once, the second one finds the file already renamed.
         """
         deadline = time.monotonic() + self._timeout
         while self.path is not None and old.exists() and not self.path.exists():
             try:
                 address = f"{old.absolute().as_uri()}?mode=rw"
                 with closing(connect_to_uri(address, timeout=self._timeout)) as connection:
-                    if old.exists():  # not moved since, by another process
+                    if old.exists():  # another process may have renamed it
                         connection.execute("PRAGMA journal_mode = DELETE")
                         connection.execute("BEGIN EXCLUSIVE")
                     if old.exists():
@@ -118,7 +118,7 @@ class SqliteFile:
                 if "locked" not in str(error) or time.monotonic() > deadline:
                     if not old.exists():
                         return
-                    advice = "end all other processes of Thresher, and try again"
+                    advice = "stop all other Thresher processes, then try again"
                     raise self._error(f"{old}: cannot be renamed to {self.path.name} ({error}); {advice}") from error
                 time.sleep(0.05)
 
@@ -129,37 +129,37 @@ class SqliteFile:
         return version
 
     def _upgrade(self, connection: "Connection") -> None:
-        """Create the tables, or bring them up to date; a process that comes second finds it done."""
-        # Only one connection can switch, and only while it is alone; without it all still works, a reader waits.
+        """Create the tables, or migrate them; a concurrent process finds the work done."""
+        # Only a single connection can switch to WAL. Without WAL everything works, but readers wait.
         with suppress(sqlite_errors()[0]):
             connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("BEGIN IMMEDIATE")
-        version, wanted = self._read_version(connection), self._schema.version
-        upgrades = (statement for old in range(version, wanted) for statement in self._schema.upgrades[old])
+        version, target_version = self._read_version(connection), self._schema.version
+        upgrades = (statement for old in range(version, target_version) for statement in self._schema.upgrades[old])
         for statement in upgrades if version else self._schema.tables:
             connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {wanted}")
+        connection.execute(f"PRAGMA user_version = {target_version}")
         connection.execute("COMMIT")
 
 
 def connect_to_uri(address: str, *, timeout: float, any_thread: bool = False) -> "Connection":
-    """Connect to a database by its URI, without transactions that begin by themselves."""
-    from sqlite3 import connect  # noqa: PLC0415 - a library of its own, and most programs store nothing
+    """Connect to a database URI in autocommit mode."""
+    from sqlite3 import connect  # noqa: PLC0415 - loads a native library that most programs do not need
 
     return connect(address, timeout=timeout, isolation_level=None, uri=True, check_same_thread=not any_thread)
 
 
 @cache
 def sqlite_errors() -> tuple[type[Exception], ...]:
-    """Return the errors that working with a SQLite file raises, SQLite's own first."""
-    from sqlite3 import Error  # noqa: PLC0415 - a library of its own, and most programs store nothing
+    """Return the exception types of SQLite file operations, SQLite's own first."""
+    from sqlite3 import Error  # noqa: PLC0415 - loads a native library that most programs do not need
 
     return (Error, OSError, OverflowError)
 
 
 def _reading_uri(path: Path) -> str:
-    place = path.absolute().as_uri()
+    uri = path.absolute().as_uri()
     if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
-        return f"{place}?mode=rw"  # a reader that may write removes its log again
+        return f"{uri}?mode=rw"  # a reader with write access removes its log
     log = path.with_name(f"{path.name}-wal")
-    return f"{place}?mode=ro" if log.exists() else f"{place}?mode=ro&immutable=1"
+    return f"{uri}?mode=ro" if log.exists() else f"{uri}?mode=ro&immutable=1"

@@ -1,6 +1,6 @@
-"""What a conversation weighs.
+"""Token counts of parts, messages and histories, and the catalog of models and prices.
 
-In: parts, messages, histories. Out: numbers of tokens, and what models hold and cost. Knows the model, not the formats.
+Depends on the model and on `dialects` for token frames; does not know transcript formats.
 """
 
 from typing import TYPE_CHECKING
@@ -36,7 +36,7 @@ __all__ = [
     "token_weights_for",
 ]
 
-if not TYPE_CHECKING:  # a type checker shall not take every name for one that is here
+if not TYPE_CHECKING:  # hides the old names from type checkers
     __getattr__ = ForwardedNames(
         __name__,
         {

@@ -1,11 +1,11 @@
-"""How the tokens that a provider billed compare with those counted here.
+"""Calibrate token counts against the usage that a provider reports.
 
-Each assistant message may carry its call's bill, and the bill tells the size of all the model was given. Over the turns
-of a session that is a line: a base (system prompt and tools, which few transcripts hold) and so many tokens
-billed for one counted. The slope is the median of the slopes between turns (Theil and Sen), so that a turn
-which was given something else (a hidden reminder, a stripped result) does not bend it. Each segment has a base of its
-own, for a compaction brings files back that no transcript tells of. Too few turns, or a slope that no tokenizer has,
-and nothing is changed.
+Each assistant message may carry the usage of its call, which includes the size of the whole prompt. Over a session the
+reported size is a linear function of the counted size: a base (system prompt and tools, which few transcripts contain)
+plus a factor per counted token. The factor is the median of the slopes between turns (Theil-Sen), so a turn with a
+different prompt (a hidden reminder, a stripped result) does not distort it. Each segment has its own base, because a
+compaction restores files that no transcript contains. With too few turns, or an implausible slope, calibration changes
+nothing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,41 +17,43 @@ from thresher.model import History, Session
 from thresher.tokens.weights import TokenWeights
 
 MIN_TURNS = 8
-"""Turns below which nothing is believed."""
+"""Minimum number of turns."""
 MAX_TURNS = 60
-"""Turns of one segment that are compared with each other, taken evenly."""
+"""Maximum number of turns per segment that are compared, sampled evenly."""
 MIN_TOKEN_DISTANCE = 500
-"""Tokens that must lie between two turns for their slope to say anything."""
+"""Minimum number of tokens between two turns for their slope to count."""
 PLAUSIBLE = (0.5, 2.5)
 
 CalibrationPoint = tuple[int, int]
 
 
 class Calibration(Struct, frozen=True):
-    """Billed ≈ base + factor × counted."""
+    """Reported tokens ≈ base + factor × counted tokens."""
 
     base: int = 0
-    """What the model was given and the history does not hold, in the latest segment."""
+    """Tokens of the prompt in the latest segment that the history does not contain."""
     factor: float = 1.0
     turns: int = 0
-    """How many turns it rests on; 0: it changes nothing."""
+    """Number of turns used; 0 means that the calibration changes nothing."""
     error: float = 0.0
-    """The share by which it is still off, at the median turn."""
+    """Median relative error after calibration."""
 
-    def scale(self, scale: TokenWeights) -> TokenWeights:
-        """The same scale, its texts weighed as they were billed."""
-        return TokenWeights(scale.counter, factor=scale.factor * self.factor, vendor=scale.vendor, media=scale.media)
+    def scale(self, weights: TokenWeights) -> TokenWeights:
+        """Return the same weights, multiplied by the calibrated factor."""
+        return TokenWeights(
+            weights.counter, factor=weights.factor * self.factor, vendor=weights.vendor, media=weights.media
+        )
 
 
-def calibrate(conversation: Session | History, scale: TokenWeights) -> Calibration:
-    """Compare what was billed with what `scale` counts."""
+def calibrate(conversation: Session | History, weights: TokenWeights) -> Calibration:
+    """Compare the reported usage with the tokens that `scale` counts."""
     segments = conversation.segments if isinstance(conversation, Session) else (conversation,)
-    return fit_calibration([list(_points(segment, scale)) for segment in segments])
+    return fit_calibration([list(_points(segment, weights)) for segment in segments])
 
 
 def fit_calibration(segments: Sequence[Sequence[CalibrationPoint]]) -> Calibration:
-    """What turns say of which it is known how much was counted and how much billed, each segment's by itself."""
-    from statistics import median  # noqa: PLC0415 - brings fractions and decimals along, and few calibrate
+    """Fit the calibration to the counted and reported tokens of each segment."""
+    from statistics import median  # noqa: PLC0415 - loads fractions and decimal, and few callers calibrate
 
     groups = [group for points in segments if (group := _sample_evenly(points))]
     turns = sum(map(len, groups))
@@ -70,19 +72,19 @@ def fit_calibration(segments: Sequence[Sequence[CalibrationPoint]]) -> Calibrati
     return Calibration(max(0, round(bases[-1])), factor, turns, median(errors))
 
 
-def _points(history: History, scale: TokenWeights) -> Iterator[CalibrationPoint]:
-    """For each turn with a bill: what was counted before it, and what was billed.
+def _points(history: History, weights: TokenWeights) -> Iterator[CalibrationPoint]:
+    """Yield the counted and reported prompt size of each turn with usage.
 
-    One that a compaction repeats was billed for what stood before it then.
+    Skips carried messages: their usage belongs to the prompt before the compaction.
     """
-    counted, done = scale.tools(history.tools), 0
+    counted, position = weights.tools(history.tools), 0
     for turn in history.turns:
-        counted += sum(map(scale.message, history.messages[done : turn.start]))
-        done = turn.start
-        made = (message for message in history.messages[turn.start : turn.stop] if not message.carried)
-        bill = next((message.usage for message in made if message.usage), None)
-        if bill is not None and bill.context > 0:
-            yield counted, bill.context
+        counted += sum(map(weights.message, history.messages[position : turn.start]))
+        position = turn.start
+        produced = (message for message in history.messages[turn.start : turn.stop] if not message.carried)
+        usage = next((message.usage for message in produced if message.usage), None)
+        if usage is not None and usage.context > 0:
+            yield counted, usage.context
 
 
 def _sample_evenly(points: Sequence[CalibrationPoint]) -> Sequence[CalibrationPoint]:

@@ -1,9 +1,9 @@
-"""What counts the tokens of a text: an exact counter where one is installed, else the estimator.
+"""Token counters: the exact tokenizer if installed, otherwise the estimator.
 
-OpenAI publishes its vocabularies, and `splintr` carries them (extra `exact`). Nobody else does: for Claude and Gemini
-the o200k count is the best there is, times a factor that the models table or a calibration knows. The exact
-counter takes a text as plain text: `<|endoftext|>` in a transcript is seven tokens of data, not one of control. It is
-linear in the text whatever the text is, so nothing is cut up before counting.
+OpenAI publishes its vocabularies, and `splintr` ships them (extra `exact`). Other vendors publish none. For Claude and
+Gemini the best count is o200k's, times a factor from the model catalog or from a calibration. The exact counter encodes
+text as plain text: `<|endoftext|>` in a transcript is seven ordinary tokens, not a control token. It takes linear time
+for any text, so the text needs no splitting.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,43 +14,43 @@ from thresher.errors import ThresherError
 from thresher.tokens.estimate import estimate_text
 
 EXACT_VOCABULARY = "o200k_base"
-"""The vocabulary of GPT-4o and all that came after it."""
+"""Vocabulary of GPT-4o and all later OpenAI models."""
 
 
 class CounterError(ThresherError):
-    """A counter is not known, or not installed."""
+    """A counter is unknown or not installed."""
 
 
 class TokenCounter(Protocol):
-    """Counts the tokens of a text; the name says how."""
+    """Counts the tokens of a text."""
 
     @property
     def name(self) -> str:
-        """Which counter: two of one name count alike."""
+        """Name of the counter; counters of equal name count alike."""
 
     def __call__(self, text: str, /) -> int:
-        """How many tokens."""
+        """Return the number of tokens."""
 
 
 class TokenEstimator:
-    """Counts bytes by their class; needs nothing installed."""
+    """Estimates tokens from bytes by class; needs no extra package."""
 
     name = "estimate"
 
     def __call__(self, text: str, /) -> int:
-        """About how many tokens of o200k."""
+        """Return the estimated number of o200k tokens."""
         return estimate_text(text)
 
 
 class ExactCounter:
-    """Counts with a published vocabulary."""
+    """Counts tokens with a published vocabulary."""
 
     def __init__(self, name: str, encode: Callable[[str], Sequence[int]]) -> None:
         self.name = name
         self._encode = encode
 
     def __call__(self, text: str, /) -> int:
-        """How many tokens."""
+        """Return the number of tokens."""
         try:
             return len(self._encode(text))
         except UnicodeEncodeError:
@@ -59,7 +59,9 @@ class ExactCounter:
 
 @cache
 def get_counter(name: str = "auto") -> TokenCounter:
-    """The counter of a name: `estimate`, `exact`, a vocabulary such as `cl100k_base`, or the best one installed."""
+    """Return a counter by name: `estimate`, `exact`, a vocabulary such as `cl100k_base`, or `auto` for the best
+    installed.
+    """
     if name == "estimate":
         return TokenEstimator()
     if name != "auto":
@@ -72,17 +74,19 @@ def get_counter(name: str = "auto") -> TokenCounter:
 
 def _load_exact_counter(name: str) -> ExactCounter:
     try:
-        from splintr import Tokenizer  # noqa: PLC0415 - an extra, and 40 MB that only counting needs
+        from splintr import Tokenizer  # noqa: PLC0415 - an optional extra that takes 40 MB
     except ImportError as error:
         raise CounterError(
-            f"the counter {name!r} needs splintr: pip install 'thresher[exact]', or count with 'estimate'"
+            f"the counter `{name}` needs splintr: `pip install 'thresher[exact]'`, or use `estimate`"
         ) from error
     try:
         return ExactCounter(name, Tokenizer.from_pretrained(name).encode_ordinary)
     except ValueError as error:
-        raise CounterError(f"no counter {name!r}: use 'auto', 'exact', 'estimate' or a vocabulary. {error}") from error
+        raise CounterError(
+            f"unknown counter `{name}`; use `auto`, `exact`, `estimate` or a vocabulary. {error}"
+        ) from error
 
 
 def _replace_surrogates(text: str) -> str:
-    """The text with halves of surrogate pairs joined, and a replacement character for those left over."""
+    """Join surrogate pairs, and replace lone surrogates."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

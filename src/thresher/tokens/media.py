@@ -1,10 +1,10 @@
-"""What pictures, documents and sound weigh, by the rules that the vendors publish.
+"""Token counts of images, documents and audio, by the vendors' published rules.
 
-Sizes are read from the first bytes of the file; nothing is decoded whole but a PDF, whose pages are counted. Each rule
-has a name, for one vendor has several: Claude 4.7 and later see pictures in more detail, OpenAI counted tiles before
-it counted patches. A vendor's own name means its current rule. Where no vendor is known the rule is Claude's
-first one: it lies between OpenAI's and Gemini's for a screenshot, and its ceiling is near the weight of a
-picture of unknown size.
+Sizes are parsed from the first bytes of the file. Only a PDF is decoded completely, to count its pages. Each rule has a
+name, because one vendor has several: Claude 4.7 and later process images at a higher resolution, and OpenAI counted
+tiles before it counted patches. A vendor's name selects its current rule. The default for unknown vendors is Claude's
+first rule: for a screenshot it is between OpenAI's and Gemini's, and its maximum is close to the tokens of an image of
+unknown size.
 """
 
 import re
@@ -16,18 +16,18 @@ from typing import NamedTuple
 from thresher.model import Image
 
 UNKNOWN_MEDIA_TOKENS = 1500
-"""A picture or document whose size cannot be told: about a screenshot for Claude."""
+"""Tokens of an image or document of unknown size: about one screenshot for Claude."""
 HEAD = 4096
-"""Enough of a file for its size in pixels, except for a JPEG with a long preface."""
+"""Bytes that contain the pixel size of most images; a JPEG may need `LONG_HEAD`."""
 LONG_HEAD = 262_144
 BYTES_PER_PAGE = 50_000
-"""A PDF that hides its pages in compressed streams."""
+"""Estimated bytes per page, for a PDF whose page tree is compressed."""
 SOUND_BYTES_PER_SECOND = 16_000
-"""128 kbit/s: what MP3 and its kin are mostly packed to."""
+"""128 kbit/s, the usual rate of MP3 and similar formats."""
 
 
 class PatchRule(NamedTuple):
-    """Squares of so many pixels, a token each, after scaling down to the longest edge and to the most squares."""
+    """One unit per square, after scaling to the maximum edge and the maximum number of squares."""
 
     square: int
     edge: int
@@ -35,62 +35,62 @@ class PatchRule(NamedTuple):
     tokens: float = 1.0
 
     def weigh(self, width: int, height: int) -> int:
-        """Tokens of a picture."""
+        """Return the tokens of an image."""
         scale = min(1.0, self.edge / max(width, height), sqrt(self.max_patches * self.square**2 / (width * height)))
         squares = ceil(width * scale / self.square) * ceil(height * scale / self.square)
         return ceil(min(squares, self.max_patches) * self.tokens)
 
 
 class TileRule(NamedTuple):
-    """A base, and more for each tile of 512 pixels, after scaling into 2048 and the short side to 768."""
+    """A base plus a constant per 512-pixel tile, after scaling to 2048 and the short side to 768."""
 
     base: int
     tile: int
 
     def weigh(self, width: int, height: int) -> int:
-        """Tokens of a picture."""
+        """Return the tokens of an image."""
         scale = min(1.0, 2048 / max(width, height))
         scale = min(scale, 768 / min(width, height))
         return self.base + self.tile * ceil(width * scale / 512) * ceil(height * scale / 512)
 
 
 class CropRule(NamedTuple):
-    """One crop for a small picture, else one for each 768 pixels either way."""
+    """One crop for a small image, otherwise one per 768 pixels in each direction."""
 
     tokens: int
 
     def weigh(self, width: int, height: int) -> int:
-        """Tokens of a picture."""
+        """Return the tokens of an image."""
         if max(width, height) <= 384:
             return self.tokens
         return self.tokens * ceil(width / 768) * ceil(height / 768)
 
 
 class FixedImageRule(NamedTuple):
-    """The same for every picture."""
+    """A constant for every image."""
 
     tokens: int
 
-    def weigh(self, width: int, height: int) -> int:  # noqa: ARG002 - as the other rules have it
-        """Tokens of a picture."""
+    def weigh(self, width: int, height: int) -> int:  # noqa: ARG002 - same signature as the other rules
+        """Return the tokens of an image."""
         return self.tokens
 
 
 class MediaRule(NamedTuple):
-    """How one family of models weighs media."""
+    """Media rules of one family of models."""
 
     picture: PatchRule | TileRule | CropRule | FixedImageRule
     tokens_per_page: int
-    """A page of a PDF: its text and its picture."""
+    """Tokens of one PDF page: its text and its image."""
     tokens_per_second: int
-    """A second of sound; 0 where the models hear none."""
+    """Tokens of one second of audio; 0 if the models do not accept audio."""
 
 
 MEDIA_RULES: Mapping[str, MediaRule] = {
     # https://platform.claude.com/docs/en/build-with-claude/vision and .../pdf-support (1,500 to 3,000 a page)
     "anthropic": MediaRule(PatchRule(28, 1568, 1568), 2250, 0),
     "anthropic-high": MediaRule(PatchRule(28, 2576, 4784), 2250, 0),
-    # https://developers.openai.com/api/docs/guides/images-vision (a PDF gives the text and a picture of each page)
+    # https://developers.openai.com/api/docs/guides/images-vision (a PDF counts as the text and an image of each page)
     "openai": MediaRule(PatchRule(32, 2048, 2500, 1.2), 1300, 10),
     "openai-mini": MediaRule(PatchRule(32, 2048, 1536, 1.62), 1300, 10),
     "openai-tiles": MediaRule(TileRule(85, 170), 1300, 10),
@@ -103,57 +103,59 @@ MEDIA_RULES: Mapping[str, MediaRule] = {
 
 
 def media_tokens(image: Image, vendor: str = "") -> int:
-    """Tokens of a picture, a PDF or sound, by the rule of a vendor (or of one of its families)."""
+    """Return the tokens of an image, a PDF or audio, by the rule of a vendor or of one of its model families."""
     rule = MEDIA_RULES.get(vendor, MEDIA_RULES["anthropic"])
     data = image.data or (image.url.partition(",")[2] if image.url.startswith("data:") else "")
     if not data:
         return UNKNOWN_MEDIA_TOKENS
     if image.media_type == "application/pdf" or data.startswith("JVBERi"):
-        return rule.tokens_per_page * _pages(_decoded(data, len(data)))
+        return rule.tokens_per_page * _count_pages(_decode_base64(data, len(data)))
     if image.media_type.startswith("audio/"):
         return (
-            max(1, round(rule.tokens_per_second * _seconds(data))) if rule.tokens_per_second else UNKNOWN_MEDIA_TOKENS
+            max(1, round(rule.tokens_per_second * _audio_seconds(data)))
+            if rule.tokens_per_second
+            else UNKNOWN_MEDIA_TOKENS
         )
     size = picture_size(data)
     return rule.picture.weigh(*size) if size else UNKNOWN_MEDIA_TOKENS
 
 
 def picture_size(data: str) -> tuple[int, int] | None:
-    """Width and height of a picture in base64 (PNG, JPEG, GIF, WebP), from its first bytes."""
-    head = _decoded(data, HEAD)
+    """Parse width and height of a base64 image (PNG, JPEG, GIF, WebP) from its first bytes."""
+    head = _decode_base64(data, HEAD)
     if head.startswith(b"\xff\xd8"):
-        size = _jpeg(head) or _jpeg(_decoded(data, LONG_HEAD))
+        size = _jpeg_size(head) or _jpeg_size(_decode_base64(data, LONG_HEAD))
     elif head.startswith(b"\x89PNG\r\n\x1a\n"):
         size = int.from_bytes(head[16:20]), int.from_bytes(head[20:24])
     elif head.startswith((b"GIF87a", b"GIF89a")):
         size = int.from_bytes(head[6:8], "little"), int.from_bytes(head[8:10], "little")
     elif head[:4] == b"RIFF" and head[8:12] == b"WEBP":
-        size = _webp(head)
+        size = _webp_size(head)
     else:
         size = None
     return size if size and min(size) > 0 else None
 
 
-def _decoded(data: str, characters: int) -> bytes:
+def _decode_base64(data: str, characters: int) -> bytes:
     try:
         return a2b_base64(data[: characters - characters % 4] + "===")
     except ValueError:
         return b""
 
 
-def _jpeg(head: bytes) -> tuple[int, int] | None:
-    """The frame header's size; segments before it are skipped by their lengths."""
-    place = 2
-    while place + 9 <= len(head) and head[place] == 0xFF:
-        marker = head[place + 1]
+def _jpeg_size(head: bytes) -> tuple[int, int] | None:
+    """Parse the size in the frame header, skipping the segments before it."""
+    offset = 2
+    while offset + 9 <= len(head) and head[offset] == 0xFF:
+        marker = head[offset + 1]
         if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
-            return int.from_bytes(head[place + 7 : place + 9]), int.from_bytes(head[place + 5 : place + 7])
+            return int.from_bytes(head[offset + 7 : offset + 9]), int.from_bytes(head[offset + 5 : offset + 7])
         filler = marker == 0xFF
-        place += 1 if filler else 2 + int.from_bytes(head[place + 2 : place + 4])
+        offset += 1 if filler else 2 + int.from_bytes(head[offset + 2 : offset + 4])
     return None
 
 
-def _webp(head: bytes) -> tuple[int, int] | None:
+def _webp_size(head: bytes) -> tuple[int, int] | None:
     kind = head[12:16]
     if kind == b"VP8X":
         return 1 + int.from_bytes(head[24:27], "little"), 1 + int.from_bytes(head[27:30], "little")
@@ -165,18 +167,18 @@ def _webp(head: bytes) -> tuple[int, int] | None:
     return None
 
 
-_PAGE = re.compile(rb"/Type\s*/Page(?![A-Za-z])")
-_COUNT = re.compile(rb"/Count\s+(\d{1,5})(?!\d)")
+_PDF_PAGE = re.compile(rb"/Type\s*/Page(?![A-Za-z])")
+_PDF_PAGE_COUNT = re.compile(rb"/Count\s+(\d{1,5})(?!\d)")
 
 
-def _pages(document: bytes) -> int:
-    """About how many pages: those that stand in the open, else the largest count of any page tree, else by size."""
-    told = max((int(count) for count in _COUNT.findall(document)), default=0)
-    return max(len(_PAGE.findall(document)), told) or max(1, len(document) // BYTES_PER_PAGE)
+def _count_pages(document: bytes) -> int:
+    """Estimate the number of pages: uncompressed page objects, else the largest count of a page tree, else the size."""
+    declared = max((int(count) for count in _PDF_PAGE_COUNT.findall(document)), default=0)
+    return max(len(_PDF_PAGE.findall(document)), declared) or max(1, len(document) // BYTES_PER_PAGE)
 
 
-def _seconds(data: str) -> float:
-    head = _decoded(data, HEAD)
-    wave = head[:4] == b"RIFF" and head[8:12] == b"WAVE"
-    rate = int.from_bytes(head[28:32], "little") if wave else SOUND_BYTES_PER_SECOND
+def _audio_seconds(data: str) -> float:
+    head = _decode_base64(data, HEAD)
+    is_wave = head[:4] == b"RIFF" and head[8:12] == b"WAVE"
+    rate = int.from_bytes(head[28:32], "little") if is_wave else SOUND_BYTES_PER_SECOND
     return len(data) * 3 / 4 / (rate or SOUND_BYTES_PER_SECOND)

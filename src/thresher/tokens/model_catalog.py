@@ -1,9 +1,9 @@
-"""What is known of each model: its window, its prices, its cache, and how its tokens compare with o200k's.
+"""Catalog of models: context window, prices, cache, and token factor relative to o200k.
 
-The table is data (`load_models.json`), decoded when first asked for; each row says where it was read and when, and
-whether the vendor's own page said all of it. Prices are dollars for a million tokens, for prompts of ordinary length:
-the higher rates past 100,000 to 272,000 tokens that some vendors have are not in it. `THRESHER_MODELS` names a JSON or
-TOML file with more rows, or others for the same names.
+The catalog is data (`models.json`), decoded on first use. Each row records its source, the date of the check, and
+whether the vendor's own page confirms all its values. Prices are dollars per million tokens for prompts of ordinary
+length; the higher rates of some vendors above 100,000 to 272,000 tokens are not included. `THRESHER_MODELS` names a
+JSON or TOML file whose rows extend or override the catalog.
 """
 
 import os
@@ -23,19 +23,19 @@ MODELS_VARIABLE = "THRESHER_MODELS"
 
 
 class ModelCatalogError(ThresherError):
-    """A file of models cannot be read, or a row in it is wrong."""
+    """A catalog file cannot be read, or one of its rows is invalid."""
 
 
 class ModelPrice(Struct, frozen=True, forbid_unknown_fields=True):
-    """Dollars for a million tokens."""
+    """Dollars per million tokens."""
 
     input: float
     output: float
     cache_read: float
     cache_write: float
-    """Into the cache of the shorter life; the price of input where writing costs nothing more."""
+    """Write to the short-lived cache; equals the price of input if writing costs no more."""
     cache_write_1h: float | None = None
-    """None: no such tier."""
+    """None: no one-hour cache."""
 
 
 class ModelInfo(Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,93 +44,93 @@ class ModelInfo(Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     vendor: str
     window: int
-    """Tokens of prompt and answer together."""
+    """Context window: tokens of prompt and answer together."""
     max_output: int
     price: ModelPrice
     cache_ttl: int = 300
-    """Seconds for which the cache keeps a prefix after its last use, at least."""
+    """Minimum seconds that the cache keeps a prefix after its last use."""
     cache_minimum: int = 1024
-    """Tokens below which no prefix is cached."""
+    """Minimum number of tokens of a cached prefix."""
     preserved_thinking: bool = False
-    """A thinking block is bound to all that stands before it."""
+    """A thinking block is valid only after an unchanged prefix."""
     factor: float = 1.0
-    """Its tokens for one of o200k."""
+    """Tokens per o200k token."""
     media: str = ""
-    """The rule by which it weighs pictures; the vendor's own where empty."""
+    """Name of its image rule; empty: the vendor's own."""
     aliases: tuple[str, ...] = ()
     source: str = ""
     checked: str = ""
-    """The day on which the source was read."""
+    """Date of the check."""
     confirmed: bool = True
-    """The vendor's own page gave all the figures; else some come from elsewhere or from an older model."""
+    """True if the vendor's own page confirms all values; otherwise some come from elsewhere or from an older model."""
 
 
 def load_models() -> Mapping[str, ModelInfo]:
-    """Every known model by its name: the table of the package, and over it the file that THRESHER_MODELS names."""
-    return _models(os.environ.get(MODELS_VARIABLE, ""))
+    """Return every model by name: the built-in catalog, overridden by the file in THRESHER_MODELS."""
+    return _load_catalog(os.environ.get(MODELS_VARIABLE, ""))
 
 
 def find_model(name: str) -> ModelInfo | None:
-    """The model of a name: exact, by an alias, or by the longest known name that it begins with."""
+    """Find a model by its name, by an alias, or by the longest known prefix."""
     return _find_model_in(name, os.environ.get(MODELS_VARIABLE, ""))
 
 
 _NAME_SUFFIX = re.compile(r"(?![-.]\d{1,2}(?!\d))[-_.:@\[]|$")
-"""What may follow a known name: a date, a variant; not one more number of the version, which is another model."""
+"""Allowed suffix of a known name: a date or a variant, but not another version number, which is a different model."""
 
 
 @cache
 def _find_model_in(name: str, file: str) -> ModelInfo | None:
     bare = _normalize_name(name)
-    known = _index(file)
-    if bare in known:
-        return known[bare]
-    for start in sorted(known, key=len, reverse=True):
-        if bare.startswith(start) and _NAME_SUFFIX.match(bare, len(start)):
-            return known[start]
+    names = _index_names(file)
+    if bare in names:
+        return names[bare]
+    for prefix in sorted(names, key=len, reverse=True):
+        if bare.startswith(prefix) and _NAME_SUFFIX.match(bare, len(prefix)):
+            return names[prefix]
     return None
 
 
 def _normalize_name(name: str) -> str:
-    """Without the provider (`anthropic/`, `us.anthropic.`, `models/`), and Claude's versions with dashes for dots."""
+    """Remove the provider (`anthropic/`, `us.anthropic.`, `models/`), and write Claude's versions with dashes."""
     bare = name.strip().lower().rpartition("/")[2]
     bare = re.sub(r"^(?:[a-z]{2,6}\.)?(?:anthropic|openai|google)\.", "", bare)
     return re.sub(r"(?<=\d)\.(?=\d)", "-", bare) if bare.startswith("claude") else bare
 
 
 @cache
-def _index(file: str) -> Mapping[str, ModelInfo]:
-    table = _models(file)
+def _index_names(file: str) -> Mapping[str, ModelInfo]:
+    table = _load_catalog(file)
     return {alias: model for model in table.values() for alias in model.aliases} | dict(table)
 
 
 @cache
-def _models(file: str) -> Mapping[str, ModelInfo]:
-    own = _decoded(Path(__file__).with_name("models.json"))
-    return MappingProxyType({model.name: model for model in [*own, *(_decoded(Path(file)) if file else ())]})
+def _load_catalog(file: str) -> Mapping[str, ModelInfo]:
+    built_in = _load_file(Path(__file__).with_name("models.json"))
+    return MappingProxyType({model.name: model for model in [*built_in, *(_load_file(Path(file)) if file else ())]})
 
 
-def _decoded(path: Path) -> list[ModelInfo]:
-    """The rows of a file: a list under `load_models`."""
+def _load_file(path: Path) -> list[ModelInfo]:
+    """Load the rows of a file: the list under `models`."""
     try:
-        rows = _rows(path)
+        rows = _decode_rows(path)
     except (OSError, ValueError) as error:
-        raise ModelCatalogError(f"{path}: cannot be read as models ({error}); {MODELS_VARIABLE} names it") from error
+        raise ModelCatalogError(
+            f"{path}: cannot be read as a model catalog ({error}); set in {MODELS_VARIABLE}"
+        ) from error
     try:
         return msgspec.convert(rows, list[ModelInfo])
     except msgspec.ValidationError as error:
-        raise ModelCatalogError(
-            f"{path}: a model is not as it should be: {error}; {MODELS_VARIABLE} names it"
-        ) from error
+        raise ModelCatalogError(f"{path}: invalid model: {error}; set in {MODELS_VARIABLE}") from error
 
 
-def _rows(path: Path) -> Any:
+def _decode_rows(path: Path) -> Any:
     if path.suffix == ".toml":
-        import tomllib  # noqa: PLC0415 - few have such a file
+        import tomllib  # noqa: PLC0415 - rarely needed
 
         table: Any = tomllib.loads(path.read_text(encoding="utf-8"))
     else:
         table = msgspec.json.decode(path.read_bytes())
     if not isinstance(table, dict) or not isinstance(table.get("models"), list):
-        raise ValueError("it has no list `models`")
+        raise ValueError("missing list `models`")
     return table["models"]

@@ -1,12 +1,12 @@
-"""What each part, message and history weighs, in tokens of one model.
+"""Count the tokens of parts, messages and histories for one model.
 
-A part's weight depends on its content alone, never on its neighbours or its ids, so it is worked out once for a
-content and kept; a growing history costs what is new in it. Texts are counted and scaled by `factor` (Claude counts
-more tokens than o200k does), rounded up; what no text shows (roles, tags, ids) is a small constant each.
-Arguments are counted in the canonical form that their identity is made of: equal content, equal weight.
+A part's tokens depend only on its content, not on its neighbors or ids, so they are cached by content id: a growing
+history costs only its new parts. Text tokens are scaled by `factor` (Claude counts more tokens than o200k) and rounded
+up. Roles, tags and ids add a small constant each. Arguments are counted in canonical form, so equal content has equal
+tokens.
 
-Thinking weighs what is sealed in its signature or what is shown, whichever is more: newer models show a summary and
-are billed for the whole, which goes back to them inside the signature. It is never billed twice.
+Thinking counts as its signature or its visible text, whichever is larger. Newer models show a summary, but bill the
+whole thinking, which the signature carries in encrypted form. It is never counted twice.
 """
 
 from functools import cache
@@ -38,14 +38,14 @@ from thresher.tokens.model_catalog import find_model
 
 SIGNATURE_HEADER_LENGTH = 240
 SIGNATURE_CHARACTERS_PER_TOKEN = 5.4
-"""Characters of a signature that are its head, and those for each token of the thinking inside: what recorded bills
-and signatures of Claude agree on."""
+"""Characters of a signature's header, and characters per token of encrypted thinking, fitted to recorded usage and
+signatures of Claude."""
 MAX_CACHED_WEIGHTS = 500_000
-"""Weights remembered before all are forgotten: some 80 MB."""
+"""Number of cached counts before the cache is cleared; about 80 MB."""
 
 
 class TokenWeights:
-    """Weighs with one counter, for one family of models; remembers what it has weighed."""
+    """Counts tokens with one counter for one family of models, and caches the counts."""
 
     __slots__ = ("_frame", "_message_cache", "_thousandths", "_weight_cache", "counter", "factor", "media", "vendor")
 
@@ -54,7 +54,7 @@ class TokenWeights:
         self.factor = factor
         self.vendor = vendor
         self.media = media or vendor
-        # Whole numbers, so that ten tokens at 1.1 are eleven and not, by a hair, twelve.
+        # An integer, so that ten tokens at 1.1 are exactly eleven.
         self._thousandths = round(factor * 1000)
         self._frame = _vendor_frame(vendor)
         self._weight_cache: dict[str, int] = {}
@@ -76,47 +76,47 @@ class TokenWeights:
 
     @property
     def name(self) -> str:
-        """How it counts, in a word."""
+        """Short name of the counter and factor."""
         return self.counter.name if self.factor == 1 else f"{self.counter.name} × {self.factor:g}"
 
     @property
     def message_overhead(self) -> int:
-        """Tokens that frame a message."""
+        """Tokens around each message."""
         return self._frame.message
 
     def text(self, text: str) -> int:
-        """Tokens of a text."""
+        """Return the tokens of a text."""
         return self._apply_factor(self.counter(text))
 
     def part(self, part: Part) -> int:
-        """Tokens of a part."""
+        """Return the tokens of a part."""
         return self._cached_weight(content_id(part), part)
 
     def parts(self, message: Message) -> tuple[int, ...]:
-        """Tokens of each part of a message."""
+        """Return the tokens of each part of a message."""
         known = self._message_cache.get(id(message))
         return known[1] if known is not None else self._weigh_message(message)[1]
 
     def message(self, message: Message) -> int:
-        """Tokens of a message, what frames it included."""
+        """Return the tokens of a message, including its overhead."""
         known = self._message_cache.get(id(message))
         return known[2] if known is not None else self._weigh_message(message)[2]
 
     def tools(self, text: str) -> int:
-        """Tokens of tool definitions, and of what the vendor says about tools once there are any."""
+        """Return the tokens of the tool definitions, including the vendor's fixed overhead for tools."""
         return self.text(text) + self._frame.tools if text else 0
 
     def history(self, history: History) -> int:
-        """Tokens of all that a model is given."""
+        """Return the tokens of a whole prompt."""
         return self.tools(history.tools) + sum(map(self.message, history.messages))
 
     def _weigh_message(self, message: Message) -> tuple[ref[Message], tuple[int, ...], int]:
         key = id(message)
         ids = content_ids(message)
         weights = tuple([self._cached_weight(content, part) for content, part in zip(ids, message.parts, strict=True)])
-        known = self._message_cache
-        entry = (ref(message, lambda _: known.pop(key, None)), weights, self._frame.message + sum(weights))
-        known[key] = entry
+        cache = self._message_cache
+        entry = (ref(message, lambda _: cache.pop(key, None)), weights, self._frame.message + sum(weights))
+        cache[key] = entry
         return entry
 
     def _cached_weight(self, content: str, part: Part) -> int:
@@ -138,9 +138,11 @@ class TokenWeights:
                     self.counter(part.name) + self.counter(_canonicalize(part.arguments))
                 )
             case ToolResult():
-                words = sum(self.counter(_countable_text(item)) for item in part.content if not isinstance(item, Image))
-                media = sum(media_tokens(item, self.media) for item in part.content if isinstance(item, Image))
-                return self._frame.result + self._apply_factor(words) + media
+                text_tokens = sum(
+                    self.counter(_countable_text(item)) for item in part.content if not isinstance(item, Image)
+                )
+                media_total = sum(media_tokens(item, self.media) for item in part.content if isinstance(item, Image))
+                return self._frame.result + self._apply_factor(text_tokens) + media_total
             case Image():
                 return media_tokens(part, self.media)
             case Unknown():
@@ -168,44 +170,44 @@ def _canonicalize(text: str) -> str:
 
 
 def default_token_weights(model: str = "", counter: str = "auto") -> TokenWeights:
-    """The scale of a model, by the models table; of o200k itself where the model is not known. One of each is kept."""
+    """Return the cached weights of a model in the catalog; for an unknown model those of o200k."""
     return _cached_token_weights(model, counter)
 
 
 @cache
-def _cached_token_weights(model: str, name: str) -> TokenWeights:
+def _cached_token_weights(model: str, counter: str) -> TokenWeights:
     known = find_model(model) if model else None
     if known is None:
-        return TokenWeights(counter_named(name))
-    return TokenWeights(counter_named(name), factor=known.factor, vendor=known.vendor, media=known.media)
+        return TokenWeights(counter_named(counter))
+    return TokenWeights(counter_named(counter), factor=known.factor, vendor=known.vendor, media=known.media)
 
 
 def token_weights_for(history: History, *, model: str = "", counter: str = "auto") -> TokenWeights:
-    """The scale of the model that is named, or that a history was for; else that of the API it was recorded from."""
+    """Return the weights of the named model or the history's own; by default those of the history's dialect."""
     name = model or find_model_name(history)
     if name and find_model(name) is not None:
         return default_token_weights(name, counter)
     pockets = (history.pocket, *(message.pocket for message in history.messages))
-    found = next((pocket.format for pocket in pockets if pocket is not None), "")
-    return _dialect_token_weights(found, counter)
+    dialect = next((pocket.format for pocket in pockets if pocket is not None), "")
+    return _dialect_token_weights(dialect, counter)
 
 
 @cache
-def _dialect_token_weights(dialect: str, name: str) -> TokenWeights:
+def _dialect_token_weights(dialect: str, counter: str) -> TokenWeights:
     native = get_native_dialect(dialect)
     if native is None or native.token_frame is None:
-        return default_token_weights("", name)
-    return TokenWeights(counter_named(name), factor=native.token_frame.factor, vendor=native.vendor)
+        return default_token_weights("", counter)
+    return TokenWeights(counter_named(counter), factor=native.token_frame.factor, vendor=native.vendor)
 
 
 def _vendor_frame(vendor: str) -> TokenFrame:
-    """Return what frames texts for a vendor's models; the smallest known where it is not."""
+    """Return the token overhead of a vendor's models; for an unknown vendor the smallest known."""
     frame = find_vendor_dialect(vendor).token_frame if vendor else None
     return TokenFrame() if frame is None else frame
 
 
 def find_model_name(history: History) -> str:
-    """The model that a history was for, where it says so."""
+    """Return the model that the history was recorded with, or an empty string."""
     pocket = history.pocket
     if pocket is not None and '"model"' in pocket.fields:
         named = load_json(pocket.fields).get("model")
@@ -215,11 +217,11 @@ def find_model_name(history: History) -> str:
 
 
 def count(messages: Messages, *, model: str = "", counter: str = "auto") -> int:
-    """Count the tokens of a conversation, tool definitions included, for its own model where it names one."""
-    whole = read_history(messages)
-    return token_weights_for(whole, model=model, counter=counter).history(whole)
+    """Count the tokens of a conversation with its tool definitions, for its own model if it names one."""
+    history = read_history(messages)
+    return token_weights_for(history, model=model, counter=counter).history(history)
 
 
 def estimate_part_tokens(part: Part) -> int:
-    """About how many tokens a part weighs, at a glance: by the estimator, whatever is installed."""
+    """Estimate the tokens of a part, without the exact tokenizer."""
     return default_token_weights(counter="estimate").part(part)

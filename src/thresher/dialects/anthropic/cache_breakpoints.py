@@ -1,19 +1,20 @@
-"""Where Anthropic's Messages API shall write a cached prefix, and look for one: its `cache_control` marks.
+"""Cache breakpoints of Anthropic's Messages API: its `cache_control` fields.
 
-A mark writes one entry, the hash of all that stands before it, and reads the nearest entry that an earlier request
-wrote. What the API holds a request to, and so what is kept here:
+A breakpoint writes one cache entry, keyed by the hash of the prefix before it, and reads the nearest entry that an
+earlier request wrote. The API's limits, which this module follows:
 
-- four marks in all, over tools, system and messages;
-- a mark looks at twenty positions, its own among them, so a request that adds twenty blocks finds nothing with one
-  mark at its end. Hence a second one where the request before ended;
-- none on thinking, on an empty text or on a tool whose definition is deferred: each is an error that fails the request.
-  So a kind of block that is not known to take a mark gets none;
-- a longer life stands before a shorter one, or the request fails.
+- A request has at most four breakpoints across tools, system and messages.
+- A breakpoint searches twenty positions including its own, so a request that adds twenty blocks gets no cache hit from
+  one breakpoint at its end. A second breakpoint marks the end of the previous request.
+- A breakpoint on thinking, on an empty text or on a deferred tool fails the request. A block type that is not known to
+  accept breakpoints gets none.
+- Longer TTLs must precede shorter ones, or the request fails.
 
-A prefix below the model's smallest is not cached, and nobody is told: a mark there does no harm.
+The API does not cache a prefix below the model's minimum length, and does not report it. A breakpoint there does no
+harm.
 
-Marks are outside the identity of a message. A row is copied only where a mark comes or goes, and all other rows stay
-the same objects, so a request costs no more for having a long past.
+Breakpoints are not part of a message's identity. Only rows whose breakpoints change are copied, so the cost of a
+request does not grow with the length of its history.
 """
 
 from collections.abc import Iterator
@@ -32,10 +33,10 @@ from thresher.dialects.cache_control import (
 )
 
 MAX_BREAKPOINTS = 4
-"""As many marks as a request may have."""
+"""Maximum number of breakpoints per request."""
 
 LOOKBACK_BLOCKS = 20
-"""As many positions as a mark looks at. Some hosts take a run of calls for one; here each counts, to be safe."""
+"""Positions that a breakpoint searches. Some hosts count a run of calls as one position; here each call counts."""
 
 
 def place_cache_breakpoints(
@@ -47,14 +48,15 @@ def place_cache_breakpoints(
     previous: int = 0,
     own: bool | None = None,
 ) -> Any:
-    """Messages, or a request body, with marks where they pay; what was given is never changed.
+    """Return the messages or request body with breakpoints where they pay; the argument is never modified.
 
-    `stable` rows at the start stay as they are until the next re-plan, `previous` ones are as in the last request.
-    `own` says whether the messages carry marks of the user's, for a caller who knows; else they are looked through.
+    `stable` is the number of leading rows that stay unchanged until the next replan, `previous` the number of leading
+    rows that are the same as in the last request. `own` states whether the messages contain the user's breakpoints; by
+    default they are searched.
 
-    "auto" marks a body whose user has not marked anything, and nothing else: what is sent beside a bare list cannot
-    be seen. "place" takes the user's marks away from the messages, the automatic one of the body among them, and
-    keeps those of system and tools; a bare list gets one mark less, so that its system prompt can have one.
+    "auto" adds breakpoints only to a request body without any of the user's: tools and system of a bare list are
+    unknown. "place" removes the user's breakpoints from the messages, including the body's automatic one, and keeps
+    those of system and tools. A bare list gets one breakpoint less, which leaves one for its system prompt.
     """
     rows = value.get("messages") if isinstance(value, dict) else value
     if asked == "leave" or not isinstance(rows, list):
@@ -65,102 +67,106 @@ def place_cache_breakpoints(
         own = any_has_breakpoint(rows)
     if own and asked == "auto":
         return value
-    bare = [strip_item(row) for row in rows] if own else rows
-    places = _choose_positions(bare, stable, previous)
+    stripped = [strip_item(row) for row in rows] if own else rows
+    positions = _choose_positions(stripped, stable, previous)
     if isinstance(value, dict):
-        return _add_breakpoints_to_body(value, bare, places, ttl)
-    return _add_breakpoints(bare, places[: MAX_BREAKPOINTS - 1], ttl)
+        return _add_breakpoints_to_body(value, stripped, positions, ttl)
+    return _add_breakpoints(stripped, positions[: MAX_BREAKPOINTS - 1], ttl)
 
 
 def _find_prompt_breakpoints(body: dict[str, Any]) -> list[Any]:
-    """The user's marks on tools and system."""
+    """Return the user's breakpoints on tools and system."""
     lists = (body.get(key) for key in ("tools", "system"))
     items = (item for items in lists if isinstance(items, list) for item in items)
     return [item[CACHE_CONTROL] for item in items if isinstance(item, dict) and CACHE_CONTROL in item]
 
 
 def _choose_positions(rows: list[Any], stable: int, previous: int) -> list[BlockPosition]:
-    """The blocks to mark, what matters most first: the end, where the last request ended, where the edits end."""
+    """Choose positions by priority: the end, the end of the last request, the end of the stable prefix."""
     last = find_last_markable(rows, len(rows))
-    before = find_last_markable(rows, previous)
-    wanted = (last, before, find_last_markable(rows, stable), _find_intermediate(rows, before, last))
-    return [*dict.fromkeys(place for place in wanted if place is not None)]
+    previous_end = find_last_markable(rows, previous)
+    wanted = (last, previous_end, find_last_markable(rows, stable), _find_intermediate(rows, previous_end, last))
+    return [*dict.fromkeys(position for position in wanted if position is not None)]
 
 
 def _find_intermediate(
     rows: list[Any], before: BlockPosition | None, last: BlockPosition | None
 ) -> BlockPosition | None:
-    """The farthest block from which `before` is still seen, if it is not from `last`.
+    """Return the farthest block that still finds `before` in its lookback, unless `last` finds it too.
 
-    The next re-plan may change a row between the two, and its marks find this entry where they would find none.
+    The next replan may change a row between the two; its breakpoints then find this entry.
     """
     if before is None:
         return None
-    found = None
-    for distance, (place, block) in enumerate(_blocks_after(rows, before), 1):
+    farthest = None
+    for distance, (position, block) in enumerate(_blocks_after(rows, before), 1):
         if distance == LOOKBACK_BLOCKS:
-            return found
-        if place == last:
+            return farthest
+        if position == last:
             return None
-        found = place if is_markable(block) else found
+        farthest = position if is_markable(block) else farthest
     return None
 
 
-def _blocks_after(rows: list[Any], place: BlockPosition) -> Iterator[tuple[BlockPosition, Any]]:
-    row, position = place
-    first = position + 1
-    for number in range(row, len(rows)):
-        blocks = list_blocks(rows[number])
-        for at in range(first, len(blocks)):
-            yield (number, at), blocks[at]
+def _blocks_after(rows: list[Any], start: BlockPosition) -> Iterator[tuple[BlockPosition, Any]]:
+    row_number, block_index = start
+    first = block_index + 1
+    for row_index in range(row_number, len(rows)):
+        blocks = list_blocks(rows[row_index])
+        for index in range(first, len(blocks)):
+            yield (row_index, index), blocks[index]
         first = 0
 
 
-def _add_breakpoints(rows: list[Any], places: list[BlockPosition], life: CacheTtl) -> list[Any]:
-    """The rows with marks; the others are the same objects."""
+def _add_breakpoints(rows: list[Any], positions: list[BlockPosition], ttl: CacheTtl) -> list[Any]:
+    """Add breakpoints to copies of the rows at these positions; other rows are the same objects."""
     rows = list(rows)
-    for number, position in places:
+    for number, position in positions:
         blocks = list(list_blocks(rows[number]))
-        blocks[position] = blocks[position] | _cache_control_field(life)
+        blocks[position] = blocks[position] | _cache_control_field(ttl)
         rows[number] = rows[number] | {"content": blocks}
     return rows
 
 
 def _add_breakpoints_to_body(
-    body: dict[str, Any], rows: list[Any], places: list[BlockPosition], life: CacheTtl
+    body: dict[str, Any], rows: list[Any], positions: list[BlockPosition], ttl: CacheTtl
 ) -> dict[str, Any]:
-    """The body with marked rows, as many as those of tools and system leave room for."""
+    """Add as many breakpoints to the body as those on tools and system leave room for."""
     kept = _find_prompt_breakpoints(body)
     if any(isinstance(mark, dict) and mark.get("ttl") != "1h" for mark in kept):
-        life = "5m"
+        ttl = "5m"
     slots = max(MAX_BREAKPOINTS - len(kept), 0)
     body = {key: field for key, field in body.items() if key != CACHE_CONTROL}
-    body["messages"] = _add_breakpoints(rows, places[:slots], life)
-    return body if len(places) >= slots else body | _add_prompt_breakpoint(body, life)
+    body["messages"] = _add_breakpoints(rows, positions[:slots], ttl)
+    return body if len(positions) >= slots else body | _add_prompt_breakpoint(body, ttl)
 
 
-def _add_prompt_breakpoint(body: dict[str, Any], life: CacheTtl) -> dict[str, Any]:
-    """What ends the part before the messages, marked if its user has not: system, or tools where there is none."""
+def _add_prompt_breakpoint(body: dict[str, Any], ttl: CacheTtl) -> dict[str, Any]:
+    """Add a breakpoint to the end of the system prompt, or of the tools if there is none, unless the user did."""
     system = [{"content": body.get("system")}]
-    place = find_last_markable(system, 1)
-    if place is not None:
-        return {} if any_has_breakpoint(system) else {"system": _add_breakpoints(system, [place], life)[0]["content"]}
+    last_block = find_last_markable(system, 1)
+    if last_block is not None:
+        return (
+            {} if any_has_breakpoint(system) else {"system": _add_breakpoints(system, [last_block], ttl)[0]["content"]}
+        )
     tools = body["tools"] if isinstance(body.get("tools"), list) and not any_has_breakpoint(body["tools"]) else []
     for position in range(len(tools) - 1, -1, -1):
         if isinstance(tools[position], dict) and not tools[position].get("defer_loading"):
-            return {"tools": [*tools[:position], tools[position] | _cache_control_field(life), *tools[position + 1 :]]}
+            return {"tools": [*tools[:position], tools[position] | _cache_control_field(ttl), *tools[position + 1 :]]}
     return {}
 
 
-def _cache_control_field(life: CacheTtl) -> dict[str, Any]:
-    return {CACHE_CONTROL: {"type": "ephemeral"} if life == "5m" else {"type": "ephemeral", "ttl": life}}
+def _cache_control_field(ttl: CacheTtl) -> dict[str, Any]:
+    return {CACHE_CONTROL: {"type": "ephemeral"} if ttl == "5m" else {"type": "ephemeral", "ttl": ttl}}
 
 
 def request_thinking_drop(value: Any) -> dict[str, Any] | None:
-    """Return a body that asks the API to drop thinking whose prefix has changed; None if it has no place for that."""
+    """Return a body that tells the API to drop thinking after a changed prefix; None if the body does not enable
+    thinking.
+    """
     if not isinstance(value, dict) or not isinstance(value.get("thinking"), dict):
         return None
     thinking = value["thinking"]
     binding = thinking["block_binding"] if isinstance(thinking.get("block_binding"), dict) else {}
-    asked = {**binding, "prefix_mismatch_behavior": "drop_block"}
-    return {**value, "thinking": {**thinking, "block_binding": asked}}
+    new_binding = {**binding, "prefix_mismatch_behavior": "drop_block"}
+    return {**value, "thinking": {**thinking, "block_binding": new_binding}}

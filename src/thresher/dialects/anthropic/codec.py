@@ -1,4 +1,6 @@
-"""The Anthropic Messages API: content blocks; tool results are blocks of a user message; system stands apart."""
+"""Codec of Anthropic's Messages API: content blocks; tool results are blocks of a user message; system is a separate
+field.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -54,8 +56,7 @@ _ABSENT_EXTRAS = VendorExtras(NAME, shape="absent")
 
 
 def parse_anthropic(value: Any) -> History:
-    """Read messages, or a request body."""
-    """Messages, or a request body, to a history."""
+    """Parse messages, or a request body."""
     rows, rest = split_request_body(NAME, value, "messages")
     messages = [parse_anthropic_message(row) for row in rows]
     if rest is not None and isinstance(rest.get("system"), str | list):
@@ -64,7 +65,7 @@ def parse_anthropic(value: Any) -> History:
 
 
 def parse_anthropic_message(row: Any) -> Message:
-    """One message; what is not as the API documents it is kept whole."""
+    """Parse one message; preserve an undocumented one whole."""
     content = row.get("content") if isinstance(row, dict) else None
     if not isinstance(content, str | list) or not isinstance(row.get("role"), str):
         return make_opaque_message(NAME, row)
@@ -78,7 +79,7 @@ def parse_anthropic_message(row: Any) -> Message:
 
 
 def infer_anthropic_role(role: str, parts: tuple[Part, ...]) -> Role:
-    """The model's role for a wire role: a user message that only answers calls is the tools' own."""
+    """Map an API role to the model's: a user message that holds only results has the role `tool`."""
     if role == "assistant":
         return "assistant"
     if role == "system":
@@ -87,14 +88,14 @@ def infer_anthropic_role(role: str, parts: tuple[Part, ...]) -> Role:
 
 
 def parse_anthropic_content(content: str | list[Any]) -> tuple[Part, ...]:
-    """Content as the API takes it: a string, or blocks."""
+    """Parse content: a string or blocks."""
     if isinstance(content, str):
         return (Text(content),)
     return tuple([parse_anthropic_block(block) for block in content])
 
 
 def parse_anthropic_block(block: Any) -> Part:
-    """One content block; an unknown or odd one is kept whole."""
+    """Parse one content block; preserve an unknown or invalid one whole."""
     if type(block) is not dict:
         return Text(block, _BARE_EXTRAS) if isinstance(block, str) else Unknown(type(block).__name__, dump_json(block))
     kind = block.get("type")
@@ -104,7 +105,7 @@ def parse_anthropic_block(block: Any) -> Part:
 
 
 def _keep_unparsed_block(block: dict[str, Any]) -> Unknown:
-    """A block we do not read, but for its cache mark: that moves from request to request and is no content."""
+    """Preserve a block whole, except for its breakpoint, which moves between requests and is not content."""
     kind = str(block.get("type") or "")
     if "cache_control" not in block:
         return Unknown(kind, dump_json(block))
@@ -197,8 +198,7 @@ def _parse_system(system: str | list[Any]) -> Message:
 
 
 def emit_anthropic(history: History, body: bool | None) -> Emission:
-    """Write a history as messages, or as a request body."""
-    """A history to messages, or to a body where it came as one or needs one for its system text and tools."""
+    """Emit messages, or a request body if the history came as one or needs one for its system text and tools."""
     losses = ConversionLosses()
     system: list[Message] = []
     rows: list[Any] = []
@@ -213,10 +213,10 @@ def emit_anthropic(history: History, body: bool | None) -> Emission:
         else:
             merging = _emit_foreign(rows, message, losses, merging=merging)
     specs = None if is_from_dialect(history, NAME) else parse_tool_specs(history, losses)
-    wants_body = has_request_body(history) or bool(system or specs) if body is None else body
-    if not wants_body:
+    as_body = has_request_body(history) or bool(system or specs) if body is None else body
+    if not as_body:
         if system:
-            losses.add("system text", "left out: a plain list of messages has no place for it")
+            losses.add("system text", "removed: a plain list of messages cannot hold it")
         return Emission(rows, losses.to_problems())
     fields = get_request_fields(history, NAME, losses)
     if system:
@@ -248,7 +248,7 @@ def _emit_native(message: Message, losses: ConversionLosses) -> Any:
 
 
 def _emit_foreign(rows: list[Any], message: Message, losses: ConversionLosses, *, merging: bool) -> bool:
-    """Add a message of another dialect, joined with the foreign one before it where the roles agree."""
+    """Append a message of another dialect, merged with a previous foreign message of the same role."""
     blocks = _emit_blocks(message, losses)
     if message.role == "system" and blocks:
         losses.add("system text in the middle of the conversation", "written as a user message")
@@ -331,7 +331,7 @@ def _media_block(part: Image) -> dict[str, Any]:
 
 
 def _as_string(parts: tuple[Part, ...]) -> str | None:
-    """The one text these parts are, if a plain string can say it."""
+    """Return the text of the parts if a plain string can represent them."""
     if len(parts) == 1 and isinstance(parts[0], Text) and parts[0].pocket is None:
         return parts[0].text
     return None
@@ -342,8 +342,7 @@ def _api_role(role: Role) -> str:
 
 
 def sniff_anthropic(value: Any) -> int:
-    """Return how certain it is that a value is in this dialect."""
-    """Blocks of this API are a sure sign; plain strings could be anyone's."""
+    """Score whether a value is in this dialect: certain by its block types, weak for plain strings."""
     rows = value.get("messages") if isinstance(value, dict) else value
     if (
         is_openai_chat_body(value)

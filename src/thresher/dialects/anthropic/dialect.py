@@ -1,4 +1,4 @@
-"""The dialect of Anthropic's Messages API."""
+"""Anthropic's Messages API."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,8 +15,8 @@ def _read_usage(fields: Mapping[str, Any]) -> Usage | None:
     cached = ("cache_read_input_tokens", "cache_creation_input_tokens")
     if "prompt_tokens" in fields or not any(name in fields for name in cached):
         return None
-    given, answered = int_field(fields, "input_tokens"), int_field(fields, "output_tokens")
-    return Usage(given, answered, *[int_field(fields, name) for name in cached])
+    input_tokens, output_tokens = int_field(fields, "input_tokens"), int_field(fields, "output_tokens")
+    return Usage(input_tokens, output_tokens, *[int_field(fields, name) for name in cached])
 
 
 DIALECT = Dialect(
@@ -31,7 +31,7 @@ DIALECT = Dialect(
     read_usage=_read_usage,
     place_cache_breakpoints=place_cache_breakpoints,
     request_thinking_drop=request_thinking_drop,
-    # Measured on recorded usage, call and result together; `tools` as in
+    # Measured on recorded usage, for call and result together; `tools` as documented at
     # https://platform.claude.com/docs/en/agents-and-tools/tool-use/overview
     token_frame=TokenFrame(4, 48, 40, tools=346, factor=1.11),
 )

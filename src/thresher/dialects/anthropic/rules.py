@@ -13,74 +13,74 @@ from thresher.model import Message
 from thresher.model.parts import Text, Thinking, ToolCall, ToolResult, Unknown
 
 
-def _check_misplaced_part(view: DialectLayout) -> Iterator[RuleFinding]:
+def _check_misplaced_part(layout: DialectLayout) -> Iterator[RuleFinding]:
     """Find calls, results and thinking in messages of the wrong role."""
-    yield from check_misplaced_part(view)
-    for number, piece in view.thinking:
-        if view.rows[number].role != "assistant":
-            yield finding_at(piece, "thinking in a message that the model did not write")
+    yield from check_misplaced_part(layout)
+    for number, piece in layout.thinking:
+        if layout.rows[number].role != "assistant":
+            yield finding_at(piece, "the message holds thinking but is not the model's")
 
 
-def _has_written_id(row: LayoutRow, call: ToolCall) -> bool:  # noqa: ARG001 - the writer looks at the call alone
+def _has_written_id(row: LayoutRow, call: ToolCall) -> bool:  # noqa: ARG001 - the encoder depends only on the call
     return call.pocket is None or call.pocket.format != NAME or call.pocket.shape != "nameless"
 
 
-def _check_empty_text(view: DialectLayout) -> Iterator[RuleFinding]:
-    """Find text blocks without a character; a message that is one string may be empty."""
-    for piece in view.history_index.empty_texts:
-        message = view.messages[piece.place.message]
+def _check_empty_text(layout: DialectLayout) -> Iterator[RuleFinding]:
+    """Find empty text blocks; a message whose content is a string may be empty."""
+    for piece in layout.history_index.empty_texts:
+        message = layout.messages[piece.place.message]
         apart = message.pocket is not None and message.pocket.shape.startswith("system")
-        may_be_empty = _is_written_as_string(message) and (not apart or len(view.system_messages) == 1)
-        if view.is_native(piece.place.message) and not may_be_empty:
+        may_be_empty = _is_written_as_string(message) and (not apart or len(layout.system_messages) == 1)
+        if layout.is_native(piece.place.message) and not may_be_empty:
             yield finding_at(piece, "the text is empty")
 
 
-def _check_empty_message(view: DialectLayout) -> Iterator[RuleFinding]:
-    """Find messages without content; the last one may be empty if the model is to continue it."""
-    last = view.rows[-1] if view.rows else None
-    for row in view.rows:
+def _check_empty_message(layout: DialectLayout) -> Iterator[RuleFinding]:
+    """Find messages without content; an assistant message at the end may be empty, as a prefix for the reply."""
+    last = layout.rows[-1] if layout.rows else None
+    for row in layout.rows:
         if not row.is_native or row.is_opaque or (row is last and row.role == "assistant"):
             continue
-        message = view.messages[row.message]
+        message = layout.messages[row.message]
         if not row.parts or (_is_written_as_string(message) and not message.text):
             yield RuleFinding(row.message, None, "the message is empty")
 
 
 def _is_written_as_string(message: Message) -> bool:
-    """Whether Anthropic's writer says the content in one string."""
+    """True if the codec emits the content as one string."""
     part = message.parts[0] if len(message.parts) == 1 else None
     listed = message.pocket is not None and message.pocket.shape in ("list", "system-list")
     return isinstance(part, Text) and part.pocket is None and not listed
 
 
-def check_unsigned_thinking(view: DialectLayout) -> Iterator[RuleFinding]:
-    """Thinking without its vendor's proof."""
-    for _, piece in view.thinking:
+def check_unsigned_thinking(layout: DialectLayout) -> Iterator[RuleFinding]:
+    """Find thinking without its vendor's signature."""
+    for _, piece in layout.thinking:
         if isinstance(piece.part, Thinking) and not piece.part.signature:
             yield finding_at(piece, "the thinking has no signature")
 
 
-def check_thinking_last(view: DialectLayout) -> Iterator[RuleFinding]:
-    """Thinking that nothing follows in its message."""
-    for number in dict.fromkeys(number for number, _ in view.thinking):
-        row = view.rows[number]
+def check_thinking_last(layout: DialectLayout) -> Iterator[RuleFinding]:
+    """Find thinking at the end of its message."""
+    for number in dict.fromkeys(number for number, _ in layout.thinking):
+        row = layout.rows[number]
         for piece in reversed(row.parts):
             if not isinstance(piece.part, Thinking):
                 break
-            yield finding_at(piece, "the message ends in thinking")
+            yield finding_at(piece, "the message ends with thinking")
 
 
-def check_thinking_first(view: DialectLayout) -> Iterator[RuleFinding]:
-    """Thinking behind other content, in a loop of calls that the model has not ended."""
-    if not view.rows or not any(isinstance(piece.part, ToolResult) for piece in view.rows[-1].parts):
+def check_thinking_first(layout: DialectLayout) -> Iterator[RuleFinding]:
+    """Find thinking after other content, in an open loop of tool calls."""
+    if not layout.rows or not any(isinstance(piece.part, ToolResult) for piece in layout.rows[-1].parts):
         return
-    thought = dict(reversed(view.thinking))
-    for number in range(len(view.rows) - 1, -1, -1):
-        row = view.rows[number]
+    thought = dict(reversed(layout.thinking))
+    for number in range(len(layout.rows) - 1, -1, -1):
+        row = layout.rows[number]
         if row.role == "user" and not any(isinstance(piece.part, ToolResult) for piece in row.parts):
             return
         if number in thought and row.role == "assistant" and not isinstance(row.parts[0].part, Thinking | Unknown):
-            yield finding_at(thought[number], "thinking stands behind other content in an open loop of calls")
+            yield finding_at(thought[number], "thinking follows other content in an open loop of tool calls")
 
 
 _DOCS = "https://platform.claude.com/docs/en"

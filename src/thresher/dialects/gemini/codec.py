@@ -1,7 +1,8 @@
-"""Gemini's generateContent: contents of parts; tool results are parts of a user content; system stands apart.
+"""Codec of Gemini's generateContent: contents of parts; tool results are parts of a user content; system is a separate
+field.
 
-Ids are optional here, so calls and responses are paired as the API does it: by id where there is one, else by
-name and order. A made-up id is noted and not written. Keys have two spellings; the note `snake` is for one.
+Ids are optional, so calls and responses match as in the API: by id if present, otherwise by name and order. A generated
+id is noted and not emitted. Keys have two spellings; the note `snake` selects snake_case.
 """
 
 from collections.abc import Iterator
@@ -50,15 +51,14 @@ _INLINE_DATA_KEYS = ("inlineData", "inline_data")
 _FILE_DATA_KEYS = ("fileData", "file_data")
 _CODE_KEYS = ("executableCode", "executable_code", "codeExecutionResult", "code_execution_result")
 _PART_KEYS = frozenset({"text", *_CALL_KEYS, *_RESPONSE_KEYS, *_INLINE_DATA_KEYS, *_FILE_DATA_KEYS, *_CODE_KEYS})
-"""Keys that say what a part is; it has one of them."""
+"""Keys that determine a part's type; each part has one."""
 _OUTPUT_KEYS = ("output", "result", "content")
-"""Keys under which tools put their words, the API's own first."""
+"""Keys that tools use for their output, the API's own first."""
 _SYSTEM_KEYS = ("systemInstruction", "system_instruction")
 
 
 def parse_gemini(value: Any) -> History:
-    """Read messages, or a request body."""
-    """Contents, or a request body, to a history."""
+    """Parse contents, or a request body."""
     rows, rest = split_request_body(NAME, value, "contents")
     pairing = CallIdAssigner(_collect_call_ids(rows))
     messages = [parse_gemini_content(row, pairing) for row in rows]
@@ -80,7 +80,7 @@ def _collect_call_ids(rows: list[Any]) -> Iterator[str]:
 
 
 def parse_gemini_content(row: Any, pairing: CallIdAssigner) -> Message:
-    """One content; one not as the API documents it is kept whole. `pairing` knows the calls before it."""
+    """Parse one content; preserve an undocumented one whole. `pairing` holds the calls before it."""
     parts = row.get("parts") if isinstance(row, dict) else None
     if not isinstance(parts, list) or not isinstance(row.get("role"), str | None):
         return make_opaque_message(NAME, row)
@@ -119,7 +119,7 @@ def _parse_part(value: Any, pairing: CallIdAssigner) -> Part:
         return Text(value, VendorExtras(NAME, shape="bare"))
     if not isinstance(value, dict):
         return Unknown(type(value).__name__, dump_json(value))
-    # ADK writes every key and null for those that are not meant.
+    # ADK writes every key, with null for those that do not apply.
     keys = [key for key in value if key in _PART_KEYS and value[key] is not None]
     part: Part | None = None
     if len(keys) == 1:
@@ -154,44 +154,44 @@ def _parse_text(value: dict[str, Any]) -> Text | Thinking | None:
 
 def _parse_call(key: str, value: dict[str, Any], pairing: CallIdAssigner) -> ToolCall | None:
     inner = value[key]
-    name, arguments, given = inner.get("name"), inner.get("args"), inner.get("id")
+    name, arguments, given_id = inner.get("name"), inner.get("args"), inner.get("id")
     if not isinstance(name, str) or not isinstance(arguments, dict | None):
         return None
-    given = given if isinstance(given, str) else ""
-    notes = ("snake" if "_" in key else "", "" if given else "no-id", "no-args" if arguments is None else "")
-    call = ToolCall(given, name, dump_json(arguments or {}), make_layout_note(NAME, *notes))
-    kept = keep_extra_fields(call, value, _emit_call(call, ConversionLosses()), NAME)
-    return kept and ToolCall(pairing.assign_call_id(name, given), name, call.arguments, kept.pocket)
+    given_id = given_id if isinstance(given_id, str) else ""
+    notes = ("snake" if "_" in key else "", "" if given_id else "no-id", "no-args" if arguments is None else "")
+    call = ToolCall(given_id, name, dump_json(arguments or {}), make_layout_note(NAME, *notes))
+    with_extras = keep_extra_fields(call, value, _emit_call(call, ConversionLosses()), NAME)
+    return with_extras and ToolCall(pairing.assign_call_id(name, given_id), name, call.arguments, with_extras.pocket)
 
 
 def _parse_response(key: str, value: dict[str, Any], pairing: CallIdAssigner) -> ToolResult | None:
     inner = value[key]
-    name, response, given = inner.get("name"), inner.get("response"), inner.get("id")
+    name, response, given_id = inner.get("name"), inner.get("response"), inner.get("id")
     media = inner.get("parts")
     if not isinstance(name, str) or not name or not isinstance(media, list | None):
         return None
     if not isinstance(response, dict | None):
         return None
-    given = given if isinstance(given, str) else ""
-    call_id = pairing.match_result(name, given)
+    given_id = given_id if isinstance(given_id, str) else ""
+    call_id = pairing.match_result(name, given_id)
     texts, failed, note = _parse_output(response)
     content: list[ResultPart] = [*texts]
     for item in media or ():
         part = _parse_part(item, CallIdAssigner())
         content.append(part if isinstance(part, Image) else Unknown("parts", dump_json(item)))
-    notes = ("snake" if "_" in key else "", "" if call_id == given else "no-id", note)
+    notes = ("snake" if "_" in key else "", "" if call_id == given_id else "no-id", note)
     result = ToolResult(call_id, tuple(content), failed, name, make_layout_note(NAME, *notes))
     return keep_extra_fields(result, value, _emit_response(result, name), NAME)
 
 
 def _parse_output(response: dict[str, Any] | None) -> tuple[tuple[Text, ...], bool, str]:
-    """The words of a response, whether they tell of a failure, and how they were written."""
+    """Parse a response into its texts, an error flag, and a layout note."""
     if response is None:
         return (), False, "no-response"
     if len(response) == 1:
-        (key, said), *_ = response.items()
-        if isinstance(said, str) and (key == "error" or key in _OUTPUT_KEYS):
-            return (Text(said),), key == "error", "" if key in ("error", "output") else key
+        (key, text), *_ = response.items()
+        if isinstance(text, str) and (key == "error" or key in _OUTPUT_KEYS):
+            return (Text(text),), key == "error", "" if key in ("error", "output") else key
     return (Text(dump_json(response)),), response.keys() == {"error"}, "object"
 
 
@@ -207,8 +207,7 @@ def _parse_media(key: str, value: dict[str, Any]) -> Image | None:
 
 
 def emit_gemini(history: History, body: bool | None) -> Emission:
-    """Write a history as messages, or as a request body."""
-    """A history to contents, or to a body where it came as one or needs one for its system text and tools."""
+    """Emit contents, or a request body if the history came as one or needs one for its system text and tools."""
     losses = ConversionLosses()
     writer = _ContentWriter(index_tool_names(history), losses)
     system: list[Message] = []
@@ -239,7 +238,7 @@ def _emit_tool(spec: ToolSpec) -> dict[str, Any]:
 
 
 class _ContentWriter:
-    """Contents so far; foreign messages of one role grow together."""
+    """Builds the contents; adjacent foreign messages of one role are merged."""
 
     def __init__(self, names: dict[str, str], losses: ConversionLosses) -> None:
         self.rows: list[Any] = []
@@ -254,9 +253,9 @@ class _ContentWriter:
             return
         rest = get_extra_fields(message, NAME)
         row: dict[str, Any] = {"role": _api_role(message.role), "parts": self.emit_parts(message)}
-        unsaid = message.pocket is not None and "role" in message.pocket.absent
-        # A role of its own stays only as long as it fits what the message is now.
-        if ("role" in rest or unsaid) and _history_role(rest.get("role"), message.parts) == message.role:
+        had_no_role = message.pocket is not None and "role" in message.pocket.absent
+        # Keep an original role only while it matches the message's current role.
+        if ("role" in rest or had_no_role) and _history_role(rest.get("role"), message.parts) == message.role:
             del row["role"]
         self.rows.append(merge_extra_fields(row, rest))
 
@@ -269,13 +268,13 @@ class _ContentWriter:
         role = _api_role(message.role)
         if not self._merging or self.rows[-1]["role"] != role:
             self.rows.append({"role": role, "parts": []})
-        grown = self.rows[-1]["parts"]
-        grown += parts
-        grown.sort(key=lambda part: role == "user" and "functionResponse" not in part)
+        row_parts = self.rows[-1]["parts"]
+        row_parts += parts
+        row_parts.sort(key=lambda part: role == "user" and "functionResponse" not in part)
         self._merging = True
 
     def emit_parts(self, message: Message) -> list[Any]:
-        """What a message says, as parts of this API."""
+        """Emit the parts of a message."""
         if is_native(message, NAME):
             return [self._emit_native_part(part) for part in message.parts]
         return [written for part in message.parts for written in self._emit_foreign_part(part)]
@@ -307,16 +306,16 @@ class _ContentWriter:
                 self._losses.add_foreign_part(inner)
         images = [inner for inner in part.content if isinstance(inner, Image)]
         if images:
-            self._losses.add("image in a tool result", "written beside the function response")
+            self._losses.add("image in a tool result", "written as a separate part after the function response")
         texts = tuple([inner for inner in part.content if isinstance(inner, Text)])
         plain = ToolResult(part.call_id, texts, part.is_error)
         return [_emit_response(plain, find_result_tool_name(part, self._names)), *map(_emit_media, images)]
 
 
 def _add_system(message: Message, fields: dict[str, Any], writer: _ContentWriter) -> None:
-    key, *form = get_layout_note(message, NAME).split() or [_SYSTEM_KEYS[0]]
+    key, *is_string = get_layout_note(message, NAME).split() or [_SYSTEM_KEYS[0]]
     parts = writer.emit_parts(message)
-    if form and len(parts) == 1 and isinstance(message.parts[0], Text):
+    if is_string and len(parts) == 1 and isinstance(message.parts[0], Text):
         fields[key] = message.parts[0].text
         return
     before = fields[key]["parts"] if isinstance(fields.get(key), dict) and "parts" in fields[key] else []
@@ -371,8 +370,7 @@ def _api_role(role: Role) -> str:
 
 
 def sniff_gemini(value: Any) -> int:
-    """Return how certain it is that a value is in this dialect."""
-    """Contents with parts are this API's alone."""
+    """Score whether a value is in this dialect: contents with parts are unique to it."""
     rows = value.get("contents") if isinstance(value, dict) else value
     if not isinstance(rows, list) or not (rows or isinstance(value, dict)):
         return 0

@@ -1,4 +1,4 @@
-"""The dialect of Gemini's generateContent."""
+"""Gemini's generateContent API."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,10 +16,10 @@ _USAGE_FIELDS = (
 
 
 def _read_usage(fields: Mapping[str, Any]) -> Usage | None:
-    for given, cached, answered in _USAGE_FIELDS:
-        if given in fields:
-            read = int_field(fields, cached)
-            return Usage(int_field(fields, given) - read, int_field(fields, answered), read)
+    for input_field, cached_field, output_field in _USAGE_FIELDS:
+        if input_field in fields:
+            cached_tokens = int_field(fields, cached_field)
+            return Usage(int_field(fields, input_field) - cached_tokens, int_field(fields, output_field), cached_tokens)
     return None
 
 

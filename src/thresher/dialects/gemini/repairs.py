@@ -1,4 +1,4 @@
-"""Repairs that only Gemini needs."""
+"""Repairs specific to Gemini."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,25 +14,25 @@ from thresher.model.jsontext import dump_json
 from thresher.model.parts import Part, Summary, Text, Thinking, Unknown
 
 SKIP_SIGNATURE_VALIDATION = "skip_thought_signature_validator"
-"""What Google documents for a call that comes from elsewhere and so has no signature."""
+"""Value that Google documents for a call without a signature from another model."""
 
 
-def merge_model_messages(bench: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """Messages of the model's that stand in a row become one, up to the last of them that calls."""
-    runs = list(_runs(bench, {one.message for one in violations}))
-    joined = {run[-1]: _merge_drafts([bench.drafts[index] for index in run]) for run in runs}
+def merge_model_messages(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:
+    """Merge consecutive messages of the model, up to the last one that calls a tool."""
+    runs = list(_runs(workspace, {violation.message for violation in violations}))
+    merged = {run[-1]: _merge_drafts([workspace.drafts[index] for index in run]) for run in runs}
     for run in runs:
         for index in run:
-            bench.record_repair("call-after-model", index, None, "joined with the model's messages beside it")
-    gone = {index for run in runs for index in run[:-1]}
-    bench.drafts = [joined.get(i, draft) for i, draft in enumerate(bench.drafts) if i not in gone]
+            workspace.record_repair("call-after-model", index, None, "merged with the model's adjacent messages")
+    removed = {index for run in runs for index in run[:-1]}
+    workspace.drafts = [merged.get(i, draft) for i, draft in enumerate(workspace.drafts) if i not in removed]
 
 
-def _runs(bench: RepairWorkspace, calling: set[int]) -> Iterator[list[int]]:
-    """For each run of the model's rows in which one calls too late, its messages up to the last such row."""
+def _runs(workspace: RepairWorkspace, calling: set[int]) -> Iterator[list[int]]:
+    """Yield the messages of each run of model rows, up to the last row that violates the rule."""
     run: list[int] = []
     end = 0
-    for row in DialectLayout(HistoryIndex(bench.history), NAME, arrange_by_role).rows:
+    for row in DialectLayout(HistoryIndex(workspace.history), NAME, arrange_by_role).rows:
         if row.role != "assistant" or row.is_opaque:
             if end:
                 yield run[:end]
@@ -46,15 +46,15 @@ def _runs(bench: RepairWorkspace, calling: set[int]) -> Iterator[list[int]]:
 
 
 def _merge_drafts(drafts: list[MessageDraft]) -> MessageDraft:
-    """One message of Gemini's, without what only another vendor takes back."""
-    home = next(draft.message.pocket for draft in drafts if _is_gemini(draft))
+    """Merge drafts into one Gemini message, without parts that only another vendor accepts."""
+    extras = next(draft.message.pocket for draft in drafts if _is_gemini(draft))
     pairs = [
         (part, place)
         for draft in drafts
         for part, place in zip(draft.message.parts, draft.places, strict=True)
         if _is_gemini(draft) or not (isinstance(part, Thinking | Unknown) or _is_empty(part))
     ]
-    last = drafts[-1]._replace(message=structs.replace(drafts[-1].message, pocket=home))
+    last = drafts[-1]._replace(message=structs.replace(drafts[-1].message, pocket=extras))
     return replace_draft_parts(last, pairs)
 
 
@@ -66,16 +66,16 @@ def _is_empty(part: Part) -> bool:
     return isinstance(part, Text | Summary) and not part.text
 
 
-def mark_unsigned_calls(bench: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """A call without a signature says so, in the word that the vendor has for it."""
+def mark_unsigned_calls(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:
+    """Mark calls without a signature with the value that the vendor documents for this."""
     parts: dict[Place, tuple[Part, ...]] = {}
-    for one in violations:
-        call = bench.part(one.place)
+    for violation in violations:
+        call = workspace.part(violation.place)
         shape = call.pocket.shape if call.pocket and call.pocket.format == NAME else ""
         fields = {**get_extra_fields(call, NAME), "thoughtSignature": SKIP_SIGNATURE_VALIDATION}
-        parts[one.place] = (structs.replace(call, pocket=VendorExtras(NAME, dump_json(fields), shape=shape)),)
-    bench.record_repairs(violations, "marked as a call without a signature")
-    bench.replace_parts(parts)
+        parts[violation.place] = (structs.replace(call, pocket=VendorExtras(NAME, dump_json(fields), shape=shape)),)
+    workspace.record_repairs(violations, "marked as a call without a signature")
+    workspace.replace_parts(parts)
 
 
 MODEL_MESSAGES = RepairStep(120, merge_model_messages)

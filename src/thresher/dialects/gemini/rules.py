@@ -14,21 +14,21 @@ from thresher.model.parts import Part, ToolResult
 _SIGNATURES = ("thoughtSignature", "thought_signature")
 
 
-def _check_empty_text(view: DialectLayout) -> Iterator[RuleFinding]:
-    """Find texts without a character; a system text, and one that carries a signature, may be empty."""
-    for piece in view.history_index.empty_texts:
-        message = view.messages[piece.place.message]
+def _check_empty_text(layout: DialectLayout) -> Iterator[RuleFinding]:
+    """Find empty texts; system text and text with a signature may be empty."""
+    for piece in layout.history_index.empty_texts:
+        message = layout.messages[piece.place.message]
         may_be_empty = has_thought_signature(piece.part) or message.role == "system"
-        if view.is_native(piece.place.message) and not may_be_empty:
+        if layout.is_native(piece.place.message) and not may_be_empty:
             yield finding_at(piece, "the text is empty")
 
 
-def check_thought_signature(view: DialectLayout) -> Iterator[RuleFinding]:
-    """A step of the current turn without a signature, where another step has one."""
+def check_thought_signature(layout: DialectLayout) -> Iterator[RuleFinding]:
+    """Find unsigned steps of the current turn, if another step of it is signed."""
     first: dict[int, PlacedPart] = {}
-    start = _current_turn(view)
+    start = _current_turn(layout)
     signed = False
-    for number, piece in view.calls:
+    for number, piece in layout.calls:
         if number >= start:
             first.setdefault(number, piece)
             signed = signed or has_thought_signature(piece.part)
@@ -37,28 +37,28 @@ def check_thought_signature(view: DialectLayout) -> Iterator[RuleFinding]:
             yield finding_at(piece, "the first call of the step has no thought signature")
 
 
-def _current_turn(view: DialectLayout) -> int:
-    """The row after the last one in which a person speaks."""
-    for number in range(len(view.rows) - 1, -1, -1):
-        row = view.rows[number]
+def _current_turn(layout: DialectLayout) -> int:
+    """Return the row of the last human message."""
+    for number in range(len(layout.rows) - 1, -1, -1):
+        row = layout.rows[number]
         if row.role == "user" and not any(isinstance(piece.part, ToolResult) for piece in row.parts):
             return number
     return 0
 
 
 def has_thought_signature(part: Part) -> bool:
-    """Whether Gemini's writer puts a thought signature beside a part."""
+    """True if the codec emits a thought signature with a part."""
     pocket = part.pocket
     return pocket is not None and pocket.format == NAME and any(key in pocket.fields for key in _SIGNATURES)
 
 
-def check_call_after_model(view: DialectLayout) -> Iterator[RuleFinding]:
-    """A model's content that calls, right behind another one of the model's."""
+def check_call_after_model(layout: DialectLayout) -> Iterator[RuleFinding]:
+    """Find model contents that call a tool directly after another model content."""
     last = 0
-    for number, piece in view.calls:
-        row, before = view.rows[number], view.rows[number - 1]
+    for number, piece in layout.calls:
+        row, before = layout.rows[number], layout.rows[number - 1]
         if number != last and row.role == before.role == "assistant" and not before.is_opaque:
-            yield finding_at(piece, "the model calls a tool in a second message of its own in a row")
+            yield finding_at(piece, "the model calls a tool in the second of two consecutive messages")
         last = number
 
 

@@ -1,7 +1,7 @@
-"""OpenAI Chat Completions: content, calls beside it, and a message of its own for each tool result.
+"""Codec of OpenAI's Chat Completions: content, calls in a separate field, and one message per tool result.
 
-A row is written as its parts say, over the pocket's rest. So the rest may hold a key of the model's own only
-while that says nothing (`"content": null`, `"tool_calls": []`): once a part speaks for it, the part is right.
+A row is emitted from its parts, then merged with its preserved fields. These may hold a key of the model only while it
+is empty (`"content": null`, `"tool_calls": []`); a part always takes precedence.
 """
 
 from typing import Any
@@ -59,21 +59,20 @@ _ROLES: dict[str, Role] = {
     "function": "tool",
 }
 _SIBLING_FIELDS = {key: VendorExtras(NAME, shape=key) for key in ("reasoning_content", "reasoning", "refusal")}
-"""Words of the assistant that stand beside the content."""
+"""Assistant text in fields next to the content."""
 _MEDIA_TYPES = ("image_url", "input_audio", "file")
 _AUDIO = {"audio/mpeg": "mp3", "audio/x-wav": "wav"}
 
 
 def parse_openai_chat(value: Any) -> History:
-    """Read messages, or a request body."""
-    """Messages, or a request body, to a history."""
+    """Parse messages, or a request body."""
     rows, rest = split_request_body(NAME, value, "messages")
     pairing = CallIdAssigner(collect_chat_call_ids(rows))
     return make_request_history(NAME, [parse_openai_chat_message(row, pairing) for row in rows], rest)
 
 
 def parse_openai_chat_message(row: Any, pairing: CallIdAssigner | None = None) -> Message:
-    """One message; one not as the API documents it is kept whole. `pairing` knows the calls before it."""
+    """Parse one message; preserve an undocumented one whole. `pairing` holds the calls before it."""
     role = row.get("role") if isinstance(row, dict) else None
     content = parse_openai_chat_content(row.get("content")) if isinstance(role, str) else None
     if content is None:
@@ -89,10 +88,10 @@ def parse_openai_chat_message(row: Any, pairing: CallIdAssigner | None = None) -
 
 def _parse_result(row: dict[str, Any], content: _ContentParts, pairing: CallIdAssigner) -> Message:
     name = row["name"] if isinstance(row.get("name"), str) else ""
-    given = row["tool_call_id"] if isinstance(row.get("tool_call_id"), str) else ""
-    call_id = pairing.match_result(name, given)
-    said = ({"name"} if name else set()) | ({"tool_call_id"} if call_id == given else set())
-    pocket = _row_extras(row, "tool", said, "" if call_id == given else "no-id")
+    given_id = row["tool_call_id"] if isinstance(row.get("tool_call_id"), str) else ""
+    call_id = pairing.match_result(name, given_id)
+    represented = ({"name"} if name else set()) | ({"tool_call_id"} if call_id == given_id else set())
+    pocket = _row_extras(row, "tool", represented, "" if call_id == given_id else "no-id")
     return Message("tool", (ToolResult(call_id, content, name=name),), author="tool", pocket=pocket)
 
 
@@ -101,15 +100,17 @@ def _parse_assistant(row: dict[str, Any], content: _ContentParts, pairing: CallI
     if not isinstance(entries, list | None) or not isinstance(legacy, dict | None):
         return None
     calls = [_parse_call(entry, pairing) for entry in entries or ()]
-    said = {key for key in _SIBLING_FIELDS if isinstance(row.get(key), str) and row[key]}
-    said |= {"tool_calls"} if calls else set()
+    represented = {key for key in _SIBLING_FIELDS if isinstance(row.get(key), str) and row[key]}
+    represented |= {"tool_calls"} if calls else set()
     if legacy is not None:
         calls.append(_parse_function_call(legacy, pairing))
-        said.add("function_call")
-    thinking = [Thinking(row[k], pocket=_SIBLING_FIELDS[k]) for k in _SIBLING_FIELDS if k in said and k != "refusal"]
-    refusal = [Text(row["refusal"], _SIBLING_FIELDS["refusal"])] if "refusal" in said else []
+        represented.add("function_call")
+    thinking = [
+        Thinking(row[k], pocket=_SIBLING_FIELDS[k]) for k in _SIBLING_FIELDS if k in represented and k != "refusal"
+    ]
+    refusal = [Text(row["refusal"], _SIBLING_FIELDS["refusal"])] if "refusal" in represented else []
     parts = (*thinking, *content, *refusal, *calls)
-    return Message("assistant", parts, author="model", pocket=_row_extras(row, "assistant", said))
+    return Message("assistant", parts, author="model", pocket=_row_extras(row, "assistant", represented))
 
 
 def _parse_call(entry: Any, pairing: CallIdAssigner) -> ToolCall | Unknown:
@@ -120,13 +121,17 @@ def _parse_call(entry: Any, pairing: CallIdAssigner) -> ToolCall | Unknown:
     arguments = inner.get("input" if kind == "custom" else "arguments") if isinstance(inner, dict) else None
     if not isinstance(name, str) or not isinstance(arguments, str | dict):
         return unknown
-    given = entry["id"] if isinstance(entry.get("id"), str) else ""
+    given_id = entry["id"] if isinstance(entry.get("id"), str) else ""
     notes = ["custom" if kind == "custom" else "", "" if "type" in entry else "untyped"]
-    notes += ["" if isinstance(arguments, str) else "object", "" if given else "no-id"]
+    notes += ["" if isinstance(arguments, str) else "object", "" if given_id else "no-id"]
     text = arguments if isinstance(arguments, str) else dump_json(arguments)
-    call = ToolCall(given, name, text, make_layout_note(NAME, *notes))
-    kept = keep_extra_fields(call, entry, _emit_call(call, native=True), NAME)
-    return unknown if kept is None else ToolCall(pairing.assign_call_id(name, given), name, text, kept.pocket)
+    call = ToolCall(given_id, name, text, make_layout_note(NAME, *notes))
+    with_extras = keep_extra_fields(call, entry, _emit_call(call, native=True), NAME)
+    return (
+        unknown
+        if with_extras is None
+        else ToolCall(pairing.assign_call_id(name, given_id), name, text, with_extras.pocket)
+    )
 
 
 def _parse_function_call(entry: dict[str, Any], pairing: CallIdAssigner) -> ToolCall | Unknown:
@@ -137,9 +142,9 @@ def _parse_function_call(entry: dict[str, Any], pairing: CallIdAssigner) -> Tool
     return keep_extra_fields(call, entry, {"name": name, "arguments": arguments}, NAME) or call
 
 
-def _row_extras(row: dict[str, Any], role: Role, said: set[str], note: str = "") -> VendorExtras:
-    """What a row has beside what its parts say."""
-    rest = {key: value for key, value in row.items() if key not in said}
+def _row_extras(row: dict[str, Any], role: Role, represented: set[str], note: str = "") -> VendorExtras:
+    """Return the fields of a row that its parts do not represent."""
+    rest = {key: value for key, value in row.items() if key not in represented}
     if rest["role"] == role:
         del rest["role"]
     content = rest.get("content")
@@ -153,7 +158,7 @@ def _row_extras(row: dict[str, Any], role: Role, said: set[str], note: str = "")
 
 
 def parse_openai_chat_content(content: Any) -> _ContentParts | None:
-    """Content as the API takes it: a string, pieces, or nothing; None for anything else."""
+    """Parse content: a string, pieces, or null; None for anything else."""
     if isinstance(content, str):
         return (Text(content),) if content else ()
     if isinstance(content, list):
@@ -174,8 +179,8 @@ def _parse_piece(piece: Any) -> ResultPart:
         part = Text(piece["refusal"], VendorExtras(NAME, shape="refusal-piece"))
     elif kind in _MEDIA_TYPES and isinstance(piece.get(kind), dict):
         part = _parse_media(kind, piece[kind])
-    kept = None if part is None else keep_extra_fields(part, piece, _emit_piece(part), NAME)
-    return kept if kept is not None else Unknown(str(kind or ""), dump_json(piece))
+    with_extras = None if part is None else keep_extra_fields(part, piece, _emit_piece(part), NAME)
+    return with_extras if with_extras is not None else Unknown(str(kind or ""), dump_json(piece))
 
 
 def _parse_media(kind: str, inner: dict[str, Any]) -> Image | None:
@@ -190,8 +195,7 @@ def _parse_media(kind: str, inner: dict[str, Any]) -> Image | None:
 
 
 def emit_openai_chat(history: History, body: bool | None) -> Emission:
-    """Write a history as messages, or as a request body."""
-    """A history to messages, or to a body where it came as one or needs one for its tools."""
+    """Emit messages, or a request body if the history came as one or needs one for its tools."""
     losses = ConversionLosses()
     writer = _RowWriter(losses)
     for message in history:
@@ -212,14 +216,14 @@ def emit_openai_chat(history: History, body: bool | None) -> Emission:
 
 
 class _RowWriter:
-    """Rows so far; images of tool results wait until the run of results is over."""
+    """Builds the rows; images in tool results follow after the last consecutive result."""
 
     def __init__(self, losses: ConversionLosses) -> None:
         self._losses = losses
         self._rows: list[Any] = []
         self._images: list[Any] = []
         self._open_content: list[Any] | None = None
-        """The content of the assistant's row that may still grow."""
+        """Content of the assistant row that foreign messages may extend."""
 
     def finish(self) -> list[Any]:
         self._flush_images()
@@ -242,7 +246,7 @@ class _RowWriter:
                 case Thinking() | Unknown():
                     self._losses.add_foreign_part(part)
                 case Image() if message.role in ("assistant", "system"):
-                    self._losses.add(f"image in a message of the {message.role}", "left out")
+                    self._losses.add(f"image in a message of the {message.role}", "removed")
                 case Text() | Summary() | Image():
                     pieces += _emit_foreign_piece(part, self._losses)
         if not (pieces or calls):
@@ -255,11 +259,11 @@ class _RowWriter:
             self._append_row({"role": role, "content": compact_text_content(pieces)})
 
     def _add_assistant(self, pieces: list[Any], calls: list[Any]) -> None:
-        said = [*(self._open_content or ()), *pieces]
+        content = [*(self._open_content or ()), *pieces]
         if self._open_content is None:
             self._append_row({"role": "assistant"})
-        self._open_content = said
-        self._rows[-1]["content"] = compact_text_content(said)
+        self._open_content = content
+        self._rows[-1]["content"] = compact_text_content(content)
         if calls:
             self._rows[-1].setdefault("tool_calls", []).extend(calls)
 
@@ -297,7 +301,7 @@ def _emit_native(message: Message) -> dict[str, Any]:
             row["tool_call_id"] = result.call_id
         if result.name:
             row["name"] = result.name
-        # This API has no mark for failure, so a marked result was made by an edit.
+        # This API has no error flag, so only an edit can have set it.
         others = (part for part in result.content if not isinstance(part, Text))
         content = (Text(format_error_result(result)), *others) if result.is_error else result.content
     if message.role == "assistant":
@@ -311,7 +315,7 @@ def _emit_native(message: Message) -> dict[str, Any]:
 
 
 def _put_sibling_field(part: Part, row: dict[str, Any]) -> bool:
-    """Give thinking, calls and a refusal their place in the row; False for what is content."""
+    """Store thinking, calls and refusals in fields of the row; return False for content."""
     shape = get_layout_note(part, NAME)
     if isinstance(part, Thinking):
         key = shape or "reasoning_content"
@@ -364,7 +368,7 @@ def _emit_foreign_piece(part: Text | Summary | Image, losses: ConversionLosses) 
     piece = _emit_media_piece(part)
     if piece["type"] == "file":
         if part.url:
-            losses.add("document by its address", "its address is written as text")
+            losses.add("document by URL", "its URL is written as text")
             return [{"type": "text", "text": part.url}]
         piece["file"]["filename"] = f"file.{part.media_type.rpartition('/')[2]}"
     return [piece]
@@ -379,6 +383,6 @@ def _media_kind(image: Image) -> str:
 def _emit_media_piece(image: Image) -> dict[str, Any]:
     kind = get_layout_note(image, NAME) or _media_kind(image)
     if kind == "input_audio":
-        form = _AUDIO.get(image.media_type, image.media_type.partition("/")[2])
-        return {"type": kind, kind: {"data": image.data, "format": form}}
+        audio_format = _AUDIO.get(image.media_type, image.media_type.partition("/")[2])
+        return {"type": kind, kind: {"data": image.data, "format": audio_format}}
     return {"type": kind, kind: {"file_data" if kind == "file" else "url": format_image_url(image)}}

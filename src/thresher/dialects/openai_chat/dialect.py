@@ -1,4 +1,4 @@
-"""The dialect of OpenAI's Chat Completions, which many vendors' servers speak."""
+"""OpenAI's Chat Completions API, which many vendors' servers implement."""
 
 from functools import partial
 
@@ -19,7 +19,10 @@ DIALECT = Dialect(
     rules=RULES,
     prompt_fields=frozenset({"tools", "functions"}),
     read_usage=partial(
-        usage_with_cached, given="prompt_tokens", answered="completion_tokens", details="prompt_tokens_details"
+        usage_with_cached,
+        input_field="prompt_tokens",
+        output_field="completion_tokens",
+        details_field="prompt_tokens_details",
     ),
     one_result_per_message=True,
 )

@@ -1,4 +1,4 @@
-"""Rows of a Chat Completions request."""
+"""Arrange the rows of a Chat Completions request."""
 
 from thresher.dialects.extras import get_extra_fields, is_opaque_message
 from thresher.dialects.layout import DialectLayout, LayoutRow, portable_parts
@@ -7,34 +7,34 @@ from thresher.model import Message
 from thresher.model.parts import Image, Part, Thinking, ToolCall, ToolResult
 
 
-def arrange_chat_rows(view: DialectLayout) -> None:
-    """Arrange results in a role of their own; foreign messages of the assistant in one row."""
-    grows = False
-    for index, message in enumerate(view.messages):
-        if view.is_native(index) and _is_one_row(message):
+def arrange_chat_rows(layout: DialectLayout) -> None:
+    """Arrange results in a role of their own, and adjacent foreign assistant messages in one row."""
+    can_merge = False
+    for index, message in enumerate(layout.messages):
+        if layout.is_native(index) and _is_one_row(message):
             role = _chat_role(message)
             row = LayoutRow(
                 role,
                 index,
-                view.history_index.parts_by_message[index],
+                layout.history_index.parts_by_message[index],
                 native=True,
                 opaque=is_opaque_message(message, NAME),
             )
-            view.rows.append(row)
-            _note_legacy(view, row)
-            grows = False
+            layout.rows.append(row)
+            _note_legacy(layout, row)
+            can_merge = False
             continue
-        pieces = portable_parts(view.history_index, index)
+        pieces = portable_parts(layout.history_index, index)
         results = [piece for piece in pieces if isinstance(piece.part, ToolResult)]
         others = [piece for piece in pieces if _chat_holds(piece.part, message.role)]
         if results:
-            view.rows.append(LayoutRow("tool", index, results))
-            grows = False
-        if others and grows and message.role == "assistant":
-            view.rows[-1].parts = [*view.rows[-1].parts, *others]
+            layout.rows.append(LayoutRow("tool", index, results))
+            can_merge = False
+        if others and can_merge and message.role == "assistant":
+            layout.rows[-1].parts = [*layout.rows[-1].parts, *others]
         elif others:
-            view.rows.append(LayoutRow("user" if message.role == "tool" else message.role, index, others))
-            grows = message.role == "assistant"
+            layout.rows.append(LayoutRow("user" if message.role == "tool" else message.role, index, others))
+            can_merge = message.role == "assistant"
 
 
 def _chat_holds(part: Part, role: str) -> bool:
@@ -42,7 +42,7 @@ def _chat_holds(part: Part, role: str) -> bool:
 
 
 def _is_one_row(message: Message) -> bool:
-    """Whether a message of Chat Completions, edited perhaps, is still written as the one row it was."""
+    """True if a native message, possibly edited, still fits in its one row."""
     kinds = {type(part) for part in message.parts}
     if message.role == "tool":
         return len(message.parts) == 1 and kinds == {ToolResult}
@@ -51,15 +51,15 @@ def _is_one_row(message: Message) -> bool:
 
 def _chat_role(message: Message) -> str:
     fields = message.pocket.fields if message.pocket else ""
-    old = (
+    is_function = (
         message.role == "tool" and '"function"' in fields and get_extra_fields(message, NAME).get("role") == "function"
     )
-    return "function" if old else message.role
+    return "function" if is_function else message.role
 
 
-def _note_legacy(view: DialectLayout, row: LayoutRow) -> None:
+def _note_legacy(layout: DialectLayout, row: LayoutRow) -> None:
     for piece in row.parts:
         pocket = piece.part.pocket
         if isinstance(piece.part, ToolCall) and pocket and pocket.format == NAME and pocket.shape == "function_call":
-            view.legacy_calls.add(piece.place)
+            layout.legacy_calls.add(piece.place)
             return

@@ -13,17 +13,17 @@ from thresher.model import Message
 from thresher.model.parts import Part, Thinking, ToolCall, ToolResult
 
 
-def _check_missing_id(view: DialectLayout) -> Iterator[RuleFinding]:
-    """Find calls and results that are written without an id."""
-    yield from check_missing_id(view, has_written_id=_has_written_id)
-    for number, piece in view.results:
-        row = view.rows[number]
-        pocket = view.messages[row.message].pocket
+def _check_missing_id(layout: DialectLayout) -> Iterator[RuleFinding]:
+    """Find calls and results that are emitted without an id."""
+    yield from check_missing_id(layout, has_written_id=_has_written_id)
+    for number, piece in layout.results:
+        row = layout.rows[number]
+        pocket = layout.messages[row.message].pocket
         if not row.is_native or pocket is None or "no-id" not in pocket.shape.split():
             continue
-        call = view.history_index.call_by_result.get(piece.place)
-        if row.role == "tool" or (call is not None and call not in view.legacy_calls):
-            yield finding_at(piece, "the result does not say the id of its call")
+        call = layout.history_index.call_by_result.get(piece.place)
+        if row.role == "tool" or (call is not None and call not in layout.legacy_calls):
+            yield finding_at(piece, "the result has no id of its call")
 
 
 def _has_written_id(row: LayoutRow, call: ToolCall) -> bool:
@@ -31,23 +31,23 @@ def _has_written_id(row: LayoutRow, call: ToolCall) -> bool:
     return pocket is None or pocket.format != NAME or not row.is_native or "no-id" not in pocket.shape.split()
 
 
-def _check_result_kind(view: DialectLayout) -> Iterator[RuleFinding]:
-    """Find tool messages that answer a call of before there were tools: the API does not see the two as a pair."""
-    for number, piece in view.results:
-        call = view.history_index.call_by_result.get(piece.place)
-        if call in view.row_by_place and call in view.legacy_calls and view.rows[number].role == "tool":
-            yield finding_at(piece, "a tool's message answers a call that was written as `function_call`")
+def _check_result_kind(layout: DialectLayout) -> Iterator[RuleFinding]:
+    """Find tool messages that answer a legacy `function_call`, which the API does not match."""
+    for number, piece in layout.results:
+        call = layout.history_index.call_by_result.get(piece.place)
+        if call in layout.row_by_place and call in layout.legacy_calls and layout.rows[number].role == "tool":
+            yield finding_at(piece, "a tool message answers a call in the field `function_call`")
 
 
-def _check_empty_message(view: DialectLayout) -> Iterator[RuleFinding]:
+def _check_empty_message(layout: DialectLayout) -> Iterator[RuleFinding]:
     """Find messages without content."""
-    for row in view.rows:
-        if row.is_native and not row.is_opaque and _has_null_content(row, view.messages[row.message]):
+    for row in layout.rows:
+        if row.is_native and not row.is_opaque and _has_null_content(row, layout.messages[row.message]):
             yield RuleFinding(row.message, None, "the message is empty")
 
 
 def _has_null_content(row: LayoutRow, message: Message) -> bool:
-    """Whether Chat Completions' writer says `null`, or nothing, where only calls may do without content."""
+    """True if the codec emits null or no content in a row that requires content."""
     pocket = message.pocket
     if pocket is None or ("content" not in pocket.absent and '"content":null' not in pocket.fields):
         return False
@@ -58,7 +58,7 @@ def _has_null_content(row: LayoutRow, message: Message) -> bool:
 
 
 def _is_content(part: Part) -> bool:
-    """Whether a part makes a row more than its thinking."""
+    """True if a part is content, not just thinking."""
     return bool(part.content) or part.is_error if isinstance(part, ToolResult) else not isinstance(part, Thinking)
 
 

@@ -1,7 +1,7 @@
-"""OpenAI Responses: a flat list of items, where calls, results and reasoning stand beside the messages.
+"""Codec of OpenAI's Responses API: a flat list of items; calls, results and reasoning are separate items.
 
-One item is one message. The pocket of a call, a result or a reasoning is on the part, that of a message item
-on the message. Items we do not read (searches, references, compactions) are kept whole, in their place.
+One item is one message. Vendor extras of a call, a result or reasoning are on the part, those of a message item on the
+message. Items that are not parsed (searches, references, compactions) are preserved whole, in order.
 """
 
 from collections.abc import Callable, Sequence
@@ -57,25 +57,24 @@ _MEDIA_FIELDS = {"input_image": "image_url", "input_audio": "input_audio", "inpu
 
 
 def parse_openai_responses(value: Any) -> History:
-    """Read messages, or a request body."""
-    """Items, or a request body, to a history."""
+    """Parse items, or a request body."""
     if isinstance(value, dict) and isinstance(value.get("input"), str):
-        said = (Text(value["input"]),)
-        author = infer_message_author("user", said)
-        messages = [Message("user", said, author=author, pocket=VendorExtras(NAME, shape="input untyped string"))]
+        texts = (Text(value["input"]),)
+        author = infer_message_author("user", texts)
+        messages = [Message("user", texts, author=author, pocket=VendorExtras(NAME, shape="input untyped string"))]
         rest: dict[str, Any] | None = {key: item for key, item in value.items() if key != "input"}
     else:
         rows, rest = split_request_body(NAME, value, "input")
         messages = [parse_openai_responses_item(row) for row in rows]
     if rest is not None and isinstance(rest.get("instructions"), str):
-        told = (Text(rest.pop("instructions")),)
+        instructions = (Text(rest.pop("instructions")),)
         pocket = VendorExtras(NAME, shape="instructions")
-        messages.insert(0, Message("system", told, author="harness", pocket=pocket))
+        messages.insert(0, Message("system", instructions, author="harness", pocket=pocket))
     return make_request_history(NAME, messages, rest)
 
 
 def parse_openai_responses_item(item: Any) -> Message:
-    """One item; an unknown or odd one is kept whole."""
+    """Parse one item; preserve an unknown or invalid one whole."""
     if not isinstance(item, dict):
         return make_opaque_message(NAME, item)
     kind = item.get("type", "message")
@@ -105,20 +104,20 @@ def _parse_message(item: dict[str, Any]) -> Message | None:
         return None
     model_role = _ROLES.get(role, "user")
     spoken = model_role == "assistant"
-    text = isinstance(content, str)
+    is_string = isinstance(content, str)
     parts = (Text(content),) if isinstance(content, str) else parse_openai_responses_content(content, spoken=spoken)
     author = infer_message_author(model_role, parts) if role in _ROLES else "harness"
     rest = {key: value for key, value in item.items() if key not in ("type", "content")}
     if role == model_role:
         del rest["role"]
-    pocket = make_layout_note(NAME, "" if "type" in item else "untyped", "string" if text else "") or NATIVE_EXTRAS
+    pocket = make_layout_note(NAME, "" if "type" in item else "untyped", "string" if is_string else "") or NATIVE_EXTRAS
     if rest:
         pocket = VendorExtras(NAME, dump_json(rest), shape=pocket.shape)
     return Message(model_role, parts, author=author, pocket=pocket)
 
 
 def parse_openai_responses_content(content: list[Any], *, spoken: bool = False) -> tuple[ResultPart, ...]:
-    """The pieces of a message, or of a tool's output; `spoken`: by the model."""
+    """Parse the pieces of a message or of a tool's output; `spoken` is True for the model's own."""
     return tuple([_parse_piece(piece, spoken) for piece in content])
 
 
@@ -133,8 +132,8 @@ def _parse_piece(piece: Any, spoken: bool) -> ResultPart:
         part = Text(text, make_layout_note(NAME, "" if kind == default else kind)) if isinstance(text, str) else None
     elif isinstance(kind, str) and kind in _MEDIA_FIELDS:
         part = _parse_media(kind, piece)
-    kept = None if part is None else keep_extra_fields(part, piece, _emit_piece(part, spoken), NAME)
-    return kept if kept is not None else Unknown(str(kind or ""), dump_json(piece))
+    with_extras = None if part is None else keep_extra_fields(part, piece, _emit_piece(part, spoken), NAME)
+    return with_extras if with_extras is not None else Unknown(str(kind or ""), dump_json(piece))
 
 
 def _parse_media(kind: str, piece: dict[str, Any]) -> Image | None:
@@ -187,8 +186,8 @@ def _parse_reasoning(item: dict[str, Any]) -> Thinking | None:
     if not isinstance(item.get("summary"), list | None) or not isinstance(item.get("content"), list | None):
         return None
     signature = item["encrypted_content"] if isinstance(item.get("encrypted_content"), str) else ""
-    said = {"type"} | ({"encrypted_content"} if signature else set())
-    rest = {key: value for key, value in item.items() if key not in said}
+    represented = {"type"} | ({"encrypted_content"} if signature else set())
+    rest = {key: value for key, value in item.items() if key not in represented}
     return Thinking(join_reasoning_text(rest), signature, VendorExtras(NAME, dump_json(rest)) if rest else None)
 
 
@@ -204,20 +203,19 @@ _PARSERS: dict[str, Callable[[dict[str, Any]], ToolCall | ToolResult | Thinking 
 
 
 def emit_openai_responses(history: History, body: bool | None) -> Emission:
-    """Write a history as messages, or as a request body."""
-    """A history to items, or to a body where it came as one or needs one for its tools."""
+    """Emit items, or a request body if the history came as one or needs one for its tools."""
     losses = ConversionLosses()
     specs = None if is_from_dialect(history, NAME) else parse_tool_specs(history, losses)
-    whole = should_emit_body(history, body, losses, tool_definitions=specs)
+    as_body = should_emit_body(history, body, losses, tool_definitions=specs)
     instructions: list[str] = []
     rows: list[Any] = []
     for message in history:
         leading = message.role == "system" and not rows and not is_native(message, NAME)
-        if whole and (leading or get_layout_note(message, NAME) == "instructions"):
+        if as_body and (leading or get_layout_note(message, NAME) == "instructions"):
             instructions.append(message.text)
         else:
             rows += _emit_items(message, losses)
-    if not whole:
+    if not as_body:
         return Emission(rows, losses.to_problems())
     fields = get_request_fields(history, NAME, losses)
     if instructions:
@@ -230,13 +228,13 @@ def emit_openai_responses(history: History, body: bool | None) -> Emission:
 
 
 def _emit_tool(spec: ToolSpec) -> dict[str, Any]:
-    """Strict is this API's default, and few schemas of others are fit for it."""
+    """Emit a tool definition with `strict` off: it is on by default, and few schemas of other APIs support it."""
     tool = {"type": "function", "name": spec.name, "description": spec.description}
     return {**tool, "parameters": spec.schema, "strict": False}
 
 
 def _emit_input(history: History, rows: list[Any]) -> Any:
-    """The items, or the one string they came as."""
+    """Return the items, or the one string that they came as."""
     last = history[-1] if len(history) else None
     if len(rows) == 1 and last is not None and get_layout_note(last, NAME).startswith("input "):
         content = rows[0].get("content")
@@ -245,18 +243,18 @@ def _emit_input(history: History, rows: list[Any]) -> Any:
 
 
 def _emit_items(message: Message, losses: ConversionLosses) -> list[Any]:
-    """A message as items, in order: one for what is said together, one for each call, result, reasoning."""
+    """Emit a message as items in order: one per run of text, one per call, result or reasoning."""
     if is_opaque_message(message, NAME):
         return [load_opaque_value(message)]
     native = is_native(message, NAME)
     items: list[Any] = []
-    said: list[Part] = []
+    pieces: list[Part] = []
     for part in message.parts:
         if isinstance(part, Text | Summary | Image | Unknown):
-            said += [part] if native or is_convertible_to_items(part, message.role, losses) else []
+            pieces += [part] if native or is_convertible_to_items(part, message.role, losses) else []
             continue
-        items += [_emit_message(message, said, native=native)] if said else []
-        said = []
+        items += [_emit_message(message, pieces, native=native)] if pieces else []
+        pieces = []
         if isinstance(part, ToolCall):
             items.append(_emit_call(part, native=native))
         elif isinstance(part, ToolResult):
@@ -266,7 +264,7 @@ def _emit_items(message: Message, losses: ConversionLosses) -> list[Any]:
         else:
             losses.add_foreign_part(part)
     empty = native and not message.parts
-    return [*items, _emit_message(message, said, native=native)] if said or empty else items
+    return [*items, _emit_message(message, pieces, native=native)] if pieces or empty else items
 
 
 def _emit_message(message: Message, parts: list[Part], *, native: bool) -> dict[str, Any]:
@@ -293,8 +291,8 @@ def _emit_call(call: ToolCall, *, native: bool) -> dict[str, Any]:
         item = {"type": "custom_tool_call", "call_id": call.id, "name": call.name, "input": call.arguments}
     else:
         action = parse_json_object(call.arguments)
-        exec_it = {"type": "exec", "command": [call.arguments]}
-        item = {"type": f"{_SHELL}_call", key: call.id, "action": exec_it if action is None else action}
+        exec_action = {"type": "exec", "command": [call.arguments]}
+        item = {"type": f"{_SHELL}_call", key: call.id, "action": exec_action if action is None else action}
     return merge_extra_fields(item, get_extra_fields(call, NAME)) if native else item
 
 
@@ -318,12 +316,12 @@ def _emit_output(result: ToolResult, notes: list[str], losses: ConversionLosses,
             losses.add_foreign_part(part)
         elif not isinstance(part, Text):
             others.append(part)
-    said = [Text(text)] if text else []
-    return _emit_pieces([*said, *others], native=native) if others else text
+    texts = [Text(text)] if text else []
+    return _emit_pieces([*texts, *others], native=native) if others else text
 
 
 def _emit_reasoning(part: Thinking) -> dict[str, Any]:
-    """The lists that the text was read from, as long as they still say it."""
+    """Emit the original lists while they match the text, otherwise a new summary."""
     rest = get_extra_fields(part, NAME)
     if join_reasoning_text(rest) != part.text:
         rest.pop("content", None)
@@ -359,15 +357,14 @@ def _media_kind(image: Image) -> str:
 def _emit_media_piece(image: Image) -> dict[str, Any]:
     kind = get_layout_note(image, NAME) or _media_kind(image)
     if kind == "input_audio":
-        form = image.media_type.partition("/")[2].replace("mpeg", "mp3").removeprefix("x-")
-        return {"type": kind, kind: {"data": image.data, "format": form}}
+        audio_format = image.media_type.partition("/")[2].replace("mpeg", "mp3").removeprefix("x-")
+        return {"type": kind, kind: {"data": image.data, "format": audio_format}}
     key = "file_url" if kind == "input_file" and image.url else _MEDIA_FIELDS[kind]
     return {"type": kind, key: format_image_url(image)}
 
 
 def sniff_openai_responses(value: Any) -> int:
-    """Return how certain it is that a value is in this dialect."""
-    """A body with `input`, items that only this API has, or its words for pieces of content."""
+    """Score whether a value is in this dialect: a body with `input`, its item types, or its piece types are certain."""
     if isinstance(value, dict):
         return 3 if isinstance(value.get("input"), str | list) and "messages" not in value else 0
     if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):

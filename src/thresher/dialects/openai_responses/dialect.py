@@ -1,4 +1,4 @@
-"""The dialect of OpenAI's Responses API."""
+"""OpenAI's Responses API."""
 
 from functools import partial
 
@@ -27,7 +27,10 @@ DIALECT = Dialect(
     server_history_fields=("previous_response_id", "conversation"),
     takes_text=True,
     read_usage=partial(
-        usage_with_cached, given="input_tokens", answered="output_tokens", details="input_tokens_details"
+        usage_with_cached,
+        input_field="input_tokens",
+        output_field="output_tokens",
+        details_field="input_tokens_details",
     ),
     links_steps=True,
     has_item_ids=True,

@@ -1,4 +1,4 @@
-"""Decode the items of a Responses input."""
+"""Parse the items of a Responses input."""
 
 from typing import Any
 
@@ -9,27 +9,27 @@ from thresher.model.parts import Image, Summary, Text, Unknown
 
 
 def join_reasoning_text(item: dict[str, Any]) -> str:
-    """The summary; where there is none, the reasoning itself, which open models show."""
+    """Return the summary, or else the reasoning text itself, which open models include."""
     for pieces in (item.get("summary"), item.get("content")):
         texts = [piece.get("text") for piece in pieces or () if isinstance(piece, dict)]
-        if said := [text for text in texts if isinstance(text, str)]:
-            return "\n\n".join(said)
+        if found_texts := [text for text in texts if isinstance(text, str)]:
+            return "\n\n".join(found_texts)
     return ""
 
 
 def is_convertible_to_items(part: Text | Summary | Image | Unknown, role: Role, losses: ConversionLosses) -> bool:
-    """Whether this API can hold a piece of another's message."""
+    """True if this API can represent a part of a foreign message."""
     if isinstance(part, Unknown):
         losses.add_foreign_part(part)
         return False
     if isinstance(part, Image) and role in ("assistant", "system"):
-        losses.add(f"image in a message of the {role}", "left out")
+        losses.add(f"image in a message of the {role}", "removed")
         return False
     return isinstance(part, Image) or bool(part.text)
 
 
 def decode_output_json(text: str) -> Any:
-    """Decode an output that is JSON, else None."""
+    """Decode an output as JSON; return the text if that fails."""
     try:
         return load_json(text)
     except (ValueError, RecursionError):

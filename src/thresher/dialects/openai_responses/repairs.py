@@ -1,4 +1,4 @@
-"""Repairs that only the Responses API needs."""
+"""Repairs specific to the Responses API."""
 
 from collections.abc import Sequence
 
@@ -18,33 +18,33 @@ SHELL = "local_shell"
 
 
 def get_tool_kind(part: Part, *, native: bool) -> str:
-    """Return which of the Responses API's kinds of tools a call or a result is written for."""
+    """Return the kind of tool that a call or result is encoded for."""
     notes = part.pocket.shape.split() if native and part.pocket and part.pocket.format == NAME else ()
     return "custom" if "custom" in notes else SHELL if SHELL in notes else "function"
 
 
-def match_result_kinds(bench: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """Give a result the kind of its call where its message can hold it; else make the call a plain one."""
-    facts = HistoryIndex(bench.history)
+def match_result_kinds(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:
+    """Change a result to the kind of its call if its message allows it, otherwise the call to a plain one."""
+    history_index = HistoryIndex(workspace.history)
     new: dict[Place, tuple[Part, ...]] = {}
     foreign: set[int] = set()
-    for one in violations:
-        call = facts.call_by_result[one.place]
-        asked, given = bench.part(call), bench.part(one.place)
-        message = bench.drafts[one.message].message
-        if not isinstance(asked, ToolCall) or not isinstance(given, ToolResult):
+    for violation in violations:
+        call = history_index.call_by_result[violation.place]
+        call_part, result = workspace.part(call), workspace.part(violation.place)
+        message = workspace.drafts[violation.message].message
+        if not isinstance(call_part, ToolCall) or not isinstance(result, ToolResult):
             continue
         if _accepts_kind(message):
-            kind = get_tool_kind(asked, native=_is_native(bench.drafts[call.message].message))
-            new[one.place] = (_with_kind(given, kind),)
-            foreign |= set() if message.pocket else {one.message}
+            kind = get_tool_kind(call_part, native=_is_native(workspace.drafts[call.message].message))
+            new[violation.place] = (_with_kind(result, kind),)
+            foreign |= set() if message.pocket else {violation.message}
         else:
-            new[call] = (plain_call(asked),)
-    bench.record_repairs(violations, "call and result made of one kind")
-    bench.replace_parts(new)
+            new[call] = (plain_call(call_part),)
+    workspace.record_repairs(violations, "call and result changed to the same kind")
+    workspace.replace_parts(new)
     for index in foreign:
-        native = structs.replace(bench.drafts[index].message, pocket=VendorExtras(NAME))
-        bench.drafts[index] = bench.drafts[index]._replace(message=native)
+        native = structs.replace(workspace.drafts[index].message, pocket=VendorExtras(NAME))
+        workspace.drafts[index] = workspace.drafts[index]._replace(message=native)
 
 
 def _accepts_kind(message: Message) -> bool:
@@ -63,20 +63,20 @@ def _with_kind(result: ToolResult, kind: str) -> ToolResult:
     return structs.replace(result, pocket=structs.replace(pocket, shape=shape))
 
 
-def remove_item_ids(bench: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """Item ids that repeat are left out: an item does without."""
+def remove_item_ids(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:
+    """Remove repeated item ids, because an id is optional."""
     new: dict[Place, tuple[Part, ...]] = {}
     messages: dict[int, Message | None] = {}
-    for one in violations:
-        if one.part is None:
-            message = bench.drafts[one.message].message
-            messages[one.message] = structs.replace(message, pocket=_without_item_id(message))
+    for violation in violations:
+        if violation.part is None:
+            message = workspace.drafts[violation.message].message
+            messages[violation.message] = structs.replace(message, pocket=_without_item_id(message))
         else:
-            part = bench.part(one.place)
-            new[one.place] = (structs.replace(part, pocket=_without_item_id(part)),)
-    bench.record_repairs(violations, "item id left out")
-    bench.replace_messages(messages)
-    bench.replace_parts(new)
+            part = workspace.part(violation.place)
+            new[violation.place] = (structs.replace(part, pocket=_without_item_id(part)),)
+    workspace.record_repairs(violations, "item id removed")
+    workspace.replace_messages(messages)
+    workspace.replace_parts(new)
 
 
 def _without_item_id(owner: Part | Message) -> VendorExtras | None:

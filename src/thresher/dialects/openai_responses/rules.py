@@ -15,22 +15,22 @@ from thresher.model import Message
 from thresher.model.parts import Part, Thinking, ToolCall, ToolResult
 
 
-def _check_result_kind(view: DialectLayout) -> Iterator[RuleFinding]:
-    """Find results of another kind than their call, which the API does not see as a pair."""
-    for _, piece in view.results:
-        call = view.history_index.call_by_result.get(piece.place)
-        if call is None or call not in view.row_by_place:
+def _check_result_kind(layout: DialectLayout) -> Iterator[RuleFinding]:
+    """Find results of another kind than their call, which the API does not match."""
+    for _, piece in layout.results:
+        call = layout.history_index.call_by_result.get(piece.place)
+        if call is None or call not in layout.row_by_place:
             continue
-        asked = get_tool_kind(view.messages[call.message].parts[call.part], native=view.is_native(call.message))
-        given = get_tool_kind(piece.part, native=view.is_native(piece.place.message))
-        if asked != given:
-            yield finding_at(piece, f"an output of the kind `{given}` answers a call of the kind `{asked}`")
+        call_kind = get_tool_kind(layout.messages[call.message].parts[call.part], native=layout.is_native(call.message))
+        result_kind = get_tool_kind(piece.part, native=layout.is_native(piece.place.message))
+        if call_kind != result_kind:
+            yield finding_at(piece, f"an output of kind `{result_kind}` answers a call of kind `{call_kind}`")
 
 
-def check_lone_reasoning(view: DialectLayout) -> Iterator[RuleFinding]:
-    """Reasoning without the item that it led to."""
+def check_lone_reasoning(layout: DialectLayout) -> Iterator[RuleFinding]:
+    """Find reasoning without its following item."""
     waiting: list[PlacedPart] = []
-    for row in view.rows:
+    for row in layout.rows:
         for piece in row.parts or (None,):
             part = piece.part if piece else None
             if piece is not None and isinstance(part, Thinking):
@@ -43,38 +43,38 @@ def check_lone_reasoning(view: DialectLayout) -> Iterator[RuleFinding]:
 
 
 def _lone_reasoning_findings(waiting: list[PlacedPart]) -> list[RuleFinding]:
-    return [finding_at(piece, "no item of the model's follows the reasoning") for piece in waiting]
+    return [finding_at(piece, "the reasoning has no following item of the model") for piece in waiting]
 
 
-def check_repeated_item(view: DialectLayout) -> Iterator[RuleFinding]:
-    """An item id that an item before it has."""
+def check_repeated_item(layout: DialectLayout) -> Iterator[RuleFinding]:
+    """Find items whose id repeats an earlier one."""
     seen: set[str] = set()
-    for row in view.rows:
+    for row in layout.rows:
         if not row.is_native or row.is_opaque:
             continue
-        for part, owner in _items(view, row):
+        for part, owner in _items(layout, row):
             if owner.pocket is None or '"id":' not in owner.pocket.fields:
                 continue
-            item = get_extra_fields(owner, NAME).get("id")
-            if isinstance(item, str) and item in seen:
-                yield RuleFinding(row.message, part, f"the item id `{item}` is that of another item")
-            elif isinstance(item, str):
-                seen.add(item)
+            item_id = get_extra_fields(owner, NAME).get("id")
+            if isinstance(item_id, str) and item_id in seen:
+                yield RuleFinding(row.message, part, f"another item has the id `{item_id}`")
+            elif isinstance(item_id, str):
+                seen.add(item_id)
 
 
-def _items(view: DialectLayout, row: LayoutRow) -> Iterator[tuple[int | None, Part | Message]]:
-    """The items of a message, each with what holds its fields; what is said together is one item."""
-    message = view.messages[row.message]
-    said = not row.parts
+def _items(layout: DialectLayout, row: LayoutRow) -> Iterator[tuple[int | None, Part | Message]]:
+    """Yield the items of a message, each with the owner of its fields; a run of text is one item."""
+    message = layout.messages[row.message]
+    has_text = not row.parts
     for piece in row.parts:
         if not isinstance(piece.part, ToolCall | ToolResult | Thinking):
-            said = True
+            has_text = True
             continue
-        if said:
+        if has_text:
             yield None, message
-        said = False
+        has_text = False
         yield piece.place.part, piece.part
-    if said:
+    if has_text:
         yield None, message
 
 

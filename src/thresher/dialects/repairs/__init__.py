@@ -1,1 +1,1 @@
-"""Repairs of what a rule found."""
+"""Repairs of rule violations."""

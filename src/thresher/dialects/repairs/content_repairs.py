@@ -1,4 +1,4 @@
-"""Repairs of what messages hold: what cannot be sent goes, what stands wrong moves, who must speak first does."""
+"""Repairs of message content: invalid parts, empty messages, part order, roles."""
 
 from collections.abc import Sequence
 
@@ -14,90 +14,92 @@ from thresher.model.parts import Part, Summary, Text, Thinking, ToolCall, ToolRe
 EARLIER_CONVERSATION_NOTE = "[earlier conversation not included]"
 
 
-def repair_surrogates(bench: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """U+FFFD stands for each half of a pair."""
+def repair_surrogates(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:
+    """Replace each lone surrogate with U+FFFD."""
     messages: dict[int, Message | None] = {}
     parts: dict[Place, tuple[Part, ...]] = {}
-    for one in violations:
-        if one.part is None:
-            messages[one.message] = repair_message_encoding(bench.drafts[one.message].message)
+    for violation in violations:
+        if violation.part is None:
+            messages[violation.message] = repair_message_encoding(workspace.drafts[violation.message].message)
         else:
-            parts[one.place] = (repair_part_encoding(bench.part(one.place)),)
-    bench.record_repairs(violations, "U+FFFD put for half a surrogate pair")
-    bench.replace_messages(messages)
-    bench.replace_parts(parts)
+            parts[violation.place] = (repair_part_encoding(workspace.part(violation.place)),)
+    workspace.record_repairs(violations, "half of a surrogate pair replaced with U+FFFD")
+    workspace.replace_messages(messages)
+    workspace.replace_parts(parts)
 
 
-def wrap_arguments(bench: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """Arguments that are no JSON become the text of one field, as the writers do with free text."""
+def wrap_arguments(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:
+    """Wrap arguments that are not valid JSON as text in the field `input`, as the encoders do with free text."""
     parts: dict[Place, tuple[Part, ...]] = {}
-    for one in violations:
-        call = bench.part(one.place)
+    for violation in violations:
+        call = workspace.part(violation.place)
         if isinstance(call, ToolCall):
-            parts[one.place] = (structs.replace(call, arguments=dump_json({"input": call.arguments})),)
-    bench.record_repairs(violations, "the arguments are kept as text in the field `input`")
-    bench.replace_parts(parts)
+            parts[violation.place] = (structs.replace(call, arguments=dump_json({"input": call.arguments})),)
+    workspace.record_repairs(violations, "the arguments are preserved as text in the field `input`")
+    workspace.replace_parts(parts)
 
 
-def remove_parts(bench: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """Parts that nobody may send are left out."""
-    for one in {(one.rule, one.message, one.part): one for one in violations}.values():
-        bench.record_repair(one.rule, one.message, one.part, f"left out: {one.detail}")
-    bench.replace_parts({one.place: () for one in violations})
+def remove_parts(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:
+    """Remove parts that the API rejects."""
+    for violation in {
+        (violation.rule, violation.message, violation.part): violation for violation in violations
+    }.values():
+        workspace.record_repair(violation.rule, violation.message, violation.part, f"removed: {violation.detail}")
+    workspace.replace_parts({violation.place: () for violation in violations})
 
 
-def remove_messages(bench: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """Messages without content are left out; a result without any is written as an empty text."""
+def remove_messages(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:
+    """Remove messages without content; emit an empty result as an empty text."""
     messages: dict[int, Message | None] = {}
-    for one in violations:
-        message = bench.drafts[one.message].message
+    for violation in violations:
+        message = workspace.drafts[violation.message].message
         answers = any(isinstance(part, ToolResult) for part in message.parts)
-        messages[one.message] = structs.replace(message, pocket=None) if answers else None
-    bench.record_repairs(violations, "left out")
-    bench.replace_messages(messages)
+        messages[violation.message] = structs.replace(message, pocket=None) if answers else None
+    workspace.record_repairs(violations, "removed")
+    workspace.replace_messages(messages)
 
 
-def move_parts_to_front(bench: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """Results come first in their message, and so does thinking."""
-    bench.record_repairs(violations, "moved to the front of its message")
-    for index, rule in {one.message: one.rule for one in violations}.items():
+def move_parts_to_front(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:
+    """Move results, or thinking, to the front of their message."""
+    workspace.record_repairs(violations, "moved to the front of its message")
+    for index, rule in {violation.message: violation.rule for violation in violations}.items():
         first = ToolResult if rule == "results-first" else Thinking
-        draft = bench.drafts[index]
+        draft = workspace.drafts[index]
         pairs = list(zip(draft.message.parts, draft.places, strict=True))
         front = [pair for pair in pairs if isinstance(pair[0], first)]
         back = [pair for pair in pairs if not isinstance(pair[0], first)]
-        bench.drafts[index] = replace_draft_parts(draft, [*front, *back])
+        workspace.drafts[index] = replace_draft_parts(draft, [*front, *back])
 
 
-def insert_opening_message(bench: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """A line of the user's side stands before the model's first message."""
-    first = min(one.message for one in violations)
-    bench.record_repair("first-role", first, None, "a line put before it: the user speaks first")
+def insert_opening_message(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:
+    """Insert a user message before the model's first message."""
+    first = min(violation.message for violation in violations)
+    workspace.record_repair("first-role", first, None, "a user message added before it: the user must be first")
     opening = Message("user", (Text(EARLIER_CONVERSATION_NOTE),), author="harness")
-    origin = bench.drafts[first].origin
-    bench.drafts.insert(first, MessageDraft(opening, origin, (Place(origin, 0),)))
+    origin = workspace.drafts[first].origin
+    workspace.drafts.insert(first, MessageDraft(opening, origin, (Place(origin, 0),)))
 
 
-def reset_unknown_role(bench: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """A message in a role that is not known is the user's."""
+def reset_unknown_role(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:
+    """Change a message with an unknown role to its role in the model."""
     messages: dict[int, Message | None] = {}
-    for one in violations:
-        message = bench.drafts[one.message].message
-        fields = {key: value for key, value in get_extra_fields(message, one.dialect).items() if key != "role"}
-        pocket = message.pocket or VendorExtras(one.dialect)
-        messages[one.message] = structs.replace(
+    for violation in violations:
+        message = workspace.drafts[violation.message].message
+        fields = {key: value for key, value in get_extra_fields(message, violation.dialect).items() if key != "role"}
+        pocket = message.pocket or VendorExtras(violation.dialect)
+        messages[violation.message] = structs.replace(
             message, pocket=structs.replace(pocket, fields=dump_json(fields) if fields else "")
         )
-    bench.record_repairs(violations, "sent in the role that it has for the model")
-    bench.replace_messages(messages)
+    workspace.record_repairs(violations, "emitted with its role in the model")
+    workspace.replace_messages(messages)
 
 
-def trim_end(bench: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """Space at the very end goes."""
+def trim_end(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:
+    """Remove whitespace from the end of the history."""
     parts: dict[Place, tuple[Part, ...]] = {}
-    for one in violations:
-        part = bench.part(one.place)
+    for violation in violations:
+        part = workspace.part(violation.place)
         if isinstance(part, Text | Summary):
-            parts[one.place] = (structs.replace(part, text=part.text.rstrip()),)
-    bench.record_repairs(violations, "space at the end left out")
-    bench.replace_parts(parts)
+            parts[violation.place] = (structs.replace(part, text=part.text.rstrip()),)
+    workspace.record_repairs(violations, "whitespace at the end removed")
+    workspace.replace_parts(parts)

@@ -1,7 +1,7 @@
-"""Repairs in the order in which they are made.
+"""Repair steps in the order of execution.
 
-A step comes after those on which it builds: results are told from orphans before calls are answered, and calls are
-answered before messages are merged. Each step is a rule's `repair`; a dialect may add its own between these.
+A step follows the steps that it depends on: results are matched before open calls are answered, and calls are answered
+before messages are merged. Each step is a rule's `repair`; a dialect may insert its own steps between these.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from thresher.dialects.repairs.workspace import RepairWorkspace, Violation
 
 
 class RepairStep(NamedTuple):
-    """A function that repairs all violations of some rules, and its turn."""
+    """A function that repairs all violations of some rules, and its position in the order."""
 
     order: int
     repair: Callable[[RepairWorkspace, Sequence[Violation]], None]

@@ -1,4 +1,4 @@
-"""Repairs of calls and results: answers for calls, words for answers without one, ids that every API takes."""
+"""Repairs of tool calls and results: results for open calls, text for unmatched results, ids that every API accepts."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -12,104 +12,108 @@ from thresher.model import Message, Place, VendorExtras
 from thresher.model.parts import Part, Text, Thinking, ToolCall, ToolResult, Unknown
 
 INTERRUPTED = "Error: interrupted, no result was recorded"
-"""Begins as the writers begin a failure where an API has no mark for it, so it weighs what will be sent."""
+"""Starts like a failure in a dialect without an error flag, so its token count is that of the emitted text."""
 ORPHAN_RESULT_LABEL = "[result of an unknown call]"
 REPEATED_RESULT_LABEL = "[another result of a call answered before]"
 MAX_CALL_ID_LENGTH = 40
-"""The shortest limit that an API sets to an id."""
+"""The smallest maximum length of an id in any API."""
 _UNSAFE = re.compile(r"[^a-zA-Z0-9_-]")
 
 
-def repair_misplaced_parts(bench: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """Calls and results in messages of the wrong role: a result moves to its call, the rest becomes words."""
-    facts = HistoryIndex(bench.history)
+def repair_misplaced_parts(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:
+    """Move results in messages of the wrong role to their call, and write the rest as text."""
+    history_index = HistoryIndex(workspace.history)
     new: dict[Place, tuple[Part, ...]] = {}
     calls: set[int] = set()
     for place in _places(violations):
-        part = bench.part(place)
+        part = workspace.part(place)
         if isinstance(part, ToolCall):
             new[place] = (Text(f"[call of {part.name}] {part.arguments}".rstrip()),)
         elif isinstance(part, Thinking):
             new[place] = ()
-        elif isinstance(part, ToolResult) and place in facts.call_by_result:
-            calls.add(facts.call_by_result[place].message)
+        elif isinstance(part, ToolResult) and place in history_index.call_by_result:
+            calls.add(history_index.call_by_result[place].message)
         elif isinstance(part, ToolResult):
             new[place] = convert_result_to_text(part, ORPHAN_RESULT_LABEL)
     if not new:
-        gather_results(bench, facts, calls)
+        gather_results(workspace, history_index, calls)
         return
-    bench.record_repairs(
-        [one for one in violations if one.place in new], "written as text: it cannot stand in this role"
+    workspace.record_repairs(
+        [violation for violation in violations if violation.place in new], "written as text: not allowed in this role"
     )
-    bench.replace_parts(new)
+    workspace.replace_parts(new)
 
 
-def convert_unmatched_results(bench: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """Results that answer no call, or one answered before, become words of the user's side."""
-    repeats = {one.place for one in violations if one.rule == "repeated-result"}
+def convert_unmatched_results(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:
+    """Write results without an open call as text in a user message."""
+    repeats = {violation.place for violation in violations if violation.rule == "repeated-result"}
     new: dict[Place, tuple[Part, ...]] = {}
     for place in _places(violations):
-        part = bench.part(place)
+        part = workspace.part(place)
         if isinstance(part, ToolResult):
             new[place] = convert_result_to_text(
                 part, REPEATED_RESULT_LABEL if place in repeats else ORPHAN_RESULT_LABEL
             )
-    bench.record_repairs(violations, "written as text: no open call asked for it")
-    _move_to_user_role(bench, new)
-    bench.replace_parts(new)
+    workspace.record_repairs(violations, "written as text: no open call matches")
+    _move_to_user_role(workspace, new)
+    workspace.replace_parts(new)
 
 
 def convert_result_to_text(result: ToolResult, lead: str) -> tuple[Part, ...]:
-    """A result as words, with its pictures behind."""
+    """Return a result as text, followed by its images."""
     others = [part for part in result.content if not isinstance(part, Text | Unknown)]
     return (Text(f"{lead} {result.text}".rstrip()), *others)
 
 
-def _move_to_user_role(bench: RepairWorkspace, new: dict[Place, tuple[Part, ...]]) -> None:
-    """A message that is not all results is the user's, and one of nothing but told results in nobody's dialect."""
+def _move_to_user_role(workspace: RepairWorkspace, new: dict[Place, tuple[Part, ...]]) -> None:
+    """Change messages of rewritten results to the user role; remove vendor extras if every part was rewritten."""
     messages: dict[int, Message | None] = {}
     for index in {place.message for place in new}:
-        message = bench.drafts[index].message
+        message = workspace.drafts[index].message
         role = "user" if message.role == "tool" else message.role
         whole = all(Place(index, part) in new for part in range(len(message.parts)))
         messages[index] = structs.replace(message, role=role, pocket=None if whole else message.pocket)
-    bench.replace_messages(messages)
+    workspace.replace_messages(messages)
 
 
-def answer_open_calls(bench: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """Calls without a result get a marked one, results elsewhere come to their call's next message."""
-    facts = HistoryIndex(bench.history)
+def answer_open_calls(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:
+    """Give calls without a result an interrupted one, and move results after their call."""
+    history_index = HistoryIndex(workspace.history)
     places = _places(violations)
-    gather_results(bench, facts, {facts.call_by_result.get(place, place).message for place in places})
+    gather_results(
+        workspace, history_index, {history_index.call_by_result.get(place, place).message for place in places}
+    )
 
 
-def gather_results(bench: RepairWorkspace, facts: HistoryIndex, calls: set[int]) -> None:
-    """All results of a message's calls in one message right behind it, in the order of the calls."""
-    results = {index: _list_call_results(facts, index) for index in sorted(calls)}
+def gather_results(workspace: RepairWorkspace, history_index: HistoryIndex, calls: set[int]) -> None:
+    """Put all results of each calling message into one message directly after it, in the order of the calls."""
+    results = {index: _list_call_results(history_index, index) for index in sorted(calls)}
     taken = {place for places in results.values() for _, place in places if place is not None}
     for index, places in results.items():
-        _record_gathering(bench, index, places)
+        _record_gathering(workspace, index, places)
     drafts: list[MessageDraft] = []
-    for index, draft in enumerate(bench.drafts):
+    for index, draft in enumerate(workspace.drafts):
         kept = [pair for number, pair in enumerate(_pairs(draft)) if Place(index, number) not in taken]
         host = index - 1 if index - 1 in calls and _holds_results(draft, index, results[index - 1]) else None
         if host is not None:
             drafts.append(
-                replace_draft_parts(draft, [*_collect_results(bench, host, results[host], draft.message.pocket), *kept])
+                replace_draft_parts(
+                    draft, [*_collect_results(workspace, host, results[host], draft.message.pocket), *kept]
+                )
             )
         elif len(kept) == len(draft.message.parts):
             drafts.append(draft)
         elif kept:
             drafts.append(replace_draft_parts(draft, kept))
-        if index in calls and not _next_holds_results(bench, index, results[index]):
-            drafts.append(_build_result_message(bench, index, results[index]))
-    bench.drafts = drafts
+        if index in calls and not _next_holds_results(workspace, index, results[index]):
+            drafts.append(_build_result_message(workspace, index, results[index]))
+    workspace.drafts = drafts
 
 
-def _list_call_results(facts: HistoryIndex, index: int) -> list[tuple[Place, Place | None]]:
+def _list_call_results(history_index: HistoryIndex, index: int) -> list[tuple[Place, Place | None]]:
     return [
-        (piece.place, facts.result_by_call.get(piece.place))
-        for piece in facts.parts_by_message[index]
+        (piece.place, history_index.result_by_call.get(piece.place))
+        for piece in history_index.parts_by_message[index]
         if isinstance(piece.part, ToolCall)
     ]
 
@@ -119,114 +123,117 @@ def _pairs(draft: MessageDraft) -> list[tuple[Part, Place]]:
 
 
 def _holds_results(draft: MessageDraft, index: int, results: list[tuple[Place, Place | None]]) -> bool:
-    """Whether a message behind the call holds some of its results already, so that the others can join them."""
+    """True if a message after the call already holds some of its results, so that the others can join it."""
     here = any(place is not None and place.message == index for _, place in results)
     return here and draft.message.role in ("user", "tool")
 
 
-def _next_holds_results(bench: RepairWorkspace, index: int, results: list[tuple[Place, Place | None]]) -> bool:
-    return index + 1 < len(bench.drafts) and _holds_results(bench.drafts[index + 1], index + 1, results)
+def _next_holds_results(workspace: RepairWorkspace, index: int, results: list[tuple[Place, Place | None]]) -> bool:
+    return index + 1 < len(workspace.drafts) and _holds_results(workspace.drafts[index + 1], index + 1, results)
 
 
-def _record_gathering(bench: RepairWorkspace, index: int, results: list[tuple[Place, Place | None]]) -> None:
-    hosted = _next_holds_results(bench, index, results)
+def _record_gathering(workspace: RepairWorkspace, index: int, results: list[tuple[Place, Place | None]]) -> None:
+    hosted = _next_holds_results(workspace, index, results)
     for call, result in results:
         if result is None:
-            bench.record_repair("unanswered-call", *call, "given a marked result: none was recorded")
+            workspace.record_repair("unanswered-call", *call, "added a result marked as interrupted: none was recorded")
         elif not hosted or result.message != index + 1:
-            bench.record_repair("result-place", *result, "moved to right behind its call")
+            workspace.record_repair("result-place", *result, "moved directly after its call")
 
 
 def _collect_results(
-    bench: RepairWorkspace, index: int, results: list[tuple[Place, Place | None]], pocket: VendorExtras | None
+    workspace: RepairWorkspace, index: int, results: list[tuple[Place, Place | None]], pocket: VendorExtras | None
 ) -> list[tuple[Part, Place]]:
-    draft = bench.drafts[index]
+    draft = workspace.drafts[index]
     gathered: list[tuple[Part, Place]] = []
     for call, result in results:
-        asked = bench.part(call)
+        call_part = workspace.part(call)
         if result is not None:
-            source = bench.drafts[result.message]
+            source = workspace.drafts[result.message]
             gathered.append(
-                (_without_foreign_parts(bench.part(result), source.message.pocket, pocket), source.places[result.part])
+                (
+                    _without_foreign_parts(workspace.part(result), source.message.pocket, pocket),
+                    source.places[result.part],
+                )
             )
-        elif isinstance(asked, ToolCall):
-            made = ToolResult(asked.id, (Text(INTERRUPTED),), is_error=True, name=asked.name)
-            gathered.append((made, draft.places[call.part]))
+        elif isinstance(call_part, ToolCall):
+            interrupted = ToolResult(call_part.id, (Text(INTERRUPTED),), is_error=True, name=call_part.name)
+            gathered.append((interrupted, draft.places[call.part]))
     return gathered
 
 
 def _without_foreign_parts(part: Part, source: VendorExtras | None, target: VendorExtras | None) -> Part:
-    """A result for a message of another format: pieces that only its own understands stay behind."""
-    same = (source.format if source else None) == (target.format if target else None)
-    if same or not isinstance(part, ToolResult) or not any(isinstance(one, Unknown) for one in part.content):
+    """Remove unknown parts from a result that moves to a message of another dialect."""
+    same_format = (source.format if source else None) == (target.format if target else None)
+    if same_format or not isinstance(part, ToolResult) or not any(isinstance(inner, Unknown) for inner in part.content):
         return part
-    return structs.replace(part, content=tuple([one for one in part.content if not isinstance(one, Unknown)]))
+    return structs.replace(part, content=tuple([inner for inner in part.content if not isinstance(inner, Unknown)]))
 
 
 def _build_result_message(
-    bench: RepairWorkspace, index: int, results: list[tuple[Place, Place | None]]
+    workspace: RepairWorkspace, index: int, results: list[tuple[Place, Place | None]]
 ) -> MessageDraft:
-    """A message for the results: the very one that held them all and nothing else, or a new one."""
+    """Return the message that already holds exactly these results, or build a new one."""
     sources = {place.message for _, place in results if place is not None}
     if len(sources) == 1 and all(place is not None for _, place in results):
         (source,) = sources
-        draft = bench.drafts[source]
+        draft = workspace.drafts[source]
         if len(draft.message.parts) == len(results) and draft.message.role in ("user", "tool"):
             return draft
-    calling = bench.drafts[index]
+    calling = workspace.drafts[index]
     native = calling.message.pocket
-    pocket = None if native is None or native.format in bench.one_result_dialects else VendorExtras(native.format)
-    parts, places = zip(*_collect_results(bench, index, results, pocket), strict=True)
-    time = next((bench.drafts[one].message.time for one in sorted(sources)), None)
+    pocket = None if native is None or native.format in workspace.one_result_dialects else VendorExtras(native.format)
+    parts, places = zip(*_collect_results(workspace, index, results, pocket), strict=True)
+    time = next((workspace.drafts[source_index].message.time for source_index in sorted(sources)), None)
     return MessageDraft(Message("tool", parts, author="tool", time=time, pocket=pocket), calling.origin, places)
 
 
-def use_plain_calls(bench: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """Write each call as a plain function call, so that its result is of the same kind."""
-    facts = HistoryIndex(bench.history)
-    calls = [facts.call_by_result[one.place] for one in violations]
-    asked = [(place, bench.part(place)) for place in calls]
-    bench.record_repairs(violations, "call and result made of one kind")
-    bench.replace_parts({place: (plain_call(call),) for place, call in asked if isinstance(call, ToolCall)})
+def use_plain_calls(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:
+    """Replace each call with a plain function call, so that its result is of the same kind."""
+    history_index = HistoryIndex(workspace.history)
+    calls = [history_index.call_by_result[violation.place] for violation in violations]
+    placed_calls = [(place, workspace.part(place)) for place in calls]
+    workspace.record_repairs(violations, "call and result changed to the same kind")
+    workspace.replace_parts({place: (plain_call(call),) for place, call in placed_calls if isinstance(call, ToolCall)})
 
 
 def plain_call(call: ToolCall) -> ToolCall:
-    """Return the call as a function call, without what only its own dialect has."""
+    """Return the call as a plain function call without vendor extras."""
     return ToolCall(call.id, call.name, encode_call_arguments(call))
 
 
-def replace_call_ids(bench: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """Ids that are missing, repeated or of the wrong form: a new one for the call and its result."""
-    facts = HistoryIndex(bench.history)
-    names = _CallIdGenerator(bench)
+def replace_call_ids(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:
+    """Replace missing, repeated or invalid ids in calls and their results."""
+    history_index = HistoryIndex(workspace.history)
+    names = _CallIdGenerator(workspace)
     new: dict[Place, tuple[Part, ...]] = {}
     messages: dict[int, Message | None] = {}
     rules: dict[Place, set[str]] = {}
-    for one in violations:
-        rules.setdefault(one.place, set()).add(one.rule)
+    for violation in violations:
+        rules.setdefault(violation.place, set()).add(violation.rule)
     for place, broken in rules.items():
-        part = bench.part(place)
+        part = workspace.part(place)
         if isinstance(part, ToolResult):
-            messages[place.message] = structs.replace(bench.drafts[place.message].message, pocket=None)
-            bench.record_repair("missing-id", *place, "written with the id of its call")
+            messages[place.message] = structs.replace(workspace.drafts[place.message].message, pocket=None)
+            workspace.record_repair("missing-id", *place, "emitted with the id of its call")
         elif isinstance(part, ToolCall):
             keep = broken == {"missing-id"} and bool(part.id)
             call_id = part.id if keep else names.generate(part.id or part.name)
             new[place] = (ToolCall(call_id, part.name, part.arguments, _without_missing_id_note(part.pocket)),)
-            bench.record_repair(min(broken), *place, f"the call has the id `{call_id}` now")
-            result = facts.result_by_call.get(place)
+            workspace.record_repair(min(broken), *place, f"the call now has the id `{call_id}`")
+            result = history_index.result_by_call.get(place)
             if result is not None and not keep:
-                new[result] = (structs.replace(bench.part(result), call_id=call_id),)
-                bench.record_repair(min(broken), *result, f"answers the call `{call_id}` now")
-    bench.replace_messages(messages)
-    bench.replace_parts(new)
+                new[result] = (structs.replace(workspace.part(result), call_id=call_id),)
+                workspace.record_repair(min(broken), *result, f"now answers the call `{call_id}`")
+    workspace.replace_messages(messages)
+    workspace.replace_parts(new)
 
 
 class _CallIdGenerator:
-    """Ids that no call has and every API takes."""
+    """Generates unique call ids that every API accepts."""
 
-    def __init__(self, bench: RepairWorkspace) -> None:
-        ids = (part for draft in bench.drafts for part in draft.message.parts if isinstance(part, ToolCall))
+    def __init__(self, workspace: RepairWorkspace) -> None:
+        ids = (part for draft in workspace.drafts for part in draft.message.parts if isinstance(part, ToolCall))
         self._taken = {part.id for part in ids}
         self._counts: dict[str, int] = {}
 
@@ -241,7 +248,7 @@ class _CallIdGenerator:
 
 
 def _without_missing_id_note(pocket: VendorExtras | None) -> VendorExtras | None:
-    """A pocket without the note that the id was not written."""
+    """Return the extras without the note that the id was missing."""
     if pocket is None:
         return None
     shape = " ".join(word for word in pocket.shape.split() if word not in ("no-id", "nameless"))
@@ -249,4 +256,4 @@ def _without_missing_id_note(pocket: VendorExtras | None) -> VendorExtras | None
 
 
 def _places(violations: Iterable[Violation]) -> list[Place]:
-    return list(dict.fromkeys(one.place for one in violations))
+    return list(dict.fromkeys(violation.place for violation in violations))

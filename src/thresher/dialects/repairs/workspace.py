@@ -1,4 +1,4 @@
-"""Where a history lies while it is repaired: messages that change, and where each part of them came from."""
+"""Mutable state of a repair: drafts of the messages, and the origin of each part."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -10,26 +10,26 @@ from thresher.model.parts import Part
 
 
 class Violation(Struct, frozen=True):
-    """One rule broken in one place."""
+    """A broken rule and its position."""
 
     rule: str
     dialect: str
     message: int
-    """Counted from 0 in the history."""
+    """Index of the message in the history."""
     part: int | None
-    """None: the message as a whole."""
+    """None: the whole message."""
     detail: str
     documented: str
-    """The vendor's page on it."""
+    """The vendor's documentation."""
 
     @property
     def place(self) -> Place:
-        """Where it is; part -1 stands for the whole message."""
+        """Position of the violation; part -1 is the whole message."""
         return Place(self.message, -1 if self.part is None else self.part)
 
 
 class Repair(Struct, frozen=True):
-    """One thing put right, where it stood in the history that came in."""
+    """A repair and its position in the original history."""
 
     rule: str
     message: int
@@ -38,19 +38,19 @@ class Repair(Struct, frozen=True):
 
 
 class MessageDraft(NamedTuple):
-    """A message as it is now, with the message and the parts it was made of."""
+    """A message in its current state, with the original positions of the message and its parts."""
 
     message: Message
     origin: int
     places: tuple[Place, ...]
-    """One for each part; a part that was made new stands where the one stood that it is for."""
+    """One per part; an inserted part has the place of the part that it belongs to."""
 
 
 class RepairWorkspace:
-    """The drafts, and what was done to them."""
+    """The drafts, and the repairs made so far."""
 
     def __init__(self, history: History, one_result_dialects: frozenset[str] = frozenset()) -> None:
-        """Start with the messages unchanged; in `one_result_dialects` a message holds one result."""
+        """Start with the original messages; in `one_result_dialects` each message holds one result."""
         self._history = history
         self.one_result_dialects = one_result_dialects
         self.repairs: list[Repair] = []
@@ -61,27 +61,29 @@ class RepairWorkspace:
 
     @property
     def history(self) -> History:
-        """The history as it is now."""
+        """The history in its current state."""
         return structs.replace(self._history, messages=tuple([draft.message for draft in self.drafts]))
 
-    def part(self, at: Place) -> Part:
-        """The part at a place of now."""
-        return self.drafts[at.message].message.parts[at.part]
+    def part(self, place: Place) -> Part:
+        """Return the part at a current position."""
+        return self.drafts[place.message].message.parts[place.part]
 
     def record_repair(self, rule: str, message: int, part: int | None, detail: str) -> None:
-        """Tell of a repair at a place of now."""
+        """Record a repair at a current position."""
         draft = self.drafts[message]
         place = None if part is None or part >= len(draft.places) else draft.places[part]
         where = Place(draft.origin, -1) if place is None else place
         self.repairs.append(Repair(rule, where.message, None if place is None else place.part, detail))
 
     def record_repairs(self, violations: Iterable[Violation], detail: str) -> None:
-        """Tell of the same repair at every place of some violations, once each."""
-        for rule, message, part in dict.fromkeys((one.rule, one.message, one.part) for one in violations):
+        """Record the same repair for several violations, once per position."""
+        for rule, message, part in dict.fromkeys(
+            (violation.rule, violation.message, violation.part) for violation in violations
+        ):
             self.record_repair(rule, message, part, detail)
 
     def replace_parts(self, new: Mapping[Place, tuple[Part, ...]]) -> None:
-        """Put new parts for old ones; a message that loses its last part goes."""
+        """Replace parts; remove messages that lose their last part."""
         touched = {place.message for place in new}
         drafts: list[MessageDraft] = []
         for index, draft in enumerate(self.drafts):
@@ -98,7 +100,7 @@ class RepairWorkspace:
         self.drafts = drafts
 
     def replace_messages(self, new: Mapping[int, Message | None]) -> None:
-        """Put new messages, of as many parts, for old ones; None takes one away."""
+        """Replace messages by ones with as many parts; None removes a message."""
         self.drafts = [
             draft if index not in new else draft._replace(message=message)
             for index, draft in enumerate(self.drafts)
@@ -107,6 +109,6 @@ class RepairWorkspace:
 
 
 def replace_draft_parts(draft: MessageDraft, pairs: Iterable[tuple[Part, Place]]) -> MessageDraft:
-    """The draft with other parts, each with its place."""
+    """Return the draft with new parts and their original places."""
     parts, places = zip(*pairs, strict=True)
     return draft._replace(message=structs.replace(draft.message, parts=parts), places=places)

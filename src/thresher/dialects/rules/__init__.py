@@ -1,1 +1,1 @@
-"""Checks that several dialects share, and the rules they become."""
+"""Checks that several dialects share, and the rules built from them."""

@@ -1,4 +1,4 @@
-"""Checks of what a message holds: who speaks first, what is empty, which roles there are."""
+"""Checks of message content: first role, empty content, known roles."""
 
 from collections.abc import Iterator
 
@@ -8,53 +8,53 @@ from thresher.dialects.rules.tool_rules import finding_at
 from thresher.model.parts import Part, Summary, Text
 
 
-def check_first_role(view: DialectLayout) -> Iterator[RuleFinding]:
-    """A conversation that the model opens."""
-    if view.rows and view.rows[0].role == "assistant" and not view.rows[0].is_opaque:
-        yield RuleFinding(view.rows[0].message, None, "the first message is the model's")
+def check_first_role(layout: DialectLayout) -> Iterator[RuleFinding]:
+    """Find a conversation that starts with the model."""
+    if layout.rows and layout.rows[0].role == "assistant" and not layout.rows[0].is_opaque:
+        yield RuleFinding(layout.rows[0].message, None, "the first message is the model's")
 
 
-def check_blank_message(view: DialectLayout) -> Iterator[RuleFinding]:
-    """A message whose texts are nothing but space."""
-    if not view.history_index.blank_texts:
+def check_blank_message(layout: DialectLayout) -> Iterator[RuleFinding]:
+    """Find messages whose texts contain only whitespace."""
+    if not layout.history_index.blank_texts:
         return
-    spoken: dict[int, bool] = {}
-    rows = {piece.place.message: row for row in view.rows for piece in row.parts}
-    for piece in view.history_index.blank_texts:
+    has_text: dict[int, bool] = {}
+    rows = {piece.place.message: row for row in layout.rows for piece in row.parts}
+    for piece in layout.history_index.blank_texts:
         row = rows.get(piece.place.message)
         if row is None:
             continue
-        if row.message not in spoken:
-            spoken[row.message] = any(_has_visible_text(one.part) for one in row.parts)
-        if not spoken[row.message]:
-            yield finding_at(piece, "the message says nothing but space")
+        if row.message not in has_text:
+            has_text[row.message] = any(_has_visible_text(other.part) for other in row.parts)
+        if not has_text[row.message]:
+            yield finding_at(piece, "the message contains only whitespace")
 
 
 def _has_visible_text(part: Part) -> bool:
     return isinstance(part, Text | Summary) and bool(part.text) and not part.text.isspace()
 
 
-def check_trailing_space(view: DialectLayout) -> Iterator[RuleFinding]:
-    """A last message of the model's, to be gone on with, that ends in space."""
-    row = view.rows[-1] if view.rows else None
+def check_trailing_space(layout: DialectLayout) -> Iterator[RuleFinding]:
+    """Find trailing whitespace in a last message of the model, which the reply is to continue."""
+    row = layout.rows[-1] if layout.rows else None
     if row is None or row.role != "assistant" or not row.parts:
         return
     part = row.parts[-1].part
     if isinstance(part, Text | Summary) and part.text[-1:].isspace():
-        yield finding_at(row.parts[-1], "the last message, the model's, ends in space")
+        yield finding_at(row.parts[-1], "the last message is the model's and ends with whitespace")
 
 
-def check_empty_message(view: DialectLayout) -> Iterator[RuleFinding]:
+def check_empty_message(layout: DialectLayout) -> Iterator[RuleFinding]:
     """Find messages without parts."""
-    for row in view.rows:
+    for row in layout.rows:
         if row.is_native and not row.is_opaque and not row.parts:
             yield RuleFinding(row.message, None, "the message is empty")
 
 
-def check_unknown_role(view: DialectLayout, *, roles: tuple[str, ...]) -> Iterator[RuleFinding]:
-    """Find messages in a role that the API does not have, as a harness may record them."""
-    for row in view.rows:
+def check_unknown_role(layout: DialectLayout, *, roles: tuple[str, ...]) -> Iterator[RuleFinding]:
+    """Find messages with a role that the API does not accept, such as those of a harness."""
+    for row in layout.rows:
         if row.is_native and not row.is_opaque:
-            role = get_extra_fields(view.messages[row.message], view.dialect).get("role")
+            role = get_extra_fields(layout.messages[row.message], layout.dialect).get("role")
             if role is not None and role not in roles:
-                yield RuleFinding(row.message, None, f"the role {role!r} is not one of {', '.join(roles)}")
+                yield RuleFinding(row.message, None, f"the role must be one of {', '.join(roles)}; got {role!r}")

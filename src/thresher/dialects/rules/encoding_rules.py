@@ -1,7 +1,7 @@
-"""Rules on what cannot be sent at all: half surrogate pairs, and numbers that JSON does not have.
+"""Checks for text that JSON in UTF-8 cannot encode: lone surrogates, NaN and infinities.
 
-A lone surrogate stands in a text itself, or as an escape in JSON text that a writer decodes before it sends it:
-arguments, pockets, pieces kept whole. Both make a request that is no valid JSON in UTF-8.
+A lone surrogate may be in a text itself, or an escape in JSON text that the encoder decodes first: arguments, vendor
+extras, opaque parts. Both produce a request that is not valid JSON in UTF-8.
 """
 
 import math
@@ -15,21 +15,21 @@ from thresher.model.message_cache import cached_per_message
 from thresher.model.parts import Image, Part, Summary, Text, Thinking, ToolCall, ToolResult
 
 
-def check_lone_surrogate(view: DialectLayout, *, decodes_arguments: bool = False) -> Iterator[RuleFinding]:
-    """Find text that cannot be sent as UTF-8; `decodes_arguments`: the API takes arguments as an object."""
-    if view.history_index.encoding_suspects is None:
-        view.history_index.encoding_suspects = list(_suspects(view.messages))
-    for index, number in view.history_index.encoding_suspects:
-        message, native = view.messages[index], view.is_native(index)
+def check_lone_surrogate(layout: DialectLayout, *, decodes_arguments: bool = False) -> Iterator[RuleFinding]:
+    """Find text that UTF-8 cannot encode; set `decodes_arguments` for an API that takes arguments as an object."""
+    if layout.history_index.encoding_suspects is None:
+        layout.history_index.encoding_suspects = list(_suspects(layout.messages))
+    for index, number in layout.history_index.encoding_suspects:
+        message, native = layout.messages[index], layout.is_native(index)
         if number is not None:
-            if _part_has_surrogate(message.parts[number], view.dialect, native, decodes_arguments):
-                yield RuleFinding(index, number, "the part holds half a surrogate pair")
+            if _part_has_surrogate(message.parts[number], layout.dialect, native, decodes_arguments):
+                yield RuleFinding(index, number, "the part contains half of a surrogate pair")
         elif native and message.pocket and has_lone_surrogate_in_json(message.pocket.fields):
-            yield RuleFinding(index, None, "a field of the message holds half a surrogate pair")
+            yield RuleFinding(index, None, "a field of the message contains half of a surrogate pair")
 
 
 def _suspects(messages: Sequence[Message]) -> Iterator[tuple[int, int | None]]:
-    """Where a lone surrogate stands, in whichever dialect it would be sent."""
+    """Yield the positions of possible lone surrogates, for any dialect."""
     for index, message in enumerate(messages):
         for number in _suspect_parts(message):
             yield index, number
@@ -57,7 +57,9 @@ def _is_suspect(part: Part) -> bool:
     if isinstance(part, ToolCall):
         return _may_have_surrogate(part.arguments) or has_lone_surrogate(part.name) or has_lone_surrogate(part.id)
     if isinstance(part, ToolResult):
-        inner = any(_is_suspect(one) or (one.pocket and _may_have_surrogate(one.pocket.fields)) for one in part.content)
+        inner = any(
+            _is_suspect(item) or (item.pocket and _may_have_surrogate(item.pocket.fields)) for item in part.content
+        )
         decoded = part.pocket is not None and "object" in part.pocket.shape and _may_have_surrogate(part.text)
         return inner or decoded or has_lone_surrogate(part.call_id) or has_lone_surrogate(part.name)
     if isinstance(part, Image):
@@ -109,16 +111,18 @@ def _result_has_surrogate(result: ToolResult, dialect: str, native: bool, decode
     return any(_part_has_surrogate(inner, dialect, native, decodes) for inner in result.content)
 
 
-def check_arguments_json(view: DialectLayout) -> Iterator[RuleFinding]:
-    """Arguments with a number that JSON does not have, for an API that takes them as an object."""
-    for _, piece in view.calls:
+def check_arguments_json(layout: DialectLayout) -> Iterator[RuleFinding]:
+    """Find arguments with a number that JSON lacks, for an API that takes arguments as an object."""
+    for _, piece in layout.calls:
         part = piece.part
         if isinstance(part, ToolCall) and has_non_finite_number(part.arguments):
-            yield RuleFinding(piece.place.message, piece.place.part, f"the arguments of `{part.name}` are no JSON")
+            yield RuleFinding(
+                piece.place.message, piece.place.part, f"the arguments of `{part.name}` are not valid JSON"
+            )
 
 
 def has_non_finite_number(arguments: str) -> bool:
-    """Whether arguments hold NaN or an infinity."""
+    """True if arguments contain NaN or an infinity."""
     if "NaN" not in arguments and "Infinity" not in arguments:
         return False
     try:
@@ -126,5 +130,5 @@ def has_non_finite_number(arguments: str) -> bool:
     except (ValueError, RecursionError):
         return False
     return isinstance(value, dict) and contains_value(
-        value, lambda one: isinstance(one, float) and not math.isfinite(one)
+        value, lambda number: isinstance(number, float) and not math.isfinite(number)
     )

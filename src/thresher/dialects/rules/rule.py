@@ -1,4 +1,4 @@
-"""A rule of an API: how to find where a history breaks it, and how to repair that."""
+"""A rule of an API: a check that finds violations, and a step that repairs them."""
 
 from collections.abc import Callable, Iterable
 
@@ -11,19 +11,19 @@ RuleCheck = Callable[[DialectLayout], Iterable[RuleFinding]]
 
 
 class LegalityRule(Struct, frozen=True):
-    """One requirement of an API on a conversation, visible in the history alone.
+    """One requirement of an API that the history alone shows.
 
-    A requirement that the vendor does not document and no error message proves is not a rule.
+    A rule must be documented by the vendor or proven by an error message.
     """
 
     name: str
     check: RuleCheck
     repair: RepairStep
     documented: str = ""
-    """The vendor's page on it."""
+    """The vendor's documentation."""
     error: str = ""
-    """The API's error, or what it does, where the rule is broken."""
+    """The API's error message, or its behavior if the rule is broken."""
 
     def documented_at(self, page: str, error: str) -> "LegalityRule":
-        """Return the rule as one API has it."""
+        """Return the rule with one API's documentation and error."""
         return structs.replace(self, documented=page, error=error)

@@ -1,4 +1,4 @@
-"""Rules that several APIs have; each dialect adds its vendor's page and error."""
+"""Rules that several APIs share; each dialect adds its vendor's page and error."""
 
 from functools import partial
 from typing import Literal
@@ -47,10 +47,10 @@ def repeated_id_rule(within: Literal["history", "row", "open calls"]) -> Legalit
 
 
 def id_length_rule(longest: int) -> LegalityRule:
-    """Return the rule that ids have at most so many characters."""
+    """Return the rule that limits the length of ids."""
     return LegalityRule("id-form", partial(tool.check_id_form, longest=longest), steps.CALL_IDS)
 
 
 def known_role_rule(*roles: str) -> LegalityRule:
-    """Return the rule that a message has one of these roles."""
+    """Return the rule that restricts roles."""
     return LegalityRule("unknown-role", partial(content.check_unknown_role, roles=roles), steps.ROLES)
