@@ -63,7 +63,7 @@ def packages(tmp_path: Path) -> Path:
 def run(packages: Path, *words: str, code: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [sys.executable, *words],
-        env={**os.environ, "PYTHONPATH": str(packages), **environment},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(packages), *sys.path]), **environment},
         cwd=packages.parent,
         capture_output=True,
         text=True,
