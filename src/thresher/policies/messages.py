@@ -116,7 +116,7 @@ def _find_matches_repeatedly(patterns: tuple[str, ...], text: str) -> tuple[Elis
     """Find all matches, including those that only appear after a removal; return none if there is no end to them."""
     gaps: tuple[Elision, ...] = ()
     for _ in range(MAX_ROUNDS):
-        found = _find_matches_once(patterns, apply_elisions(text, gaps) if gaps else text)
+        found = find_pattern_matches(patterns, apply_elisions(text, gaps) if gaps else text)
         if not found:
             return gaps
         gaps = _map_to_original(gaps, found)
@@ -126,15 +126,18 @@ def _find_matches_repeatedly(patterns: tuple[str, ...], text: str) -> tuple[Elis
 _find_matches_cached = lru_cache(maxsize=2048)(_find_matches_repeatedly)
 
 
-def _find_matches_once(patterns: tuple[str, ...], text: str) -> tuple[Elision, ...]:
+def find_pattern_matches(
+    patterns: tuple[str, ...], text: str, *, timeout: float = PATTERN_TIMEOUT_SECONDS
+) -> tuple[Elision, ...]:
+    """Find the matches of all patterns in a text; raise `OptionError` on a timeout."""
     spans: list[Elision] = []
     for pattern in patterns:
         matches = _compile_pattern(pattern)
         try:
-            found = [match.span() for match in matches.finditer(text, timeout=PATTERN_TIMEOUT_SECONDS)]
+            found = [match.span() for match in matches.finditer(text, timeout=timeout)]
         except TimeoutError as error:
             raise OptionError(
-                f"policy `{POLICY_NAME}`: pattern {pattern!r} timed out after {PATTERN_TIMEOUT_SECONDS:g} seconds on "
+                f"policy `{POLICY_NAME}`: pattern {pattern!r} timed out after {timeout:g} seconds on "
                 f"{len(text):,} characters; simplify it: avoid a repetition inside a repetition"
             ) from error
         spans += [Elision(start, stop) for start, stop in found if start < stop]

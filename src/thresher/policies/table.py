@@ -60,7 +60,8 @@ def policy_names() -> list[str]:
 
 def current_policy_name(name: str) -> str:
     """Return the current name of a policy or preset; an old name gives a warning."""
-    return rename_value("thresher", "policy", name, RENAMED_POLICIES)
+    current: str = rename_value("thresher", "policy", name, RENAMED_POLICIES)
+    return current
 
 
 def is_policy(name: str) -> bool:
