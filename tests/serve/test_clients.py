@@ -275,14 +275,14 @@ def test_an_entry_among_comments_is_seen(tmp_path: Path) -> None:
     [
         ('{"mcpServers": ', "line 1 column 16"),
         ('{\n  // mine\n  "a" 1}', "line 3"),
-        ("[" * 100_000, "cannot be read"),
+        ("[" * 100_000, "cannot parse"),
         (b'{"a": "\xff"}', "utf-8"),
-        ("[]", "does not hold names with values"),
-        ("null", "does not hold names with values"),
+        ("[]", "must be a table of keys and values"),
+        ("null", "must be a table of keys and values"),
         ('{"mcpServers": []}', "`mcpServers` in"),
         ('{"mcpServers": null}', "`mcpServers` in"),
         ('{"mcpServers": {"thresher": "x"}}', "`thresher` in"),
-        ('{"mcpServers": {"thresher": {"url": "http://localhost"}}}', "starts no program"),
+        ('{"mcpServers": {"thresher": {"url": "http://localhost"}}}', "without a command"),
     ],
 )
 def test_a_file_that_makes_no_sense_is_left_alone(tmp_path: Path, text: str | bytes, why: str) -> None:
@@ -360,7 +360,7 @@ def test_a_table_goes_with_the_tables_in_it_and_nothing_else(tmp_path: Path) -> 
         ("mcp_servers = { other = { command = 'npx' } }", "cannot be changed safely"),
         ("mcp_servers.thresher.command = 'old'", "cannot be changed safely"),
         ("[mcp_servers.thresher]\ncommand = 'old'\nargs = [\n  'mcp',\n  'x',\n]", "cannot be changed safely"),
-        ("[mcp_servers.thresher]\nurl = 'http://localhost'", "starts no program"),
+        ("[mcp_servers.thresher]\nurl = 'http://localhost'", "without a command"),
     ],
 )
 def test_toml_that_cannot_be_changed_by_its_text_is_left_alone(tmp_path: Path, text: str, why: str) -> None:

@@ -66,7 +66,7 @@ def test_humans_are_counted_and_tool_results_are_not() -> None:
     whole = find_parent_context(session, upto=3)
     assert len(whole.history) == 6
     assert "only 2" in whole.moment
-    with pytest.raises(OptionError, match="from 1"):
+    with pytest.raises(OptionError, match="must be 1 or more"):
         find_parent_context(session, upto=0)
 
 
@@ -87,9 +87,9 @@ def test_an_old_record_that_does_not_name_the_call_is_known_by_its_prompt() -> N
 
 
 def test_what_is_not_there_is_told() -> None:
-    with pytest.raises(NotStoredError, match="it started abc123"):
+    with pytest.raises(NotStoredError, match="its sub-agents: abc123"):
         find_parent_context(_session(*BEFORE, SPAWN), agent="zzz")
-    with pytest.raises(NotStoredError, match="not in the record"):
+    with pytest.raises(NotStoredError, match="no session holds the call"):
         find_parent_context(_session(*BEFORE), agent="abc")
     twins = (CHILD, Session("claude-code", "abc999", "/e", call_id="t2"))
     with pytest.raises(OptionError, match="abc123, abc999"):

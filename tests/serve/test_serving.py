@@ -115,7 +115,7 @@ def test_a_path_is_compared_and_never_opened(tmp_path: Path) -> None:
     outside = tmp_path / "outside.jsonl"
     outside.write_text(_line(str(uuid.UUID(int=9)), 0, "user", "Keep this to yourself."))
     for path in (str(outside), f"{tmp_path}/s/../outside.jsonl", "/etc/passwd"):
-        with pytest.raises(NotStoredError, match="no session's file"):
+        with pytest.raises(NotStoredError, match="not a known session file"):
             _own(tmp_path / "s").get_context(session=path)
 
 
@@ -296,7 +296,7 @@ def test_what_is_named_and_not_written_yet_is_waited_for_and_not_guessed(
         (CallerHints(), {"CLAUDE_CODE_SESSION_ID": str(uuid.UUID(int=9))}),
     ):
         tools = McpTools(sources=[tmp_path / "s"], discover=False, project="/work/till", environment=environment)
-        with pytest.raises(SessionNotWrittenError, match="ask again"):
+        with pytest.raises(SessionNotWrittenError, match="try again"):
             tools.get_context(hints=hints)
         assert "green" in tools.get_context(hints=hints, session=session)
     file = tmp_path / "s" / f"{session}.jsonl"
