@@ -1,10 +1,11 @@
-"""Rough service for the MCP server: many clients at once, clients that die, transcripts that grow while they are read.
+"""Soak test of the MCP server: many clients at once, crashing clients, transcripts that grow while the server reads
+them.
 
     python benchmarks/soak_mcp.py [--calls 1000] [--clients 8]
 
-Over HTTP eight clients ask a thousand questions between them while a session grows; each answer is checked against
-what was written. Over standard input and output, servers are started and left in the middle of a call: each must end by
-itself. What the server holds in memory at the end is compared with what it held after a fifth of as many calls.
+Over HTTP eight clients make a thousand calls while a session grows; each answer is compared with the written text. Over
+stdio, clients disconnect from their servers in the middle of a call: each server must end by itself. The memory of the
+server at the end is compared with its memory after a fifth of the calls.
 """
 
 import argparse
@@ -29,7 +30,7 @@ from chats import line, name
 
 MOST_TURNS = 400
 GROWTH = 1.3
-"""How much larger the server may be at the end."""
+"""Maximum growth of the server's memory."""
 CALL = (
     b'{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": '
     b'"clientInfo": {"name": "soak", "version": "1"}}}\n{"jsonrpc": "2.0", "method": "notifications/initialized"}\n'
@@ -65,7 +66,7 @@ def text_of(result: CallToolResult) -> str:
 
 
 class Asking:
-    """What clients asked, and what was wrong with the answers."""
+    """Calls of the clients, and wrong answers."""
 
     def __init__(self, world: World, port: int, calls: int) -> None:
         self.world, self.left = world, calls
@@ -154,7 +155,7 @@ def many(place: Path, calls: int, clients: int) -> list[str]:
 
 
 def dying(place: Path, times: int) -> list[str]:
-    """Clients that go away in the middle of a call; their servers must end."""
+    """Disconnect clients in the middle of a call; their servers must end."""
     chance, faults = random.Random(1), []
     for _ in range(times):
         command = [sys.executable, "-m", "thresher.cli", "mcp", "--no-discover", "--source", str(place / "files")]

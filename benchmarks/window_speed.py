@@ -1,13 +1,12 @@
-"""What a window costs per call: `python benchmarks/window_speed.py [--tokens 200000] [--calls 10000] [--json]`.
+"""Time of a window per call: `python benchmarks/window_speed.py [--tokens 200000] [--calls 10000] [--json]`.
 
-- One more message: a made conversation of about that many tokens grows by a call and its result, and is handed to the
-  window each time. Beside it, in the same process and over the same rows, a bare hash pass: each row written as JSON
-  and hashed, which is the least that recognising a row by what it says can take. The middle of the calls without a
-  re-plan is told, and re-plans by themselves.
-- The 10,000th call: a loop that is rewound to the same size again and again, so that the size stays while the calls
-  go on; the middle of the second hundred against that of the last hundred.
+- One more message: a generated conversation of about that many tokens grows by a call and its result per request. The
+  baseline hashes the same rows in the same process: each row is encoded as JSON and hashed, which is the minimum for
+  recognizing a row by its content. The table shows the median of the calls without a replan, and replans separately.
+- The 10,000th call: a loop rewinds to the same size all the time, so the size stays constant while the number of calls
+  grows. The figure is the median of the last hundred calls divided by that of the second hundred.
 
-In each API's own shape, by the processor's clock. The multiples of the bare pass are what compares.
+Times are CPU times, per dialect. Compare the multiples of the baseline.
 """
 
 import argparse
@@ -27,10 +26,10 @@ from thresher.window import Window
 
 FORMATS = ("anthropic", "openai-chat", "openai-responses", "gemini")
 AIM = 3.0
-"""How many bare hash passes a call may take."""
+"""Maximum time of a call in multiples of the hash pass."""
 STEPS = 60
 LENGTH = 20_000
-"""Messages of the made conversation from which each one is taken."""
+"""Size of the pool of generated messages."""
 
 
 def timed(run: Callable[[], Any]) -> float:
@@ -40,14 +39,14 @@ def timed(run: Callable[[], Any]) -> float:
 
 
 def bare_pass(rows: list[Any]) -> None:
-    """Hash each row by what it says."""
+    """Hash each row by its content."""
     encode = msgspec.json.Encoder().encode
     for row in rows:
         blake2b(encode(row), digest_size=16).digest()
 
 
 def requests_of(format: str, tokens: int) -> list[list[Any]]:
-    """What a loop would send, call by call, from the call on at which so many tokens are reached."""
+    """Yield the requests of a loop from a token count on."""
     history = made(LENGTH)
     total, stop = 0, 0
     while total < tokens:
@@ -60,7 +59,7 @@ def requests_of(format: str, tokens: int) -> list[list[Any]]:
 
 
 def one_more(format: str, tokens: int) -> dict[str, Any]:
-    """The middle time of a call that brings one exchange more, against a bare pass over the same rows."""
+    """Measure the median time of a call with one new exchange, and of the hash pass over the same rows."""
     requests = requests_of(format, tokens)
     window = Window(budget=10 * tokens, store=InMemoryContentStore())
     first = timed(lambda: window.fit(requests[0], at=0.0))
@@ -77,7 +76,7 @@ def one_more(format: str, tokens: int) -> dict[str, Any]:
 
 
 def long_run(format: str, tokens: int, calls: int) -> dict[str, Any]:
-    """A loop of many calls at one size: the conversation is rewound and grows again."""
+    """Measure many calls at one size: the conversation rewinds and grows again."""
     requests = requests_of(format, tokens)
     window = Window(budget=10 * tokens, store=InMemoryContentStore())
     took = []

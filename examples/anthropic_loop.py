@@ -1,4 +1,4 @@
-"""An agent's loop over Anthropic's Messages API; a window keeps what it sends small. README.md says how to run it."""
+"""An agent's loop on Anthropic's Messages API; a window keeps its requests small. See README.md to run it."""
 
 import json
 import os
@@ -59,7 +59,7 @@ def main(folder: Path) -> None:
         sent, full = sent + th.count(th.parse(request)), full + th.count(th.parse(whole))
         cached += usage["cache_read_input_tokens"]
         billed += usage["cache_read_input_tokens"] + usage["cache_creation_input_tokens"] + usage["input_tokens"]
-        # All of it is kept here: what the window leaves out, it leaves out of the request.
+        # This list keeps everything: the window removes content only from the request.
         messages.append({"role": "assistant", "content": response["content"]})
         calls = [block for block in response["content"] if block["type"] == "tool_use"]
         if not calls:

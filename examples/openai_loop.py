@@ -1,4 +1,4 @@
-"""An agent's loop over OpenAI's Chat Completions API; a window keeps what it sends small. README.md: how to run it."""
+"""An agent's loop on OpenAI's Chat Completions API; a window keeps its requests small. See README.md to run it."""
 
 import json
 import os
@@ -60,7 +60,7 @@ def main(folder: Path) -> None:
         billed += response["usage"]["prompt_tokens"]
         cached += response["usage"]["prompt_tokens_details"]["cached_tokens"]
         message = response["choices"][0]["message"]
-        # All of it is kept here: what the window leaves out, it leaves out of the request.
+        # This list keeps everything: the window removes content only from the request.
         messages.append(message)
         if not message.get("tool_calls"):
             break

@@ -1,4 +1,4 @@
-"""The examples run as they stand: offline, legal to the last request, cheap, and without a trace elsewhere."""
+"""The examples run offline, send only legal requests, cost little, and leave no files elsewhere."""
 
 import json
 import os
@@ -35,7 +35,7 @@ finally:
     told = json.dumps(written)
     open(report, "w").write(told)
 """
-"""Runs a script and reports every path that it opened to write, made or renamed, whatever became of it."""
+"""Script that runs another one and reports every path that it opens for writing, creates or renames."""
 
 
 def _load(name: str) -> ModuleType:
@@ -51,7 +51,7 @@ fake_model = _load("fake_model")
 
 
 class Run(NamedTuple):
-    """What a run of an example left behind."""
+    """Output and files of an example run."""
 
     code: int
     out: str
@@ -60,7 +60,7 @@ class Run(NamedTuple):
 
 
 def run(script: str, folder: Path, **variables: str) -> Run:
-    """Run an example in an environment of its own, where only the named variables of ours are set."""
+    """Run an example with only these variables of Thresher."""
     places = {name: folder / name.lower() for name in ("THRESHER_HOME", "TMPDIR", "HOME", "WORK")}
     for place in places.values():
         place.mkdir(exist_ok=True)
@@ -78,13 +78,13 @@ def run(script: str, folder: Path, **variables: str) -> Run:
 
 
 def _path(told: str) -> Path | None:
-    """The file that is meant; a database may be named by a URI, or lie in memory."""
+    """Return the path of a file; a database may be a URI or in memory."""
     return None if told == ":memory:" else Path(unquote(urlsplit(told).path) if told.startswith("file:") else told)
 
 
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.setenv("no_proxy", "127.0.0.1")  # the model sets it: this puts it back
+    monkeypatch.setenv("no_proxy", "127.0.0.1")  # the model sets this variable; this restores it
     model = fake_model.FakeModel()
     yield model
     model.close()
@@ -95,7 +95,7 @@ def served(model: Any) -> dict[str, str]:
 
 
 def right_answer(folder: Path) -> int:
-    """What the question of the examples comes to, worked out from all files at once."""
+    """Return the answer to the question of the examples, computed from all files."""
     project = folder / "project"
     project.mkdir()
     fake_model.make_project(project)
@@ -107,12 +107,12 @@ def right_answer(folder: Path) -> int:
 
 
 @pytest.mark.parametrize("script", LOOPS)
-def test_an_example_is_short_enough_to_be_read_at_once(script: str) -> None:
+def test_an_example_is_short(script: str) -> None:
     assert len((EXAMPLES / script).read_text().splitlines()) < 80
 
 
 @pytest.mark.parametrize("script", LOOPS)
-def test_an_example_runs_offline_and_tells_what_it_did(script: str, tmp_path: Path) -> None:
+def test_an_example_runs_offline_and_reports_its_result(script: str, tmp_path: Path) -> None:
     done = run(script, tmp_path)
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
@@ -128,7 +128,7 @@ def test_an_example_runs_offline_and_tells_what_it_did(script: str, tmp_path: Pa
 
 
 def outside(done: Run, folder: Path) -> list[Path]:
-    """What was written where an example has no business, and what it left in a temporary folder."""
+    """Return the files written outside the expected folders, or left in a temporary folder."""
     home, temporary = folder / "thresher_home", folder / "tmpdir"
     assert any(path.is_relative_to(home) for path in done.written)
     assert any(path.is_relative_to(temporary) for path in done.written)
@@ -137,7 +137,7 @@ def outside(done: Run, folder: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize(("script", "dialect"), LOOPS.items())
-def test_the_endpoint_of_the_environment_gets_legal_requests_and_its_cache_serves_most(
+def test_the_configured_endpoint_gets_legal_requests_and_mostly_cache_hits(
     script: str, dialect: str, tmp_path: Path, model: Any
 ) -> None:
     done = run(script, tmp_path, **served(model))
@@ -154,7 +154,7 @@ def test_the_endpoint_of_the_environment_gets_legal_requests_and_its_cache_serve
 
 
 @pytest.mark.parametrize("script", LOOPS)
-def test_a_refusal_stops_an_example_and_says_why(script: str, tmp_path: Path, model: Any) -> None:
+def test_a_rejected_request_stops_an_example_with_the_reason(script: str, tmp_path: Path, model: Any) -> None:
     done = run(script, tmp_path, **{name: f"{url}/nowhere" for name, url in served(model).items()})
     assert done.code == 1
     assert "400" in done.err
@@ -187,7 +187,7 @@ USER = {"role": "user", "content": "Go on."}
         [{"role": "user", "content": [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}] * 5}],
     ],
 )
-def test_the_model_refuses_what_anthropic_refuses(messages: list[Any]) -> None:
+def test_the_model_rejects_the_same_requests_as_anthropic(messages: list[Any]) -> None:
     with pytest.raises(fake_model.Refused):
         fake_model.anthropic_steps({"model": "m", "max_tokens": 9, "messages": messages})
 
@@ -208,12 +208,12 @@ def test_the_model_refuses_what_anthropic_refuses(messages: list[Any]) -> None:
         ],
     ],
 )
-def test_the_model_refuses_what_openai_refuses(messages: list[Any]) -> None:
+def test_the_model_rejects_the_same_requests_as_openai(messages: list[Any]) -> None:
     with pytest.raises(fake_model.Refused):
         fake_model.chat_steps({"model": "m", "messages": messages})
 
 
-def test_the_cache_serves_a_known_beginning_and_nothing_behind_a_change() -> None:
+def test_the_cache_serves_a_known_prefix_up_to_the_first_change() -> None:
     cache = fake_model.Cache()
     blocks = [{"text": str(number) * 4_000} for number in range(4)]
     assert cache.bill(blocks, marked=False)[0] == 0
@@ -224,7 +224,7 @@ def test_the_cache_serves_a_known_beginning_and_nothing_behind_a_change() -> Non
     assert (written, rest) == (sum(cache.bill([*blocks[:2], {"text": "other" * 800}], marked=False)) - read, 0)
 
 
-def test_anthropic_s_cache_goes_as_far_as_a_mark() -> None:
+def test_anthropic_s_cache_ends_at_a_breakpoint() -> None:
     cache = fake_model.Cache()
     mark = {"cache_control": {"type": "ephemeral"}}
     blocks = [{"text": "a" * 8_000, **mark}, {"text": "b" * 8_000}]

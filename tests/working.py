@@ -1,7 +1,7 @@
-"""Working sessions to try policies on: reads, edits, commands, failures, plans, sub-agents, in every dialect.
+"""Working sessions for policy tests: reads, edits, commands, failures, plans, sub-agents, in every dialect.
 
-Unlike `strategies`, texts here are long and repeat, so that there is something to leave out. A session is a script of
-small choices, so that a failing one shrinks to a few turns.
+Unlike those of `strategies`, these texts are long and repeat, so that there is content to remove. A session is a script
+of small choices, so a failing example shrinks to a few turns.
 """
 
 import json
@@ -23,7 +23,7 @@ TEXTS = ("done", "", LONG, LOG, COLOURED, WIDE, LONG * 6, "Error: no such file",
 
 
 class Step(NamedTuple):
-    """One call: which tool, on what, what came back."""
+    """One call: its tool, its target, its result."""
 
     tool: str
     what: str
@@ -51,7 +51,7 @@ steps: SearchStrategy[Step] = st.builds(
 
 
 class Exchange(NamedTuple):
-    """A prompt, and the turns that answer it: words, thinking, parallel calls."""
+    """A prompt and the turns that answer it: text, thinking, parallel calls."""
 
     prompt: str
     turns: tuple[tuple[str, bool, tuple[Step, ...]], ...]
@@ -93,7 +93,7 @@ def _turn(turn: tuple[str, bool, tuple[Step, ...]], number: int) -> list[Message
 
 
 def told(script: list[Exchange], *, system: bool, summary: bool, ends: bool) -> History:
-    """The history that a script tells."""
+    """Return the history of a script."""
     messages = [Message("system", (Text("You are careful."),), author="harness")] if system else []
     if summary:
         messages.append(Message("user", (Summary("Earlier: the parser was written. " * 20),), author="harness"))
@@ -118,9 +118,9 @@ sessions: SearchStrategy[History] = st.builds(
 
 
 def native(history: History, dialect: str) -> History:
-    """The same conversation as that API's own client would have recorded it."""
+    """Return the conversation as the client of that API would have recorded it."""
     body = parse(emit(history, dialect, body=True), dialect)
-    if dialect == "gemini":  # signed as Gemini signs: the first call of every step
+    if dialect == "gemini":  # signed like Gemini: the first call of every step
         return structs.replace(body, messages=tuple(_signed(message) for message in body.messages))
     return body
 

@@ -1,7 +1,7 @@
-"""A model on loopback that plays a story: each request is asked which turn of it this is, and gets that turn.
+"""A model on loopback that plays a story: each request selects a turn of the story and gets it as the answer.
 
-It speaks what agents speak to their models, streamed: Anthropic's Messages, OpenAI's Responses, Gemini's
-generateContent. Every other way out of a client is a proxy that leads here, too, and that lets nothing through.
+It streams the APIs of the agents: Anthropic's Messages, OpenAI's Responses, Gemini's generateContent. All other
+connections of a client go through a proxy that also leads here and rejects them.
 """
 
 import json
@@ -14,14 +14,14 @@ Json = dict[str, Any]
 
 
 class Call(NamedTuple):
-    """A tool call that the model makes."""
+    """A tool call of the model."""
 
     name: str
     arguments: Json
 
 
 class Turn(NamedTuple):
-    """What the model says, and what it calls."""
+    """Text and calls of one model turn."""
 
     text: str
     calls: tuple[Call, ...] = ()
@@ -29,22 +29,22 @@ class Turn(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What came of a call, as the client sends it back."""
+    """Result of a call, as the client sends it back."""
 
     tool: str
     text: str
 
 
 class Asked(NamedTuple):
-    """A request, as far as stories look at it."""
+    """The parts of a request that stories use."""
 
     prompts: list[str]
-    """What stands in the user's messages beside results."""
+    """Text of the user messages without results."""
     results: list[Result]
     tools: list[str]
 
     def has_prompt(self, words: str) -> bool:
-        """Whether a user's message says this."""
+        """Return True if a user message contains this text."""
         return any(words in prompt for prompt in self.prompts)
 
 
@@ -52,7 +52,7 @@ Story = Callable[[Asked], Turn]
 
 
 class ScriptedModel(ThreadingHTTPServer):
-    """Serves on a free port until `close`; `asked` is all that came."""
+    """Serves on a free port until `close`; `asked` holds all requests."""
 
     daemon_threads = True
 
@@ -66,17 +66,17 @@ class ScriptedModel(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Address of the server."""
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def close(self) -> None:
-        """Serve no more."""
+        """Stop serving."""
         self.shutdown()
         self.server_close()
         self._thread.join()
 
     def turn(self, asked: Asked) -> tuple[Turn, str]:
-        """The turn of the story for a request, and a number that makes its ids unique."""
+        """Return the turn of the story for a request, and a number for unique ids."""
         with self._lock:
             self.asked.append(asked)
             number = str(len(self.asked))
@@ -111,7 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """What was asked is kept instead."""
+        """Log nothing: `asked` keeps the requests."""
 
 
 def _named(event: Json) -> str:
@@ -173,7 +173,7 @@ def _read_responses(body: Json) -> Asked:
 
 
 def _names(tool: Json) -> Iterator[str]:
-    """The tools of a server come together, in one namespace."""
+    """Yield the tools, which a client groups into one namespace per server."""
     if tool["type"] == "namespace":
         yield from (_joined(tool["name"], one["name"]) for one in tool["tools"])
     else:
@@ -232,4 +232,4 @@ DIALECTS: dict[str, tuple[Callable[[Json], Asked], Callable[[Turn, str], Iterato
     "responses": (_read_responses, _write_response),
     "streamGenerateContent": (_read_contents, _write_content),
 }
-"""By the last word of the address."""
+"""Answer by the last segment of the path."""

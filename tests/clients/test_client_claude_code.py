@@ -1,7 +1,7 @@
-"""Claude Code with the server, and with a model that plays a story: real sub-agents ask what their parents knew.
+"""Claude Code with the server and a scripted model: real sub-agents request the context of their parents.
 
-A story knows a sub-agent by the words of its prompt. What the server answers is looked at where it matters: in the
-request in which the client hands it to the model.
+A story recognizes a sub-agent by the words of its prompt. The tests read the answer of the server from the request in
+which the client passes it to the model.
 """
 
 import json
@@ -37,7 +37,7 @@ ASK = Turn("I ask what is known.", (Call(GET_CONTEXT, {}),))
 
 
 class Claude:
-    """Claude Code in a home of its own, in one folder, with a model that plays a story."""
+    """Claude Code in its own home and one folder, with a scripted model."""
 
     def __init__(self, place: Path, model: ScriptedModel) -> None:
         self.home, self.folder, self.model = place / "home", place / "project", model
@@ -48,7 +48,7 @@ class Claude:
             ANTHROPIC_API_KEY="dummy",
             CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
             DISABLE_AUTOUPDATER="1",
-            MCP_CONNECTION_NONBLOCKING="0",  # or the first turn goes without a server that takes its time to start
+            MCP_CONNECTION_NONBLOCKING="0",  # otherwise the first turn starts without a server that is slow to start
             **behind_proxy(model.url),
         )
         self._config = place / "mcp.json"
@@ -56,23 +56,23 @@ class Claude:
         self._config.write_text(json.dumps({"mcpServers": {"thresher": server}}))
 
     def command(self, *words: str) -> list[str]:
-        """Root may not skip permissions, so that what is needed is allowed by name."""
+        """Allow the needed tools by name, since root may not skip permissions."""
         servers = ["--mcp-config", str(self._config), "--strict-mcp-config"]
         return [installed("claude"), "-p", *words, *servers, "--allowedTools", "Agent,Read,mcp__thresher"]
 
     def says(self, prompt: str, folder: Path | None = None) -> dict[str, Any]:
-        """What comes of one prompt: its answer, its session's id."""
+        """Return the answer to one prompt and the session id."""
         told = ran_json(self.command(prompt, "--output-format", "json"), self.environment, folder or self.folder)
         assert not told["is_error"], told
         return told
 
     def await_written(self, words: str, files: str = "*.jsonl") -> None:
-        """Wait until a conversation is on disk up to here: it comes there 0.1 s late, and real models are slower."""
+        """Wait until a conversation is on disk up to a text: Claude Code writes 0.1 s late, real models are slower."""
         folder = self.home / ".claude" / "projects"
         _await(lambda: any(words in path.read_text() for path in folder.glob(f"*/{files}")))
 
     def contexts(self, prompt: str) -> list[str]:
-        """What the model was told by get_context in conversations with this prompt."""
+        """Return the answers of get_context in conversations with this prompt."""
         asked = [one for one in self.model.asked if one.has_prompt(prompt)]
         return [one.results[-1].text for one in asked if one.results and one.results[-1].tool == GET_CONTEXT]
 
@@ -86,7 +86,7 @@ def _await(is_so: Callable[[], bool]) -> None:
 
 
 def _say(process: Popen[str], prompt: str) -> None:
-    """Say something to a client that talks, and hear it out."""
+    """Send a message to an interactive client and return its answer."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(json.dumps({"type": "user", "message": {"role": "user", "content": prompt}}) + "\n")
@@ -116,7 +116,7 @@ def _spawn(*prompts: str) -> tuple[Call, ...]:
     )
 
 
-def test_a_sub_agent_learns_what_its_parent_knew(make_claude: Callable[[Story], Claude]) -> None:
+def test_a_sub_agent_gets_the_context_of_its_parent(make_claude: Callable[[Story], Claude]) -> None:
     def story(asked: Asked) -> Turn:
         if asked.has_prompt("Count the windows"):
             if asked.results:
@@ -144,7 +144,7 @@ def test_a_sub_agent_learns_what_its_parent_knew(make_claude: Callable[[Story], 
     assert "I ask what is known." not in context
 
 
-def test_each_of_several_sub_agents_learns_what_was_known_at_its_start(
+def test_each_of_several_sub_agents_gets_the_context_at_its_start(
     make_claude: Callable[[Story], Claude],
 ) -> None:
     def story(asked: Asked) -> Turn:
@@ -171,7 +171,7 @@ def test_each_of_several_sub_agents_learns_what_was_known_at_its_start(
         assert f"You are {helper}" not in context
 
 
-def test_two_clients_in_one_folder_are_told_apart(make_claude: Callable[[Story], Claude]) -> None:
+def test_two_clients_in_one_folder_are_distinguished(make_claude: Callable[[Story], Claude]) -> None:
     passwords = ["XYZZY-1", "XYZZY-2"]
 
     def story(asked: Asked) -> Turn:
@@ -217,7 +217,7 @@ def test_after_clear_a_sub_agent_belongs_to_the_new_conversation(make_claude: Ca
     assert "XYZZY-2" in context
 
 
-def test_a_sub_agent_of_a_sub_agent_learns_what_its_own_parent_knew(make_claude: Callable[[Story], Claude]) -> None:
+def test_a_nested_sub_agent_gets_the_context_of_its_own_parent(make_claude: Callable[[Story], Claude]) -> None:
     def story(asked: Asked) -> Turn:
         if asked.results:
             return Turn("Done.")
@@ -235,7 +235,7 @@ def test_a_sub_agent_of_a_sub_agent_learns_what_its_own_parent_knew(make_claude:
     assert "You are the second." not in context
 
 
-def test_while_others_read_no_sub_agent_gets_another_conversation(make_claude: Callable[[Story], Claude]) -> None:
+def test_concurrent_readers_never_get_another_conversation(make_claude: Callable[[Story], Claude]) -> None:
     def story(asked: Asked) -> Turn:
         if asked.results or asked.has_prompt("Earlier"):
             return Turn("Done.")
@@ -262,8 +262,8 @@ def test_while_others_read_no_sub_agent_gets_another_conversation(make_claude: C
     assert "XYZZY-2" in context
 
 
-# It may be written in time where the machine is busy.
-def test_a_sub_agent_that_asks_at_once_learns_what_was_known_at_its_start(
+# On a busy machine it may be written in time.
+def test_a_sub_agent_that_asks_at_once_gets_the_context_at_its_start(
     make_claude: Callable[[Story], Claude],
 ) -> None:
     def story(asked: Asked) -> Turn:

@@ -1,4 +1,4 @@
-"""Codex with the server, and with a model that plays a story: it asks what is known, and has sub-agents."""
+"""Codex with the server and a scripted model: it requests its context and starts sub-agents."""
 
 import json
 import re
@@ -23,7 +23,7 @@ ASK = Turn("I ask what is known.", (Call(GET_CONTEXT, {}),))
 
 
 class Codex:
-    """Codex in a home of its own, with a model that plays a story."""
+    """Codex in its own home, with a scripted model."""
 
     def __init__(self, place: Path, model: ScriptedModel) -> None:
         home, self.folder, self.model = place / "home", place / "project", model
@@ -35,7 +35,7 @@ class Codex:
         )
 
     def says(self, prompt: str, folder: Path | None = None) -> str:
-        """The id of the session in which a prompt was answered."""
+        """Return the id of the session that answered a prompt."""
         command = [installed("codex"), "exec", "--skip-git-repo-check", "--json", prompt]
         first, *_ = ran(command, self._environment, folder or self.folder).splitlines()
         return str(json.loads(first)["thread_id"])
@@ -53,7 +53,7 @@ def make_codex(tmp_path: Path) -> Iterator[Callable[[Story], Codex]]:
         yield make
 
 
-def test_it_lists_the_tools_and_asks_what_is_known(make_codex: Callable[[Story], Codex]) -> None:
+def test_it_lists_the_tools_and_requests_its_context(make_codex: Callable[[Story], Codex]) -> None:
     codex = make_codex(lambda asked: Turn("Done.") if asked.results else ASK)
     session = codex.says("The password is XYZZY-4711.")
     last = codex.model.asked[-1]
@@ -88,7 +88,7 @@ def test_a_past_session_is_found_and_read(make_codex: Callable[[Story], Codex], 
     assert "the kiln cooled at 300 degrees an hour" in read.text
 
 
-def test_a_sub_agent_learns_what_its_parent_knew(make_codex: Callable[[Story], Codex]) -> None:
+def test_a_sub_agent_gets_the_context_of_its_parent(make_codex: Callable[[Story], Codex]) -> None:
     def story(asked: Asked) -> Turn:
         if asked.has_prompt("Count the windows"):
             return Turn("They are seven.") if asked.results else ASK

@@ -1,7 +1,7 @@
-"""What today's agents write is read right: each, in a home of its own and with a scripted model, does a small task.
+"""Transcripts of current agents are read correctly: each agent does a small task with a scripted model.
 
-What they wrote is cut to its bones and kept as a fixture (`tests/fixtures/<format>.client.*`), written anew with
-`THRESHER_UPDATE_GOLDEN=1`. A run must be read as that fixture is: an agent that writes something new shows here.
+A reduced copy of each transcript is a fixture (`tests/fixtures/<format>.client.*`); `THRESHER_UPDATE_GOLDEN=1` writes
+it again. A run must be read like its fixture, so a change of an agent's format fails here.
 """
 
 import json
@@ -28,12 +28,12 @@ NOTE = "The kiln stands at 1240 degrees."
 
 
 class Agent(NamedTuple):
-    """An agent: how it is set up and asked, and its tools that read and write a file."""
+    """An agent: its settings, its command line, and its tools that read and write a file."""
 
     command: tuple[str, ...]
     environment: Callable[[str], dict[str, str]]
     settings: tuple[str, Callable[[str], str]]
-    """A file in its home, and what is in it."""
+    """Path and text of a settings file in its home."""
     read: Callable[[Path], Call]
     write: Callable[[Path], Call]
 
@@ -94,7 +94,7 @@ AGENTS = {
 
 
 class Done(NamedTuple):
-    """What an agent left."""
+    """The files of an agent after a run."""
 
     place: Path
     folder: Path
@@ -107,11 +107,11 @@ class Done(NamedTuple):
 
 
 def run(name: str, place: Path, story: Story, settings: dict[str, Any] | None = None) -> Done:
-    """What an agent leaves when it is asked; `settings` are more of those that it keeps as JSON."""
+    """Run an agent; `settings` are added to its JSON settings."""
     agent, folder, home = AGENTS[name], place / "kiln", place / "home"
     folder.mkdir()
     (folder / "notes.txt").write_text(f"{NOTE}\n")
-    # Without tools, it has a title made, or the like.
+    # A request without tools asks for a title or the like.
     model = ScriptedModel(lambda asked: story(asked) if asked.tools else Turn("The kiln"))
     try:
         environment = own_environment(home, **agent.environment(model.url), **behind_proxy(model.url))
@@ -129,7 +129,7 @@ def run(name: str, place: Path, story: Story, settings: dict[str, Any] | None = 
 
 
 @pytest.mark.parametrize("name", AGENTS)
-def test_what_an_agent_wrote_is_read_right(name: str, tmp_path: Path) -> None:
+def test_a_transcript_is_read_correctly(name: str, tmp_path: Path) -> None:
     agent = AGENTS[name]
 
     def story(asked: Asked) -> Turn:
@@ -207,7 +207,7 @@ SERVERS: dict[str, Callable[[str], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", SERVERS)
-def test_a_sub_agent_learns_what_its_parent_knew(name: str, tmp_path: Path) -> None:
+def test_a_sub_agent_gets_the_context_of_its_parent(name: str, tmp_path: Path) -> None:
     learned: list[str] = []
 
     def story(asked: Asked) -> Turn:
@@ -239,17 +239,17 @@ def _compare(name: str, done: Done) -> None:
 
 
 def outline(session: th.Session) -> list[tuple[str, str, list[str]]]:
-    """Who said what kind of thing."""
+    """Return the role and the kinds of parts of each message."""
     return [
         (message.role, message.author, [type(part).__name__ for part in message.parts])
         for message in session.messages()
     ]
 
 
-# --- cut to the bones ------------------------------------------------------------------------------------------------
+# --- the reduced copy ------------------------------------------------------------------------------------------------
 
 LONG = 80
-"""Characters of a text that is not cut: what is longer is the agent's own, and not ours to keep."""
+"""Characters of a text that is not truncated: longer text belongs to the agent and is not stored here."""
 _TAG = re.compile(r"<([\w-]+)>")
 _DAY = re.compile(r"\b20\d\d-\d\d-\d\d(?=T)")
 
@@ -274,7 +274,7 @@ def _lines(done: Done) -> Iterator[str]:
 
 
 def _rows(done: Done) -> Iterator[str]:
-    """The tables that are read, as the text that makes them."""
+    """Yield the tables that Thresher reads, as SQL statements."""
     yield "-- What opencode wrote for one prompt."
     with open_read_only(Path(done.session.file)) as connection, closing(sqlite3.connect(":memory:")) as quoting:
         for table in ("session", "message", "part", "session_message"):

@@ -1,4 +1,4 @@
-"""What a parent knew when it started a sub-agent: made histories, and every spawn of the recorded sessions."""
+"""Context of a parent when it started a sub-agent: generated histories, and every spawn of recorded sessions."""
 
 import gzip
 import json
@@ -39,7 +39,7 @@ def _session(*messages: Message, children: tuple[Session, ...] = (CHILD,)) -> Se
     return Session("claude-code", "one", "/a", (History(messages),), children=children)
 
 
-def test_a_sub_agent_gets_what_was_known_before_its_call() -> None:
+def test_a_sub_agent_gets_the_context_before_its_call() -> None:
     known = find_parent_context(
         _session(*BEFORE, SPAWN, _result("t1", "found"), _result("t2", "no"), _model(Text("Done."))), agent="abc"
     )
@@ -49,7 +49,7 @@ def test_a_sub_agent_gets_what_was_known_before_its_call() -> None:
     assert "abc123" in known.moment
 
 
-def test_without_a_name_it_is_the_call_that_is_still_open() -> None:
+def test_the_default_is_the_call_that_is_still_open() -> None:
     known = find_parent_context(_session(*BEFORE, SPAWN))
     assert known.history.messages[:3] == BEFORE
     assert known.history[3].parts == SPAWN.parts[:2]
@@ -59,7 +59,7 @@ def test_without_a_name_it_is_the_call_that_is_still_open() -> None:
     assert find_parent_context(_session(*BEFORE)).history.messages == BEFORE
 
 
-def test_humans_are_counted_and_tool_results_are_not() -> None:
+def test_upto_counts_human_messages_and_not_tool_results() -> None:
     session = _session(*BEFORE, _model(Text("Done.")), _human("And the receipt?"), _model(Text("Too.")))
     assert find_parent_context(session, upto=1).history.messages == ()
     assert len(find_parent_context(session, upto=2).history) == 4
@@ -70,7 +70,7 @@ def test_humans_are_counted_and_tool_results_are_not() -> None:
         find_parent_context(session, upto=0)
 
 
-def test_a_sub_agent_of_a_sub_agent_has_the_nearer_parent() -> None:
+def test_a_nested_sub_agent_has_the_nearer_parent() -> None:
     inner = Session("claude-code", "def456", "/d", (History((_human("deeper"),)),), call_id="t9")
     outer = Session(
         "claude-code", "abc123", "/c", (History((_human("look"), _model(ToolCall("t9", "Task", "{}")))),), call_id="t1",
@@ -80,13 +80,13 @@ def test_a_sub_agent_of_a_sub_agent_has_the_nearer_parent() -> None:
     assert [message.text for message in known.history] == ["look"]
 
 
-def test_an_old_record_that_does_not_name_the_call_is_known_by_its_prompt() -> None:
+def test_an_old_transcript_without_the_call_id_is_matched_by_the_prompt() -> None:
     spawn = _model(ToolCall("t1", "Task", '{"prompt": "look into it", "description": "look"}'))
     child = Session("claude-code", "abc123", "/c", (History((_human("look into it"),)),))
     assert find_parent_context(_session(*BEFORE, spawn, children=(child,)), agent="abc").history.messages == BEFORE
 
 
-def test_what_is_not_there_is_told() -> None:
+def test_unknown_sub_agents_are_rejected() -> None:
     with pytest.raises(NotStoredError, match="its sub-agents: abc123"):
         find_parent_context(_session(*BEFORE, SPAWN), agent="zzz")
     with pytest.raises(NotStoredError, match="no session holds the call"):
@@ -114,14 +114,14 @@ def _answered(rows: Iterable[Row]) -> set[str]:
 
 
 def _made_at_once(rows: dict[int, Row], at: int) -> set[str]:
-    """Calls of the same answer: the model had seen none of their results, be they in the file before it."""
+    """Return the calls of the same answer, whose results the model had not seen even if the file has them earlier."""
     answer = rows[at]["message"]["id"]
     same = (row for row in rows.values() if isinstance(row.get("message"), dict) and row["message"].get("id") == answer)
     return {block["id"] for row in same for block in _blocks(row, "tool_use")}
 
 
 def _shown(rows: dict[int, Row], at: int) -> Iterator[Row]:
-    """The records that a record goes back to, up to where a compaction begins anew."""
+    """Yield the ancestors of a record, up to the last compaction."""
     places = {row["uuid"]: line for line, row in rows.items() if "uuid" in row}
     parent = rows[at].get("parentUuid")
     while parent in places:
@@ -132,8 +132,8 @@ def _shown(rows: dict[int, Row], at: int) -> Iterator[Row]:
         parent = row.get("parentUuid")
 
 
-def test_every_recorded_sub_agent_gets_what_its_parent_had_been_shown(shared_data: Path) -> None:
-    """Held against the records themselves: the chain of parents of the record that holds the call."""
+def test_every_recorded_sub_agent_gets_the_context_of_its_parent(shared_data: Path) -> None:
+    """Compare with the raw records: the chain of parents of the record with the call."""
     checked = 0
     for path in sorted((shared_data / "claude_code").glob("*.gz")):
         every = [(session, child) for session in read_all(path) for child in session.children if child.call_id]
