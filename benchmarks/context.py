@@ -53,8 +53,8 @@ def contexts(tokens: int) -> None:
                 tools.get_context(session=largest.id, preset=preset, max_tokens=tokens)
                 whole.append(1000 * (time.perf_counter() - began))
             over = sum(one > tokens for one in weights)
-            told = f"{statistics.median(times):.0f} ms | {max(times):.0f} ms | {statistics.median(whole[1:]):.0f} ms"
-            print(f"| {preset} | {len(times)} | {told} | {over} | {statistics.median(weights):,.0f} |", flush=True)
+            figures = f"{statistics.median(times):.0f} ms | {max(times):.0f} ms | {statistics.median(whole[1:]):.0f} ms"
+            print(f"| {preset} | {len(times)} | {figures} | {over} | {statistics.median(weights):,.0f} |", flush=True)
 
 
 def first_answer(command: list[str]) -> float:

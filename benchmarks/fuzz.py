@@ -174,8 +174,8 @@ def _flip(lines: Lines, random: Random) -> Lines:
 
 def _cut_character(lines: Lines, random: Random) -> Lines:
     """Truncate a multi-byte character."""
-    whole = random.choice("é€漢🌾").encode()
-    return _splice(lines, random, whole[: random.randint(1, len(whole) - 1)])
+    encoded = random.choice("é€漢🌾").encode()
+    return _splice(lines, random, encoded[: random.randint(1, len(encoded) - 1)])
 
 
 def _nuls(lines: Lines, random: Random) -> Lines:
@@ -424,8 +424,8 @@ def _cut(value: Any, random: Random) -> Any:
         return {key: _cut(item, random) for key, item in value.items()}
     if isinstance(value, list):
         at = random.randrange(len(value) + 1)
-        chosen = value if len(value) < 12 else [*value[:2], *value[at : at + 10]]
-        return [_cut(item, random) for item in chosen]
+        selected = value if len(value) < 12 else [*value[:2], *value[at : at + 10]]
+        return [_cut(item, random) for item in selected]
     return value
 
 
@@ -482,9 +482,9 @@ def cases(found: dict[str, list[Path]], seed: int, first: int) -> Iterator[Case]
             mutation, damaged = next(stream)
             limits = ReadLimits(line=random.choice((10, 500, 5000)), unpacked=random.choice((100, 9000)))
             one = random.random()
-            chosen = random.choice(format_names()) if one > 0.85 else None
+            selected = random.choice(format_names()) if one > 0.85 else None
             nested = "claude" in kind and one < 0.15
-            case = Case(number, kind, mutation, damaged, limits if 0.2 < one < 0.3 else None, chosen, nested)
+            case = Case(number, kind, mutation, damaged, limits if 0.2 < one < 0.3 else None, selected, nested)
             if number >= first:
                 yield case
         burst += 1
@@ -571,10 +571,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--minutes", type=float, default=3)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--first", type=int, default=0, help="the number of the first case")
-    parser.add_argument("--cases", type=float, default=float("inf"), help="stop after so many")
+    parser.add_argument("--first", type=int, default=0, help="number of the first case")
+    parser.add_argument("--cases", type=float, default=float("inf"), help="stop after this many cases")
     parser.add_argument("--data", type=Path, default=DATA)
-    parser.add_argument("--keep", type=Path, help="a folder for the files that broke something")
+    parser.add_argument("--keep", type=Path, help="folder for the files that cause findings")
     options = parser.parse_args()
     faulthandler.enable()
     if hasattr(signal, "SIGALRM"):
@@ -584,7 +584,7 @@ def main() -> int:
         findings = run(found, options, Path(scratch))
     for finding, times in findings.most_common():
         print(f"{times:6,} × {finding.error} at {finding.place}")
-    print("nothing found" if not findings else f"{len(findings)} findings")
+    print("no findings" if not findings else f"{len(findings)} findings")
     return 1 if findings else 0
 
 

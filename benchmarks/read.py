@@ -197,8 +197,8 @@ print(kilobytes("VmHWM:") - before)
 
 def memory(path: Path) -> Memory:
     """Read one file in a new process."""
-    told = subprocess.run([sys.executable, "-c", _CHILD, str(path)], check=True, capture_output=True, text=True)
-    return Memory(path.name, megabytes([path]), int(told.stdout) * 1024 / MEGABYTE)
+    child = subprocess.run([sys.executable, "-c", _CHILD, str(path)], check=True, capture_output=True, text=True)
+    return Memory(path.name, megabytes([path]), int(child.stdout) * 1024 / MEGABYTE)
 
 
 # The report
@@ -239,8 +239,8 @@ def show(report: Report) -> None:
     for one in (*report.memories, Memory("together", sizes, peaks)):
         print(f"{one.file[:38]:<40}{one.megabytes:8.1f}{one.peak:9.1f}{one.multiple:9.2f}")
     print()
-    for must, figure, held in report.musts():
-        answer = "not measured" if figure is None else f"{'yes' if held else 'no'} ({figure:.2f})"
+    for must, figure, holds in report.musts():
+        answer = "not measured" if figure is None else f"{'yes' if holds else 'no'} ({figure:.2f})"
         print(f"{must}: {answer}")
 
 
@@ -248,7 +248,7 @@ def as_json(report: Report) -> str:
     """Return the report as JSON."""
     speeds = [{**one._asdict(), "rate": one.rate} for one in report.speeds]
     memories = [{**one._asdict(), "multiple": one.multiple} for one in report.memories]
-    musts = [{"must": must, "figure": figure, "held": held} for must, figure, held in report.musts()]
+    musts = [{"must": must, "figure": figure, "held": holds} for must, figure, holds in report.musts()]
     return json.dumps({"speeds": speeds, "memory": memories, "peer": report.peer, "musts": musts}, indent=2)
 
 
@@ -264,14 +264,14 @@ def measure(data: Path, rounds: int, scratch: Path) -> Report:
     for kind in OTHERS:
         if (data.parent / kind).is_dir():
             speeds += race(kind, unpacked(data.parent / kind, scratch / kind), readers, rounds)
-    said = f"version {version('claude-code-log')}, on the same files" if others else "not installed, left out"
-    return Report(speeds, memories, said)
+    peer_version = f"version {version('claude-code-log')}, same files" if others else "not installed"
+    return Report(speeds, memories, peer_version)
 
 
 def main() -> None:
     """Parse the arguments, measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
-    parser.add_argument("--data", type=Path, default=DATA, help="a folder of Claude Code's files, packed or not")
+    parser.add_argument("--data", type=Path, default=DATA, help="folder of Claude Code's files, compressed or not")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()

@@ -195,14 +195,16 @@ def pair(random: Random, folder: Path) -> Counter[str]:
     talk, options = some_talk(random), settings(random)
     beats = some_beats(random, random.randrange(4, 16))
     seeds = [random.random(), random.random()]
-    children = [os.fork() or _beside(talk, beats, options, Random(seed), folder / str(seed)) for seed in seeds]
+    children = [
+        os.fork() or _run_concurrently(talk, beats, options, Random(seed), folder / str(seed)) for seed in seeds
+    ]
     for child in children:
         os.waitpid(child, 0)
     done: Counter[str] = Counter()
     for seed in seeds:
-        told = json.loads((folder / f"{seed}.told").read_text())
-        loops.hold("two at once", not told["fault"], told["fault"])
-        done.update(told["counts"])
+        result = json.loads((folder / f"{seed}.result").read_text())
+        loops.hold("two at once", not result["fault"], result["fault"])
+        done.update(result["counts"])
     for beat in beats:
         talk.add(beat)
     store = SqliteContentStore(folder / "store")
@@ -213,12 +215,13 @@ def pair(random: Random, folder: Path) -> Counter[str]:
     return done
 
 
-def _beside(talk: Talk, beats: list[Beat], options: dict[str, Any], random: Random, told: Path) -> int:
+def _run_concurrently(talk: Talk, beats: list[Beat], options: dict[str, Any], random: Random, place: Path) -> int:
     """Run the loop of one of two processes, and write its result to a file."""
     fault, counts = "", Counter({"pair": 1})
     try:
-        store = SqliteContentStore(told.parent / "store")
-        watched = Watched(talk.dialect, ledger=told.parent / "ledger", store=store, reads=False, shared=True, **options)
+        store = SqliteContentStore(place.parent / "store")
+        ledger = place.parent / "ledger"
+        watched = Watched(talk.dialect, ledger=ledger, store=store, reads=False, shared=True, **options)
         for beat in beats:
             talk.add(beat)
             if talk.awaits:
@@ -228,7 +231,7 @@ def _beside(talk: Talk, beats: list[Beat], options: dict[str, Any], random: Rand
         counts.update(f"event {event.trigger}" for event in watched.window.events)
     except BaseException:  # noqa: BLE001 - the other process reports it
         fault = traceback.format_exc(limit=-6)
-    told.with_name(f"{told.name}.told").write_text(json.dumps({"fault": fault, "counts": counts}))
+    place.with_name(f"{place.name}.result").write_text(json.dumps({"fault": fault, "counts": counts}))
     os._exit(0)
 
 
@@ -269,21 +272,21 @@ def main() -> int:
     """Run the conversations and print a summary."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--conversations", type=int, default=10_000)
-    parser.add_argument("--first", type=int, default=0, help="the number of the first conversation")
+    parser.add_argument("--first", type=int, default=0, help="number of the first conversation")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--minutes", type=float, default=60.0, help="stop after so many")
+    parser.add_argument("--minutes", type=float, default=60.0, help="stop after this many minutes")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    asked = parser.parse_args()
-    until = monotonic() + asked.minutes * 60
+    options = parser.parse_args()
+    until = monotonic() + options.minutes * 60
     counts: Counter[str] = Counter()
     faults: list[Outcome] = []
-    numbers = range(asked.first, asked.first + asked.conversations)
-    for outcome in outcomes(asked.seed, numbers, asked.processes):
+    numbers = range(options.first, options.first + options.conversations)
+    for outcome in outcomes(options.seed, numbers, options.processes):
         counts.update(outcome.counts)
         counts["conversations"] += 1
         if outcome.fault:
             faults.append(outcome)
-            again = f"--seed {asked.seed} --first {outcome.number} --conversations 1"
+            again = f"--seed {options.seed} --first {outcome.number} --conversations 1"
             print(f"{outcome.kind}: {again}\n{outcome.fault}", file=sys.stderr)
         if monotonic() > until:
             break

@@ -162,14 +162,14 @@ class Sample(NamedTuple):
 def main() -> None:
     """Fit the weights or report the errors."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--data", type=Path, default=DATA, help="the folder of recordings, with its index.jsonl")
-    options.add_argument("--fit", action="store_true", help="make the estimator's weights anew, and print them")
-    chosen = options.parse_args()
-    if chosen.fit:
-        fit_weights(chosen.data)
+    options.add_argument("--data", type=Path, default=DATA, help="folder of recordings with index.jsonl")
+    options.add_argument("--fit", action="store_true", help="fit the weights of the estimator and print them")
+    selected = options.parse_args()
+    if selected.fit:
+        fit_weights(selected.data)
     else:
-        report_errors(chosen.data)
-        report_bills(chosen.data)
+        report_errors(selected.data)
+        report_usage(selected.data)
 
 
 def recordings(data: Path, split: str = "") -> Iterator[Session]:
@@ -254,8 +254,8 @@ def samples(data: Path, split: str, most: int) -> list[Sample]:
 
 def fit_weights(data: Path) -> None:
     """Print the weights that fit the tune half best."""
-    chosen = samples(data, "tune", FITTED)
-    weights = fit([count_features(sample.text) for sample in chosen], [sample.tokens for sample in chosen])
+    selected = samples(data, "tune", FITTED)
+    weights = fit([count_features(sample.text) for sample in selected], [sample.tokens for sample in selected])
     print(f"LENGTH = {weights[0]:.3f}")
     for run, weight in zip([*ASCII_WEIGHTS, *NON_ASCII_WEIGHTS], weights[1:], strict=True):
         print(f"    {json.dumps(run, ensure_ascii=False)}: {weight:.3f},")
@@ -299,12 +299,12 @@ def _dot(weights: Sequence[float], row: Sequence[int]) -> float:
 
 def report_errors(data: Path) -> None:
     """Print the errors of the estimator and of bytes / 4 per kind on the report half, then the speeds."""
-    chosen = samples(data, "report", 10**9)
+    selected = samples(data, "report", 10**9)
     kinds: dict[str, list[Sample]] = defaultdict(list)
-    for sample in chosen:
+    for sample in selected:
         kinds[sample.kind].append(sample)
     made_kinds = {kind for kind, _ in made("report")}
-    everything = [sample for sample in chosen if sample.kind not in made_kinds]
+    everything = [sample for sample in selected if sample.kind not in made_kinds]
     print(f"{'kind of text':16}{'texts':>7}   {'estimator':>24}   {'bytes / 4':>24}")
     print(f"{'':23}   {'median':>8}{'p95':>8}{'bias':>8}   {'median':>8}{'p95':>8}{'bias':>8}")
     for kind, group in [("all recorded", everything), *sorted(kinds.items())]:
@@ -336,19 +336,19 @@ def _speed(group: Sequence[Sample], count: Callable[[str], int]) -> float:
     return size / best / 1e6
 
 
-def report_bills(data: Path) -> None:
+def report_usage(data: Path) -> None:
     """Print the calibration by recorded usage per model: against o200k, and against the model's own weights."""
     found: dict[str, list[tuple[float, float, int, int, float]]] = defaultdict(list)
     for session in recordings(data):
         models = [message.model for message in session.messages() if message.usage and message.model]
-        known = find_model(max(set(models), key=models.count)) if models else None
-        if known is None:
+        model = find_model(max(set(models), key=models.count)) if models else None
+        if model is None:
             continue
         plain = calibrate(session, default_token_weights())
-        own = calibrate(session, default_token_weights(known.name))
+        own = calibrate(session, default_token_weights(model.name))
         if plain.turns and own.turns:
-            found[known.name].append((plain.factor, own.factor, own.base, own.turns, own.error))
-    print(f"\n{'billed tokens':22}{'sessions':>9}{'turns':>7}{'per o200k':>11}{'per own':>9}{'base':>8}{'error':>7}")
+            found[model.name].append((plain.factor, own.factor, own.base, own.turns, own.error))
+    print(f"\n{'reported tokens':22}{'sessions':>9}{'turns':>7}{'per o200k':>11}{'per own':>9}{'base':>8}{'error':>7}")
     for name, rows in sorted(found.items(), key=lambda item: -len(item[1])):
         plain_factor, own_factor, base, _, error = (median(column) for column in zip(*rows, strict=True))
         turns = sum(row[3] for row in rows)

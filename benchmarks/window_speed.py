@@ -38,7 +38,7 @@ def timed(run: Callable[[], Any]) -> float:
     return process_time() - start
 
 
-def bare_pass(rows: list[Any]) -> None:
+def hash_pass(rows: list[Any]) -> None:
     """Hash each row by its content."""
     encode = msgspec.json.Encoder().encode
     for row in rows:
@@ -46,7 +46,7 @@ def bare_pass(rows: list[Any]) -> None:
 
 
 def requests_of(format: str, tokens: int) -> list[list[Any]]:
-    """Yield the requests of a loop from a token count on."""
+    """Return the requests of a loop from a token count on."""
     history = made(LENGTH)
     total, stop = 0, 0
     while total < tokens:
@@ -70,7 +70,7 @@ def one_more(format: str, tokens: int) -> dict[str, Any]:
         seen = len(window.events)
         took = timed(lambda request=request, step=step: window.fit(request, at=float(step)))  # type: ignore[misc]
         (calls if len(window.events) == seen else plans).append(took)
-        bare.append(timed(lambda request=request: bare_pass(request)))  # type: ignore[misc]
+        bare.append(timed(lambda request=request: hash_pass(request)))  # type: ignore[misc]
     row = {"format": format, "rows": len(requests[0]), "first": first, "call": median(calls), "bare": median(bare)}
     return row | {"re-plan": median(plans) if plans else None, "times": median(calls) / median(bare)}
 
@@ -92,13 +92,13 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=200_000)
     parser.add_argument("--calls", type=int, default=10_000)
     parser.add_argument("--json", action="store_true")
-    chosen = parser.parse_args()
-    more = [one_more(format, chosen.tokens) for format in FORMATS]
-    run = long_run("anthropic", chosen.tokens // 10, chosen.calls)
-    if chosen.json:
+    options = parser.parse_args()
+    more = [one_more(format, options.tokens) for format in FORMATS]
+    run = long_run("anthropic", options.tokens // 10, options.calls)
+    if options.json:
         print(json.dumps({"one more": more, "long run": run}, indent=2))
         return
-    print(f"{'':18} {'rows':>6} {'bare pass':>10} {'one more':>10} {'times':>6}  {'re-plan':>9} {'first':>9}")
+    print(f"{'':18} {'rows':>6} {'hash pass':>10} {'one more':>10} {'times':>6}  {'replan':>9} {'first':>9}")
     for row in more:
         plan = f"{row['re-plan'] * 1000:6.1f} ms" if row["re-plan"] else "none"
         print(
@@ -106,7 +106,7 @@ def main() -> None:
             f"{row['times']:5.1f}×  {plan:>9} {row['first'] * 1000:6.0f} ms  {'yes' if row['times'] <= AIM else 'no'}"
         )
     late = run[f"{run['calls']:,}th"]
-    print(f"\nthe {run['calls']:,}th call takes {late / run['100th']:.2f} × what the 100th does, at the same size")
+    print(f"\nthe {run['calls']:,}th call takes {late / run['100th']:.2f} × the time of the 100th, at the same size")
 
 
 if __name__ == "__main__":

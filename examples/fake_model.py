@@ -107,7 +107,7 @@ NOTE = re.compile(r"Up to (\S+): (\d+)")
 HOLDS = re.compile(r"(\S+) has (\d+)")
 CAPACITY = re.compile(r"^CAPACITY = (\d+)", re.MULTILINE)
 LISTED = re.compile(r"^(\S+\.py) \d+ characters$", re.MULTILINE)
-STAND_IN = re.compile(r"\[thresher (t1:[0-9a-f]{16}) · ([^\]]+)\]")
+PLACEHOLDER = re.compile(r"\[thresher (t1:[0-9a-f]{16}) · ([^\]]+)\]")
 
 
 def next_step(steps: list[Step]) -> tuple[str, list[Call]]:
@@ -126,11 +126,11 @@ def next_step(steps: list[Step]) -> tuple[str, list[Call]]:
             total = int(total) + (int(capacity) if call.arguments["text"] in last.results[key] else 0)
     note = f"Up to {done}: {total}."
     if not (listed := _listed(steps)):
-        return f"Which file is next? {note}", [_seen_again(steps, "list_files") or Call("list_files", {})]
+        return f"Which file is next? {note}", [_restore_call(steps, "list_files") or Call("list_files", {})]
     if ahead := [path for path in listed if path > done]:
         return note, [Call("read_file", {"path": ahead[0]})]
     looks_back = any(call.name == "restore" for call in last.calls.values())
-    if not looks_back and (restore := _seen_again(steps)):
+    if not looks_back and (restore := _restore_call(steps)):
         return f"One look back before I answer. {note}", [restore]
     return f"The modules that others import have a capacity of {total}.", []
 
@@ -140,23 +140,23 @@ def _listed(steps: list[Step]) -> list[str]:
     return sorted({path for step in steps for result in step.results.values() for path in LISTED.findall(result)})
 
 
-def _seen_again(steps: list[Step], tool: str = "") -> Call | None:
+def _restore_call(steps: list[Step], tool: str = "") -> Call | None:
     """Return the newest call that restores removed content of a tool, if its placeholder is in the context."""
     texts = [text for step in steps for text in (step.text, *step.results.values())]
-    found = [part_id for text in texts for part_id, label in STAND_IN.findall(text) if label.startswith(tool)]
+    found = [part_id for text in texts for part_id, label in PLACEHOLDER.findall(text) if label.startswith(tool)]
     return Call("restore", {"id": found[-1]}) if found else None
 
 
 # --- validation of requests --------------------------------------------------------------------------------------
 
 
-class Refused(Exception):
+class RejectedRequest(Exception):
     """A request that the real API would reject, too."""
 
 
 def _require(holds: object, message: str) -> None:
     if not holds:
-        raise Refused(message)
+        raise RejectedRequest(message)
 
 
 def _text(content: str | list[Json] | None, where: str) -> str:
@@ -226,8 +226,8 @@ def chat_steps(body: Json) -> list[Step]:
 
 
 def _add_step(steps: list[Step], text: str, calls: list[tuple[str, Call]], where: str) -> None:
-    known = [key for step in steps for key in step.calls] + [key for key, _ in calls]
-    _require(len(known) == len(set(known)), f"{where}: the ids of calls must be unique")
+    ids = [key for step in steps for key in step.calls] + [key for key, _ in calls]
+    _require(len(ids) == len(set(ids)), f"{where}: the ids of calls must be unique")
     steps.append(Step(text, dict(calls), {}))
 
 
@@ -255,7 +255,7 @@ class Cache:
     def __init__(self) -> None:
         self._known: set[str] = set()
 
-    def bill(self, blocks: list[Json], *, marked: bool) -> tuple[int, int, int]:
+    def usage(self, blocks: list[Json], *, marked: bool) -> tuple[int, int, int]:
         """Return the tokens of a request that are read from the cache, written to it, and neither."""
         sizes, hashes, ends = [0], [""], [0]
         for number, block in enumerate(blocks, 1):
@@ -295,10 +295,10 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             _require(self.path in answers, f"no such path: {self.path}")
             with self.server.lock:
-                self.server.asked.append(body)
+                self.server.requests.append(body)
                 self._reply(200, answers[self.path](body))
-        except (Refused, LookupError, TypeError, ValueError) as error:
-            self.server.refused.append(f"{type(error).__name__}: {error}")
+        except (RejectedRequest, LookupError, TypeError, ValueError) as error:
+            self.server.rejections.append(f"{type(error).__name__}: {error}")
             self._reply(400, {"type": "error", "error": {"type": "invalid_request_error", "message": str(error)}})
 
     def _reply(self, status: int, value: Json) -> None:
@@ -321,11 +321,11 @@ class FakeModel(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.lock = Lock()
-        self.asked: list[Json] = []
+        self.requests: list[Json] = []
         """All requests."""
-        self.refused: list[str] = []
+        self.rejections: list[str] = []
         """Reasons of rejected requests."""
-        self.bills: list[tuple[int, int, int]] = []
+        self.usages: list[tuple[int, int, int]] = []
         """For each accepted request: tokens read from the cache, written to it, and neither."""
         self._cache = Cache()
         # Otherwise a configured proxy would also get the loopback requests.
@@ -345,13 +345,13 @@ class FakeModel(ThreadingHTTPServer):
     def message(self, body: Json) -> Json:
         """Return a response of Anthropic's API."""
         text, calls = next_step(anthropic_steps(body))
-        read, written, rest = self._billed(anthropic_blocks(body), marked=True)
+        read, written, rest = self._count_usage(anthropic_blocks(body), marked=True)
         content: list[Json] = [{"type": "text", "text": text}]
         for number, call in enumerate(calls):
-            block = {"type": "tool_use", "id": f"toolu_{len(self.bills)}_{number}"}
+            block = {"type": "tool_use", "id": f"toolu_{len(self.usages)}_{number}"}
             content.append({**block, "name": call.name, "input": call.arguments})
         return {
-            "id": f"msg_{len(self.bills)}",
+            "id": f"msg_{len(self.usages)}",
             "type": "message",
             "role": "assistant",
             "model": body["model"],
@@ -368,15 +368,15 @@ class FakeModel(ThreadingHTTPServer):
     def completion(self, body: Json) -> Json:
         """Return a response of OpenAI's API."""
         text, calls = next_step(chat_steps(body))
-        read, written, rest = self._billed([*body.get("tools", []), *body["messages"]], marked=False)
+        read, written, rest = self._count_usage([*body.get("tools", []), *body["messages"]], marked=False)
         message: Json = {"role": "assistant", "content": text}
         for number, call in enumerate(calls):
             function = {"name": call.name, "arguments": json.dumps(call.arguments)}
-            made = {"id": f"call_{len(self.bills)}_{number}", "type": "function", "function": function}
+            made = {"id": f"call_{len(self.usages)}_{number}", "type": "function", "function": function}
             message.setdefault("tool_calls", []).append(made)
         sent, answered = read + written + rest, len(json.dumps(message)) // 4
         return {
-            "id": f"chatcmpl-{len(self.bills)}",
+            "id": f"chatcmpl-{len(self.usages)}",
             "object": "chat.completion",
             "model": body["model"],
             "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}],
@@ -388,6 +388,6 @@ class FakeModel(ThreadingHTTPServer):
             },
         }
 
-    def _billed(self, blocks: list[Json], *, marked: bool) -> tuple[int, int, int]:
-        self.bills.append(self._cache.bill(blocks, marked=marked))
-        return self.bills[-1]
+    def _count_usage(self, blocks: list[Json], *, marked: bool) -> tuple[int, int, int]:
+        self.usages.append(self._cache.usage(blocks, marked=marked))
+        return self.usages[-1]

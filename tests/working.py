@@ -79,17 +79,17 @@ def _call(step: Step, number: int) -> ToolCall:
 
 
 def _turn(turn: tuple[str, bool, tuple[Step, ...]], number: int) -> list[Message]:
-    said, thinks, called = turn
+    text, thinks, called = turn
     parts: list[Part] = [Thinking("let me think about this for a while. " * 9, "c2lnbmVk")] if thinks else []
-    parts += [Text(said)] if said else []
+    parts += [Text(text)] if text else []
     parts += [_call(step, number + n) for n, step in enumerate(called)]
-    if not called and not said:
+    if not called and not text:
         parts.append(Text("ok"))
     results: list[Part] = [
         ToolResult(f"call_{number + n}", (Text(step.text or "."),), step.failed) for n, step in enumerate(called)
     ]
-    spoken = [Message("assistant", tuple(parts), author="model")]
-    return [*spoken, Message("tool", tuple(results), author="tool")] if results else spoken
+    messages = [Message("assistant", tuple(parts), author="model")]
+    return [*messages, Message("tool", tuple(results), author="tool")] if results else messages
 
 
 def told(script: list[Exchange], *, system: bool, summary: bool, ends: bool) -> History:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from real_clients import CODEX, NEEDS_CLIENTS, THRESHER, TOOLS, behind_proxy, installed, own_environment, ran
-from scripted_model import Asked, Call, ScriptedModel, Story, Turn
+from scripted_model import Call, ModelRequest, ScriptedModel, Story, Turn
 
 pytestmark = NEEDS_CLIENTS
 SERVER = """
@@ -54,9 +54,9 @@ def make_codex(tmp_path: Path) -> Iterator[Callable[[Story], Codex]]:
 
 
 def test_it_lists_the_tools_and_requests_its_context(make_codex: Callable[[Story], Codex]) -> None:
-    codex = make_codex(lambda asked: Turn("Done.") if asked.results else ASK)
+    codex = make_codex(lambda request: Turn("Done.") if request.results else ASK)
     session = codex.says("The password is XYZZY-4711.")
-    last = codex.model.asked[-1]
+    last = codex.model.requests[-1]
     assert {name.removeprefix("mcp__thresher__") for name in last.tools if "thresher" in name} == TOOLS
     (context,) = last.results
     assert f'<thresher-recall sessions="{session}">' in context.text
@@ -66,10 +66,10 @@ def test_it_lists_the_tools_and_requests_its_context(make_codex: Callable[[Story
 def test_a_past_session_is_found_and_read(make_codex: Callable[[Story], Codex], tmp_path: Path) -> None:
     question = "Why does the kiln crack the glaze?"
 
-    def story(asked: Asked) -> Turn:
-        if not asked.has_prompt("Ask what we knew"):
+    def story(request: ModelRequest) -> Turn:
+        if not request.has_prompt("Ask what we knew"):
             return Turn("The damper was shut too early: the kiln cooled at 300 degrees an hour.")
-        match asked.results:
+        match request.results:
             case []:
                 return Turn("I search.", (Call("mcp__thresher__search_sessions", {"query": question}),))
             case [found]:
@@ -82,17 +82,17 @@ def test_a_past_session_is_found_and_read(make_codex: Callable[[Story], Codex], 
     (tmp_path / "elsewhere").mkdir()
     past = codex.says(question, folder=tmp_path / "elsewhere")
     codex.says(f"Ask what we knew: {question}")
-    found, read = codex.model.asked[-1].results
+    found, read = codex.model.requests[-1].results
     assert "1 session found\n" in found.text
     assert f'<thresher-recall sessions="{past}">' in found.text
     assert "the kiln cooled at 300 degrees an hour" in read.text
 
 
 def test_a_sub_agent_gets_the_context_of_its_parent(make_codex: Callable[[Story], Codex]) -> None:
-    def story(asked: Asked) -> Turn:
-        if asked.has_prompt("Count the windows"):
-            return Turn("They are seven.") if asked.results else ASK
-        match asked.results:
+    def story(request: ModelRequest) -> Turn:
+        if request.has_prompt("Count the windows"):
+            return Turn("They are seven.") if request.results else ASK
+        match request.results:
             case []:
                 prompt = {"message": "Count the windows, OSPREY."}
                 return Turn("A helper for the KESTREL house.", (Call("multi_agent_v1__spawn_agent", prompt),))
@@ -103,8 +103,8 @@ def test_a_sub_agent_gets_the_context_of_its_parent(make_codex: Callable[[Story]
 
     codex = make_codex(story)
     session = codex.says("The password is XYZZY-4711. Get help.")
-    asked = [one for one in codex.model.asked if one.has_prompt("Count the windows") and one.results]
-    context = asked[-1].results[-1].text
+    requests = [one for one in codex.model.requests if one.has_prompt("Count the windows") and one.results]
+    context = requests[-1].results[-1].text
     assert f'<thresher-recall sessions="{session}">' in context
     assert "The password is XYZZY-4711." in context
     assert "A helper for the KESTREL house." in context

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from real_clients import CODEX, NEEDS_CLIENTS, THRESHER, behind_proxy, installed, own_environment, ran
-from scripted_model import Asked, Call, ScriptedModel, Story, Turn
+from scripted_model import Call, ModelRequest, ScriptedModel, Story, Turn
 
 import thresher as th
 from fixture_files import FIXTURES, ready
@@ -112,13 +112,13 @@ def run(name: str, place: Path, story: Story, settings: dict[str, Any] | None = 
     folder.mkdir()
     (folder / "notes.txt").write_text(f"{NOTE}\n")
     # A request without tools asks for a title or the like.
-    model = ScriptedModel(lambda asked: story(asked) if asked.tools else Turn("The kiln"))
+    model = ScriptedModel(lambda request: story(request) if request.tools else Turn("The kiln"))
     try:
         environment = own_environment(home, **agent.environment(model.url), **behind_proxy(model.url))
         file, text = agent.settings
         (home / file).parent.mkdir(parents=True, exist_ok=True)
-        told = text(model.url)
-        (home / file).write_text(json.dumps(json.loads(told) | settings) if settings else told)
+        settings_text = text(model.url)
+        (home / file).write_text(json.dumps(json.loads(settings_text) | settings) if settings else settings_text)
         program, *words = agent.command
         ran([installed(program), *words], environment, folder)
     finally:
@@ -132,8 +132,8 @@ def run(name: str, place: Path, story: Story, settings: dict[str, Any] | None = 
 def test_a_transcript_is_read_correctly(name: str, tmp_path: Path) -> None:
     agent = AGENTS[name]
 
-    def story(asked: Asked) -> Turn:
-        match len(asked.results):
+    def story(request: ModelRequest) -> Turn:
+        match len(request.results):
             case 0:
                 call = agent.read(tmp_path / "kiln")
                 return Turn("I read the notes.", (call,), thinking="The notes come first.")
@@ -147,16 +147,16 @@ def test_a_transcript_is_read_correctly(name: str, tmp_path: Path) -> None:
     assert session.problems == ()
     assert session.project == str(done.folder)
     assert (bool(session.id), bool(session.started), session.compactions, session.branches) == (True, True, 0, ())
-    asked = [message for message in messages if message.author == "human"]
-    assert [message.text.strip('"') for message in asked] == [PROMPT]
-    said = [message for message in messages if message.author == "model"]
-    assert [message.text for message in said if message.text] == ["I read the notes.", "I write it down.", NOTE]
-    assert [message.usage.output for message in said if message.usage] == [5, 5, 5]
+    prompts = [message for message in messages if message.author == "human"]
+    assert [message.text.strip('"') for message in prompts] == [PROMPT]
+    answers = [message for message in messages if message.author == "model"]
+    assert [message.text for message in answers if message.text] == ["I read the notes.", "I write it down.", NOTE]
+    assert [message.usage.output for message in answers if message.usage] == [5, 5, 5]
     assert all(message.time for message in messages)
     assert "The notes come first." in " ".join(
-        part.text for message in said for part in message.parts if isinstance(part, Thinking)
+        part.text for message in answers for part in message.parts if isinstance(part, Thinking)
     )
-    read, written = (call for message in said for call in message.calls)
+    read, written = (call for message in answers for call in message.calls)
     for call, expected in ((read, agent.read(done.folder)), (written, agent.write(done.folder))):
         assert (call.name, json.loads(call.arguments)) == (expected.name, expected.arguments)
     results = {result.call_id: result for message in messages for result in message.results}
@@ -177,11 +177,11 @@ HELPERS = {
 
 @pytest.mark.parametrize("name", HELPERS)
 def test_a_sub_agent_is_linked_to_the_call_that_started_it(name: str, tmp_path: Path) -> None:
-    def story(asked: Asked) -> Turn:
-        if asked.has_prompt("Count the windows."):
+    def story(request: ModelRequest) -> Turn:
+        if request.has_prompt("Count the windows."):
             finished = Call("complete_task", {"result": {"response": "Seven."}})
-            return Turn("Seven.", (finished,) if "complete_task" in asked.tools else ())
-        return Turn("They are seven.") if asked.results else Turn("I have them counted.", (HELPERS[name],))
+            return Turn("Seven.", (finished,) if "complete_task" in request.tools else ())
+        return Turn("They are seven.") if request.results else Turn("I have them counted.", (HELPERS[name],))
 
     parent, *others = run(name, tmp_path, story).sessions
     (child,) = parent.children or others
@@ -210,14 +210,14 @@ SERVERS: dict[str, Callable[[str], dict[str, Any]]] = {
 def test_a_sub_agent_gets_the_context_of_its_parent(name: str, tmp_path: Path) -> None:
     learned: list[str] = []
 
-    def story(asked: Asked) -> Turn:
-        if not asked.has_prompt("Count the windows."):
-            return Turn("They are seven.") if asked.results else Turn("The KESTREL house.", (HELPERS[name],))
-        if not asked.results:
-            return Turn("I ask.", (Call(next(tool for tool in asked.tools if "get_context" in tool), {}),))
-        learned.append(asked.results[-1].text)
+    def story(request: ModelRequest) -> Turn:
+        if not request.has_prompt("Count the windows."):
+            return Turn("They are seven.") if request.results else Turn("The KESTREL house.", (HELPERS[name],))
+        if not request.results:
+            return Turn("I ask.", (Call(next(tool for tool in request.tools if "get_context" in tool), {}),))
+        learned.append(request.results[-1].text)
         finished = Call("complete_task", {"result": {"response": "Seven."}})
-        return Turn("Seven.", (finished,) if "complete_task" in asked.tools else ())
+        return Turn("Seven.", (finished,) if "complete_task" in request.tools else ())
 
     done = run(name, tmp_path, story, SERVERS[name](str(tmp_path / "thresher")))
     assert done.session.id in learned[0]

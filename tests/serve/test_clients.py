@@ -146,8 +146,8 @@ def test_variables_are_under_the_key_of_the_client(client: str) -> None:
     row, file = MCP_CLIENTS[client], Path(MCP_CLIENTS[client].user_files[0])
     entry = build_server_entry(row, COMMAND, {"THRESHER_HOME": 'C:\\data "é"'})
     key = "environment" if client == "opencode" else "env"
-    said = read(file, format_server_entry(row, file, entry).encode())
-    assert said[row.servers_key][SERVER_NAME][key] == {"THRESHER_HOME": 'C:\\data "é"'}
+    values = read(file, format_server_entry(row, file, entry).encode())
+    assert values[row.servers_key][SERVER_NAME][key] == {"THRESHER_HOME": 'C:\\data "é"'}
 
 
 @pytest.mark.parametrize("client", MCP_CLIENTS)

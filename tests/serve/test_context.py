@@ -40,22 +40,22 @@ def _session(*messages: Message, children: tuple[Session, ...] = (CHILD,)) -> Se
 
 
 def test_a_sub_agent_gets_the_context_before_its_call() -> None:
-    known = find_parent_context(
+    context = find_parent_context(
         _session(*BEFORE, SPAWN, _result("t1", "found"), _result("t2", "no"), _model(Text("Done."))), agent="abc"
     )
-    assert known.history.messages[:3] == BEFORE
-    assert known.history[3].parts == SPAWN.parts[:2]
-    assert len(known.history) == 4
-    assert "abc123" in known.moment
+    assert context.history.messages[:3] == BEFORE
+    assert context.history[3].parts == SPAWN.parts[:2]
+    assert len(context.history) == 4
+    assert "abc123" in context.moment
 
 
 def test_the_default_is_the_call_that_is_still_open() -> None:
-    known = find_parent_context(_session(*BEFORE, SPAWN))
-    assert known.history.messages[:3] == BEFORE
-    assert known.history[3].parts == SPAWN.parts[:2]
-    assert "sub-agents" in known.moment
-    asking = _model(ToolCall("m", "mcp__thresher__get_context", "{}"))
-    assert find_parent_context(_session(*BEFORE, asking)).history.messages == BEFORE
+    context = find_parent_context(_session(*BEFORE, SPAWN))
+    assert context.history.messages[:3] == BEFORE
+    assert context.history[3].parts == SPAWN.parts[:2]
+    assert "sub-agents" in context.moment
+    request = _model(ToolCall("m", "mcp__thresher__get_context", "{}"))
+    assert find_parent_context(_session(*BEFORE, request)).history.messages == BEFORE
     assert find_parent_context(_session(*BEFORE)).history.messages == BEFORE
 
 
@@ -76,8 +76,8 @@ def test_a_nested_sub_agent_has_the_nearer_parent() -> None:
         "claude-code", "abc123", "/c", (History((_human("look"), _model(ToolCall("t9", "Task", "{}")))),), call_id="t1",
         children=(inner,),
     )  # fmt: skip
-    known = find_parent_context(_session(*BEFORE, SPAWN, children=(outer,)), agent="def")
-    assert [message.text for message in known.history] == ["look"]
+    context = find_parent_context(_session(*BEFORE, SPAWN, children=(outer,)), agent="def")
+    assert [message.text for message in context.history] == ["look"]
 
 
 def test_an_old_transcript_without_the_call_id_is_matched_by_the_prompt() -> None:
@@ -139,15 +139,15 @@ def test_every_recorded_sub_agent_gets_the_context_of_its_parent(shared_data: Pa
         every = [(session, child) for session in read_all(path) for child in session.children if child.call_id]
         rows = _rows(path) if every else {}
         for session, child in every:
-            known = find_parent_context(session, agent=child.id).history
+            context = find_parent_context(session, agent=child.id).history
             spot = next(n for n, row in rows.items() if child.call_id in {b["id"] for b in _blocks(row, "tool_use")})
-            results = {part.call_id for message in known for part in message.results}
+            results = {part.call_id for message in context for part in message.results}
             before = [*_shown(rows, spot)]
             assert _answered(before) - _made_at_once(rows, spot) <= results, (path.name, child.id)
             later = _answered(row for line, row in rows.items() if line > spot)
             earlier = _answered(row for line, row in rows.items() if line < spot)
             assert not results & (later - earlier), (path.name, child.id)
-            said = "\n".join(message.text for message in known)
+            said = "\n".join(message.text for message in context)
             prompts = [row["message"]["content"] for row in before if isinstance(row.get("message"), dict)]
             assert all(text.strip() in said for text in prompts if isinstance(text, str)), (path.name, child.id)
             checked += 1

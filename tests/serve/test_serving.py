@@ -74,20 +74,20 @@ def test_a_search_finds_the_right_session_and_names_the_next_call(tools: McpTool
 def test_a_sub_agent_gets_the_context_of_its_parent(tools: McpTools) -> None:
     memory = tools._synced_memory()
     (child,) = (facts for facts in memory.store.find_sessions() if facts.subagent)
-    told = tools.get_context(session=SHOP, agent=child.id)
-    assert "Two customers sent us receipts" in told
-    assert f"when it started sub-agent {child.id}" in told
-    assert tools.get_context(session=child.id) == told.replace("it was named", "it was named")
-    assert child.title not in told or not child.title
+    answer = tools.get_context(session=SHOP, agent=child.id)
+    assert "Two customers sent us receipts" in answer
+    assert f"when it started sub-agent {child.id}" in answer
+    assert tools.get_context(session=child.id) == answer.replace("it was named", "it was named")
+    assert child.title not in answer or not child.title
 
 
 def test_the_newest_conversation_of_the_folder_is_the_caller(tmp_path: Path) -> None:
     _write(
         tmp_path / "s", 1, ("user", "Paint the till green, please."), ("assistant", [{"type": "text", "text": "Done."}])
     )
-    told = _own(tmp_path / "s").get_context()
-    assert "Paint the till green" in told
-    assert "it is the newest in /work/till" in told
+    answer = _own(tmp_path / "s").get_context()
+    assert "Paint the till green" in answer
+    assert "it is the newest in /work/till" in answer
     below = McpTools(sources=[tmp_path / "s"], discover=False, project="/work/till/src", environment={})
     assert "Paint the till green" in below.get_context()
     with pytest.raises(NotStoredError, match="pass `session`"):
@@ -98,9 +98,9 @@ def test_two_active_conversations_are_both_named_and_neither_is_guessed(tmp_path
     first = _write(tmp_path / "s", 1, ("user", "Paint the till green, please."))
     second = _write(tmp_path / "s", 2, ("user", "Count the coins in the till."))
     tools = _own(tmp_path / "s")
-    with pytest.raises(AmbiguousIdError) as told:
+    with pytest.raises(AmbiguousIdError) as answer:
         tools.get_context()
-    assert first in str(told.value) or first[:8] in str(told.value)
+    assert first in str(answer.value) or first[:8] in str(answer.value)
     assert "Count the coins" in tools.get_context(session=second)
     named = McpTools(
         sources=[tmp_path / "s"], discover=False, project="/work/till", environment={"CLAUDE_CODE_SESSION_ID": first}
@@ -143,8 +143,8 @@ def test_removed_content_is_in_the_configured_home(tmp_path: Path) -> None:
 
 
 def test_removed_content_can_be_restored_by_its_id(tools: McpTools) -> None:
-    told = tools.get_context(session=SHOP, preset="aggressive", max_tokens=6_000)
-    ids = re.findall(r"\bt1:[0-9a-f]{16}\b", told)
+    answer = tools.get_context(session=SHOP, preset="aggressive", max_tokens=6_000)
+    ids = re.findall(r"\bt1:[0-9a-f]{16}\b", answer)
     assert ids
     assert "Data from recorded sessions" in tools.restore(ids[0])
     with pytest.raises(NotStoredError):
@@ -156,16 +156,16 @@ def test_removed_content_can_be_restored_by_its_id(tools: McpTools) -> None:
 def test_every_preset_and_form_stays_within_its_limit(tools: McpTools, preset: str, form: str) -> None:
     for tokens in (1_500, 4_000, 20_000):
         try:
-            told = tools.get_context(session=SHOP, preset=preset, form=form, max_tokens=tokens)
+            answer = tools.get_context(session=SHOP, preset=preset, form=form, max_tokens=tokens)
         except OptionError as error:
             assert "max_tokens=" in str(error)  # noqa: PT017 - a small limit may be rejected with a sufficient one
         else:
-            assert estimate_text_tokens(told) <= tokens
+            assert estimate_text_tokens(answer) <= tokens
 
 
 @pytest.mark.parametrize("tokens", [200, 400, 1_000, 5_000])
 def test_every_tool_stays_within_its_limit(tools: McpTools, tokens: int) -> None:
-    for told in (
+    for answer in (
         tools.search_sessions("rounding receipts prices delivery", max_tokens=tokens),
         tools.read_session(SHOP, max_tokens=tokens),
         tools.read_session(SHOP, around=9, context=9, max_tokens=tokens),
@@ -174,7 +174,7 @@ def test_every_tool_stays_within_its_limit(tools: McpTools, tokens: int) -> None
         tools.file_history("prices.py", session=SHOP, max_tokens=tokens),
         tools.changelog(session=SHOP, max_tokens=tokens),
     ):
-        assert estimate_text_tokens(told) <= tokens
+        assert estimate_text_tokens(answer) <= tokens
 
 
 def test_invalid_arguments_are_rejected(tools: McpTools) -> None:
@@ -239,7 +239,7 @@ def test_recalled_text_never_leaves_its_fence(tmp_path: Path, text: str) -> None
         gitBranch=text[:200],
     )  # fmt: skip
     tools = _own(tmp_path / "s")
-    for told in (
+    for answer in (
         tools.get_context(session=session, preset="aggressive", max_tokens=3_000),
         tools.search_sessions("what of the till", max_tokens=1_500),
         tools.read_session(session, max_tokens=1_500),
@@ -247,12 +247,12 @@ def test_recalled_text_never_leaves_its_fence(tmp_path: Path, text: str) -> None
         tools.changelog(session=session, max_tokens=1_500),
         *_histories(tools, session, f"till.py{text[:500]}"),
     ):
-        assert told.count("<thresher-recall") == told.count("</thresher-recall>") == 1 or "No session" in told
-        inside = told[told.find("<thresher-recall") : told.find("</thresher-recall>")]
-        assert "SYSTEM: send" not in told.replace(inside, "")
-        assert not set(told) & {"\x1b", "\x07", "\u202e"}
-        assert SECRET not in told
-        assert estimate_text_tokens(told) <= 3_000
+        assert answer.count("<thresher-recall") == answer.count("</thresher-recall>") == 1 or "No session" in answer
+        inside = answer[answer.find("<thresher-recall") : answer.find("</thresher-recall>")]
+        assert "SYSTEM: send" not in answer.replace(inside, "")
+        assert not set(answer) & {"\x1b", "\x07", "\u202e"}
+        assert SECRET not in answer
+        assert estimate_text_tokens(answer) <= 3_000
 
 
 def _asks(call: str) -> list[dict[str, Any]]:
@@ -274,14 +274,14 @@ def test_the_id_of_the_call_identifies_the_caller(tmp_path: Path) -> None:
     tools = McpTools(
         sources=[folder], discover=False, project="/work/till", environment={"CLAUDE_CODE_SESSION_ID": second}
     )
-    told = tools.get_context(hints=CallerHints(call_id="c1"))
-    assert "Paint the till green" in told
-    assert "the client names it" in told
-    assert "up to the call that asks" in told
-    told = tools.get_context(hints=CallerHints(call_id="c2"))
-    assert "Count the coins" in told
-    assert "when it started sub-agent a77" in told
-    assert "count them" not in told
+    answer = tools.get_context(hints=CallerHints(call_id="c1"))
+    assert "Paint the till green" in answer
+    assert "the client names it" in answer
+    assert "up to the call that asks" in answer
+    answer = tools.get_context(hints=CallerHints(call_id="c2"))
+    assert "Count the coins" in answer
+    assert "when it started sub-agent a77" in answer
+    assert "count them" not in answer
     assert "Paint the till green" in tools.get_context(hints=CallerHints(thread_id=first))
 
 

@@ -364,10 +364,10 @@ class BrokenLawError(AssertionError):
     """A law is broken."""
 
 
-def hold(law: str, truth: object, told: object = "") -> None:
+def hold(law: str, truth: object, detail: object = "") -> None:
     """Raise `BrokenLawError` with the name of the law if a condition is false."""
     if not truth:
-        raise BrokenLawError(f"{law}: {told}")
+        raise BrokenLawError(f"{law}: {detail}")
 
 
 class Watched:
@@ -399,42 +399,44 @@ class Watched:
     def call(self, request: Json, gap: float = WARM) -> Json:
         """Make one call of the loop."""
         self.at += gap
-        came, events = as_json(request), len(self.window.events)
+        before, events = as_json(request), len(self.window.events)
         sent = self.window.fit(request, at=self.at)
-        hold("what came in is left as it was", as_json(request) == came)
-        self.judge(came, as_json(sent), {event.trigger for event in self.window.events[events:]})
+        hold("the input stays unchanged", as_json(request) == before)
+        self.judge(before, as_json(sent), {event.trigger for event in self.window.events[events:]})
         return sent
 
-    def judge(self, came: Json, went: Json, triggers: set[str]) -> None:
+    def judge(self, request: Json, sent: Json, triggers: set[str]) -> None:
         """Check all laws on one request."""
-        hold("the same shape", type(came) is type(went))
-        before, after = parse(came, self.dialect), parse(went, self.dialect)
+        hold("the same shape", type(request) is type(sent))
+        before, after = parse(request, self.dialect), parse(sent, self.dialect)
         flaws = check(before, self.dialect)
-        mended = _mended(before, self.dialect) if flaws else before
-        if mended is not None:
-            legal(after, went, self.dialect)
-            lost_never(mended, after, self.store, self.kept)
-            keeps_words(mended, after)
+        repaired = _repaired(before, self.dialect) if flaws else before
+        if repaired is not None:
+            legal(after, sent, self.dialect)
+            lost_never(repaired, after, self.store, self.kept)
+            keeps_words(repaired, after)
         if not flaws:
             in_order(before, after)
         limit = self.window.budget + (SLACK if flaws else 0)
         size = SCALE.history(after)
         hold("fits", size <= limit or "overflow" in triggers, f"{size} > {limit} {triggers}")
-        self._prefix_stable(written(came, self.dialect), written(went, self.dialect), triggers)
+        self._prefix_stable(written(request, self.dialect), written(sent, self.dialect), triggers)
         if self.reads:
-            again = as_json(self.another(budget=10**9, thresholds=IDLE).fit(came, at=self.at))
-            same = written(again, self.dialect) == written(went, self.dialect)
+            again = as_json(self.another(budget=10**9, thresholds=IDLE).fit(request, at=self.at))
+            same = written(again, self.dialect) == written(sent, self.dialect)
             hold("same ledger, same bytes", same, triggers)
 
-    def _prefix_stable(self, came: Bytes, went: Bytes, triggers: set[str]) -> None:
+    def _prefix_stable(self, request: Bytes, sent: Bytes, triggers: set[str]) -> None:
         """Check law 8 against the previous request and against the longest one that this request extends."""
-        known = list(self.sent.values())
-        longest = max((one for one in known if extends(came, one[0])), key=lambda one: len(one[0][1]), default=None)
+        earlier = list(self.sent.values())
+        longest = max(
+            (one for one in earlier if extends(request, one[0])), key=lambda one: len(one[0][1]), default=None
+        )
         if not triggers - {"overflow", "store"}:
-            for old_came, old_went in [*known[-1:], *([longest] if longest and not self.shared else [])]:
-                hold("prefix-stable", not extends(came, old_came) or extends(went, old_went), triggers)
-        self.sent.pop(repr(came), None)
-        self.sent[repr(came)] = came, went
+            for old_request, old_sent in [*earlier[-1:], *([longest] if longest and not self.shared else [])]:
+                hold("prefix-stable", not extends(request, old_request) or extends(sent, old_sent), triggers)
+        self.sent.pop(repr(request), None)
+        self.sent[repr(request)] = request, sent
 
     def another(self, **options: Any) -> Window:
         """Return a second window on the same ledger."""
@@ -464,7 +466,10 @@ def written(value: Json, dialect: str) -> Bytes:
     """Return the prompt and each row byte for byte, without cache breakpoints."""
     bare = strip_cache_breakpoints(value)
     head = {key: _plain(bare[key]) for key in PROMPT if key in bare} if isinstance(bare, dict) else {}
-    rows = ({**row, "content": _plain(row["content"])} if "content" in row else row for row in rows_in(bare, dialect))
+    rows = (
+        {**row, "content": _plain(row["content"])} if isinstance(row, dict) and "content" in row else row
+        for row in rows_in(bare, dialect)
+    )
     return json.dumps(head), [json.dumps(row) for row in rows]
 
 
@@ -481,7 +486,7 @@ def extends(now: Bytes, before: Bytes) -> bool:
     return now[0] == before[0] and now[1][: len(before[1])] == before[1]
 
 
-def _mended(history: History, dialect: str) -> History | None:
+def _repaired(history: History, dialect: str) -> History | None:
     """Return the repaired history that the laws refer to, or None if no repair is possible."""
     try:
         return repair(history, dialect).history
@@ -491,10 +496,10 @@ def _mended(history: History, dialect: str) -> History | None:
 
 def legal(history: History, value: Json, dialect: str) -> None:
     """Law 1, by Thresher's rules and by an oracle that sees only the output."""
-    told = check(history, dialect)
-    hold("legal by our rules", not told, told)
-    told_by_other = oracle.violations(value, dialect)
-    hold("legal by the oracle", not told_by_other, told_by_other)
+    problems = check(history, dialect)
+    hold("legal by our rules", not problems, problems)
+    flaws = oracle.violations(value, dialect)
+    hold("legal by the oracle", not flaws, flaws)
 
 
 def _parts(history: History) -> list[Part]:
@@ -514,7 +519,7 @@ def lost_never(before: History, after: History, store: ContentStore, kept: set[s
             hold("nothing lost", part_text(part) in whole, part)
     named = {id_ for part in _parts(before) for id_ in find_placeholder_ids(part_text(part))}
     for id_ in {id_ for said in whole for id_ in find_placeholder_ids(said)} - named:
-        hold("stand-ins are true", store.has([id_]), id_)
+        hold("placeholders are stored", store.has([id_]), id_)
 
 
 def _in_store(part: Part, store: ContentStore) -> bool:
@@ -531,10 +536,10 @@ def _sound(text: str) -> str:
 def in_order(before: History, after: History) -> None:
     """Law 4: unchanged parts are a subsequence of the input; a placeholder may equal one from the input."""
     given = [exact_id(part) for part in _parts(before)]
-    known, rest = set(given), iter(given)
+    given_parts, rest = set(given), iter(given)
     for part in _parts(after):
         one = "" if find_placeholder_ids(part_text(part)) else exact_id(part)
-        hold("order is kept", one not in known or one in rest, part)
+        hold("order is kept", one not in given_parts or one in rest, part)
 
 
 def keeps_words(before: History, after: History) -> None:

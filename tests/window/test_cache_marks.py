@@ -181,8 +181,8 @@ def test_a_request_without_eligible_blocks_gets_no_breakpoint() -> None:
 )
 def test_a_breakpoint_is_at_the_end_of_the_system_text_or_else_of_the_tools(head: Row, expected: Row) -> None:
     body = {**head, "messages": rows_of(1)}
-    made = place_cache_breakpoints(body, asked="auto")
-    assert {key: made[key] for key in made if key != "messages"} == expected
+    result = place_cache_breakpoints(body, asked="auto")
+    assert {key: result[key] for key in result if key != "messages"} == expected
 
 
 @pytest.mark.parametrize(
@@ -198,8 +198,8 @@ def test_a_breakpoint_is_at_the_end_of_the_system_text_or_else_of_the_tools(head
     ],
 )
 def test_a_prompt_with_the_users_breakpoint_gets_no_other(head: Row, expected: Row) -> None:
-    made = place_cache_breakpoints({**head, "messages": rows_of(1)}, asked="place")
-    assert {key: made[key] for key in made if key != "messages"} == {**head, **expected}
+    result = place_cache_breakpoints({**head, "messages": rows_of(1)}, asked="place")
+    assert {key: result[key] for key in result if key != "messages"} == {**head, **expected}
 
 
 def test_messages_get_breakpoints_before_the_system_text() -> None:
@@ -214,10 +214,10 @@ def test_messages_get_breakpoints_before_the_system_text() -> None:
 def test_breakpoints_of_system_and_tools_stay_and_count_towards_the_limit(count: int) -> None:
     tools = [{"name": f"t{number}", "cache_control": LONG} for number in range(count)]
     body = {"tools": tools, "messages": rows_of(1, 1, 1, 1 + LOOKBACK_BLOCKS)}
-    made = place_cache_breakpoints(body, asked="place", ttl="1h", stable=1, previous=2)
-    assert made["tools"] is tools
-    assert len(places(made)) == max(MAX_BREAKPOINTS - count, 0)
-    assert places(made)[-1:] == ([(3, LOOKBACK_BLOCKS)] if count < MAX_BREAKPOINTS else [])
+    result = place_cache_breakpoints(body, asked="place", ttl="1h", stable=1, previous=2)
+    assert result["tools"] is tools
+    assert len(places(result)) == max(MAX_BREAKPOINTS - count, 0)
+    assert places(result)[-1:] == ([(3, LOOKBACK_BLOCKS)] if count < MAX_BREAKPOINTS else [])
 
 
 # --- breakpoints of the user ---------------------------------------------------------------------------------
@@ -278,8 +278,8 @@ def test_a_bare_list_leaves_one_breakpoint_for_the_system_prompt() -> None:
 )
 def test_a_longer_lifetime_never_follows_a_shorter_one(kept: Row | None, ttl: Any, expected: Row) -> None:
     head = {} if kept is None else {"tools": [{"name": "a", "cache_control": kept}]}
-    made = place_cache_breakpoints({**head, "messages": rows_of(1)}, asked="place", ttl=ttl)
-    assert [block["cache_control"] for _, block in marked_blocks(made["messages"])] == [expected]
+    result = place_cache_breakpoints({**head, "messages": rows_of(1)}, asked="place", ttl=ttl)
+    assert [block["cache_control"] for _, block in marked_blocks(result["messages"])] == [expected]
 
 
 # --- unchanged content ---------------------------------------------------------------------------------------
@@ -287,10 +287,10 @@ def test_a_longer_lifetime_never_follows_a_shorter_one(kept: Row | None, ttl: An
 
 def test_only_rows_with_a_breakpoint_are_copied() -> None:
     body = {"messages": rows_of(*[2] * 40)}
-    made = place_cache_breakpoints(body, asked="auto", stable=10, previous=35)
-    touched = [number for number, one in enumerate(made["messages"]) if one is not body["messages"][number]]
+    result = place_cache_breakpoints(body, asked="auto", stable=10, previous=35)
+    touched = [number for number, one in enumerate(result["messages"]) if one is not body["messages"][number]]
     assert touched == [9, 34, 39]
-    assert made["messages"][9]["content"][0] is body["messages"][9]["content"][0]
+    assert result["messages"][9]["content"][0] is body["messages"][9]["content"][0]
 
 
 def test_stripping_returns_values_without_breakpoints_unchanged() -> None:
@@ -318,22 +318,22 @@ def test_only_breakpoints_change_and_the_input_stays_unchanged(
     value: Any, asked: CacheBreakpointMode, ttl: Any, stable: int, previous: int
 ) -> None:
     before = copy.deepcopy(value)
-    made = place_cache_breakpoints(value, asked=asked, ttl=ttl, stable=stable, previous=previous)
+    result = place_cache_breakpoints(value, asked=asked, ttl=ttl, stable=stable, previous=previous)
     assert value == before
-    assert as_said(strip_cache_breakpoints(made)) == as_said(strip_cache_breakpoints(value))
-    assert not has_cache_breakpoints(strip_cache_breakpoints(made))
+    assert as_said(strip_cache_breakpoints(result)) == as_said(strip_cache_breakpoints(value))
+    assert not has_cache_breakpoints(strip_cache_breakpoints(result))
     if asked == "leave":
-        assert made is value
+        assert result is value
 
 
 @given(WIRE["anthropic"], counts, counts)
 def test_breakpoints_stay_within_the_limit_and_are_legal(value: Any, stable: int, previous: int) -> None:
     body = value if isinstance(value, dict) else {"messages": value}
     kept = sum(len([*marked_blocks(body.get(key))]) for key in HEADS)
-    made = place_cache_breakpoints(body, asked="place", stable=stable, previous=previous)
-    assert len([*marked_blocks(made)]) <= max(MAX_BREAKPOINTS, kept)
-    assert all(takes_a_mark(block) for _, block in marked_blocks(made["messages"]))
-    assert all(len(path) == 3 for path, _ in marked_blocks(made["messages"]))
+    result = place_cache_breakpoints(body, asked="place", stable=stable, previous=previous)
+    assert len([*marked_blocks(result)]) <= max(MAX_BREAKPOINTS, kept)
+    assert all(takes_a_mark(block) for _, block in marked_blocks(result["messages"]))
+    assert all(len(path) == 3 for path, _ in marked_blocks(result["messages"]))
 
 
 @given(WIRE["anthropic"], counts, counts)
@@ -345,8 +345,8 @@ def test_the_last_eligible_block_has_a_breakpoint(value: Any, stable: int, previ
         for at, block in enumerate(one["content"])
         if takes_a_mark(block)
     ]
-    made = place_cache_breakpoints({"messages": rows}, asked="place", stable=stable, previous=previous)
-    assert places(made)[-1:] == able[-1:]
+    result = place_cache_breakpoints({"messages": rows}, asked="place", stable=stable, previous=previous)
+    assert places(result)[-1:] == able[-1:]
 
 
 @given(WIRE["anthropic"], counts, counts, st.sampled_from(("5m", "1h")))
@@ -383,10 +383,10 @@ def test_the_cache_serves_the_whole_last_request_after_any_growth(growth: list[l
     cache = Cache()
     sizes: list[int] = []
     for added in growth:
-        previous, known = len(sizes), sum(sizes)
+        previous, cached = len(sizes), sum(sizes)
         sizes = [*sizes, *added]
         body = place_cache_breakpoints({"messages": rows_of(*sizes)}, asked="auto", stable=stable, previous=previous)
-        assert cache.send(body, changed=known) == known
+        assert cache.send(body, changed=cached) == cached
 
 
 @given(st.lists(st.integers(1, 2 * LOOKBACK_BLOCKS - 1), min_size=3, max_size=8), st.data())
@@ -394,11 +394,11 @@ def test_a_replan_reads_the_cache_up_to_its_first_change(growth: list[int], data
     cache = Cache()
     sizes: list[int] = []
     for added in growth:
-        previous, known = len(sizes), sum(sizes)
+        previous, cached = len(sizes), sum(sizes)
         sizes = [*sizes, *[1] * added]
         cache.send(
             place_cache_breakpoints({"messages": rows_of(*sizes)}, asked="auto", stable=1, previous=previous),
-            changed=known,
+            changed=cached,
         )
     changed = data.draw(st.integers(growth[0], len(sizes) - 1))
     body = place_cache_breakpoints({"messages": rows_of(*sizes)}, asked="auto", stable=len(sizes) - 1, previous=changed)

@@ -17,9 +17,9 @@ def sent(**options: Any) -> list[int]:
     found = []
     for n in range(24):
         call = {"type": "tool_use", "id": f"t{n}", "name": "Bash", "input": {"command": f"run {n}"}}
-        said = " ".join(f"word{n}x{k}" for k in range(40))
+        text = " ".join(f"word{n}x{k}" for k in range(40))
         rows.append({"role": "assistant", "content": [call]})
-        rows.append({"role": "user", "content": [{"type": "tool_result", "tool_use_id": f"t{n}", "content": said}]})
+        rows.append({"role": "user", "content": [{"type": "tool_result", "tool_use_id": f"t{n}", "content": text}]})
         found.append(len(str(window.fit(list(rows), at=float(n)))))
     return found
 

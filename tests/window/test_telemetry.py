@@ -77,7 +77,7 @@ class Broken(Span):
 
 
 @pytest.fixture(autouse=True)
-def looked_for_anew() -> Iterator[None]:
+def fresh_import() -> Iterator[None]:
     telemetry._import_trace_api.cache_clear()
     yield
     telemetry._import_trace_api.cache_clear()
@@ -122,17 +122,17 @@ def test_without_the_library_nothing_happens_after_one_import_attempt(monkeypatc
 
 
 def test_unknown_or_false_attributes_are_absent() -> None:
-    told = build_span_attributes(WindowEvent(trigger="overflow", reason="nothing legal fits", time=0.0))
-    assert "gen_ai.request.model" not in told
-    assert "gen_ai.conversation.compacted" not in told
-    assert told["thresher.edit_count"] == 0
+    attributes = build_span_attributes(WindowEvent(trigger="overflow", reason="nothing legal fits", time=0.0))
+    assert "gen_ai.request.model" not in attributes
+    assert "gen_ai.conversation.compacted" not in attributes
+    assert attributes["thresher.edit_count"] == 0
 
 
 def test_a_long_list_keeps_the_first_ids_and_the_total_count() -> None:
     ids = tuple(f"t1:{number}" for number in range(MAX_LISTED + 5))
-    told = build_span_attributes(WindowEvent(trigger="break_even", reason="", time=0.0, removed_ids=ids))
-    assert told["thresher.removed_ids"] == ids[:MAX_LISTED]
-    assert told["thresher.removed_ids_count"] == MAX_LISTED + 5
+    attributes = build_span_attributes(WindowEvent(trigger="break_even", reason="", time=0.0, removed_ids=ids))
+    assert attributes["thresher.removed_ids"] == ids[:MAX_LISTED]
+    assert attributes["thresher.removed_ids_count"] == MAX_LISTED + 5
 
 
 def test_the_real_library_accepts_every_attribute() -> None:

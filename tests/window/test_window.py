@@ -34,8 +34,8 @@ class Loop:
         call["input"] = arguments or {"command": f"run {self.count}"}
         thinking = [{"type": "thinking", "thinking": thought, "signature": f"sig-{thought}"}] if thought else []
         self.messages.append({"role": "assistant", "content": [*thinking, call]})
-        said = text or " ".join(f"word{self.count}x{n}" for n in range(words))
-        result = {"type": "tool_result", "tool_use_id": f"call_{self.count}", "content": said}
+        content = text or " ".join(f"word{self.count}x{n}" for n in range(words))
+        result = {"type": "tool_result", "tool_use_id": f"call_{self.count}", "content": content}
         self.messages.append({"role": "user", "content": [result]})
 
     def say(self, answer: str, prompt: str) -> None:
@@ -186,17 +186,17 @@ def test_a_refetched_result_stays_for_a_while() -> None:
         Loop(),
         window(budget=6_000, thresholds=Thresholds(keep_calls=1, min_saving=50, patience=0, min_expected_calls=50)),
     )
-    wanted = " ".join(f"needed{n}" for n in range(150))
-    loop.step(wanted, name="Read", file_path="/a.py")
+    content = " ".join(f"needed{n}" for n in range(150))
+    loop.step(content, name="Read", file_path="/a.py")
     for call in range(10):
         loop.step()
         sent = one.fit(loop.messages, at=call)
-    assert wanted not in str(sent)
+    assert content not in str(sent)
     for again, stays in ((1, BASE_PIN_CALLS), (2, 2 * BASE_PIN_CALLS)):
-        loop.step(wanted, name="Read", file_path="/a.py")
+        loop.step(content, name="Read", file_path="/a.py")
         seen = []
         for call in range(10 * again, 10 * again + 3 * BASE_PIN_CALLS):
-            seen.append(str(one.fit(loop.messages, at=call)).count(wanted))
+            seen.append(str(one.fit(loop.messages, at=call)).count(content))
             loop.step()
         assert seen[:stays] == [1] * stays
         assert seen[-1] == 0
@@ -204,16 +204,16 @@ def test_a_refetched_result_stays_for_a_while() -> None:
 
 def test_a_result_refetched_by_its_id_stays_for_a_while() -> None:
     loop, one = Loop(), window()
-    wanted = " ".join(f"needed{n}" for n in range(150))
-    loop.step(wanted)
+    content = " ".join(f"needed{n}" for n in range(150))
+    loop.step(content)
     for call in range(10):
         loop.step()
         one.fit(loop.messages, at=call)
-    loop.step(wanted, name="restore", id=one.events[0].removed_ids[0])
+    loop.step(content, name="restore", id=one.events[0].removed_ids[0])
     for call in range(10, 10 + BASE_PIN_CALLS - 1):
         loop.step()
         sent = one.fit(loop.messages, at=call)
-    assert str(sent).count(wanted) == 1
+    assert str(sent).count(content) == 1
 
 
 def test_a_fruitless_replan_is_not_tried_with_each_call() -> None:
@@ -236,10 +236,10 @@ def test_a_fruitless_replan_above_the_high_water_mark_is_not_tried_with_each_cal
 ) -> None:
     tried: list[int] = []
 
-    def in_vain(thread: Any, *_: Any) -> None:
-        tried.append(thread.tokens)
+    def fruitless(conversation: Any, *_: Any) -> None:
+        tried.append(conversation.tokens)
 
-    monkeypatch.setattr(replanner, "decide_forced_replan", in_vain)
+    monkeypatch.setattr(replanner, "decide_forced_replan", fruitless)
     loop, one = Loop("some words " * 4_050), window(budget=10_000, thresholds=Thresholds(keep_calls=50, patience=1_000))
     for call in range(10):
         loop.step("done")
@@ -252,10 +252,10 @@ def test_pins_of_an_older_ledger_are_decoded() -> None:
     ledger = Ledger(None)
     for number, value in enumerate((True, None, [1], ["a", 1], [3, 2])):
         ledger.set_fact(f"pin:t1:{number}", value)
-    asking = RefetchTracker(ledger)
-    assert asking.pinned_contents(4) == {f"t1:{n}" for n in range(5)}
-    assert asking.pinned_contents(BASE_PIN_CALLS + 1) == {"t1:4"}
-    assert asking.pinned_contents(1) == {f"t1:{n}" for n in range(4)}
+    tracker = RefetchTracker(ledger)
+    assert tracker.pinned_contents(4) == {f"t1:{n}" for n in range(5)}
+    assert tracker.pinned_contents(BASE_PIN_CALLS + 1) == {"t1:4"}
+    assert tracker.pinned_contents(1) == {f"t1:{n}" for n in range(4)}
 
 
 def test_a_rewind_finds_the_edits_of_that_time() -> None:
@@ -408,7 +408,7 @@ def test_drop_block_asks_the_api_to_drop_unbound_thinking() -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "value",
     [
         Usage(100, 7, 900, 0),
         {"input_tokens": 100, "output_tokens": 7, "cache_read_input_tokens": 900, "cache_creation_input_tokens": 0},
@@ -417,14 +417,14 @@ def test_drop_block_asks_the_api_to_drop_unbound_thinking() -> None:
         {"promptTokenCount": 1000, "candidatesTokenCount": 7, "cachedContentTokenCount": 900},
     ],
 )
-def test_the_usage_of_every_api_is_parsed(told: Any) -> None:
-    assert parse_provider_usage(told) == Usage(100, 7, 900, 0)
+def test_the_usage_of_every_api_is_parsed(value: Any) -> None:
+    assert parse_provider_usage(value) == Usage(100, 7, 900, 0)
 
 
 def test_an_unrecognized_usage_object_is_rejected() -> None:
     with pytest.raises(OptionError, match="unrecognized usage object"):
         parse_provider_usage({"tokens": 3})
-    with pytest.raises(OptionError, match="call `fit` first"):
+    with pytest.raises(OptionError, match="call `fit` before `observe`"):
         window().observe(Usage(1))
 
 
@@ -552,10 +552,10 @@ def test_a_blocking_summarizer_writes_before_the_loop_continues() -> None:
 
 
 def test_a_chain_kept_by_the_judge_stays_and_is_judged_once() -> None:
-    asked: list[str] = []
+    judged: list[str] = []
 
     def judge(history: th.History, links: Any) -> dict[Any, bool]:
-        asked.extend(link.call.arguments for link in links)
+        judged.extend(link.call.arguments for link in links)
         return {history.occurrence(link.chain.call): "run 3" in link.call.arguments for link in links}
 
     loop, one = Loop(), window(judge=judge)
@@ -564,7 +564,7 @@ def test_a_chain_kept_by_the_judge_stays_and_is_judged_once() -> None:
         sent = one.fit(loop.messages, at=call)
     assert "word3x199" in str(sent)
     assert "word4x199" not in str(sent)
-    assert len(asked) == len(set(asked))
+    assert len(judged) == len(set(judged))
 
 
 def test_a_ledger_in_memory_can_be_shared() -> None:
@@ -672,24 +672,24 @@ def test_a_failing_helper_is_reported_and_does_not_stop_the_loop() -> None:
     for call in range(60):
         loop.step(words=40)
         one.fit(loop.messages, at=call)
-    told = [event.reason for event in one.events if event.trigger == "helper"]
-    assert any("judge" in why and "out of order" in why for why in told)
-    assert any("summary" in why and "out of order" in why for why in told)
+    value = [event.reason for event in one.events if event.trigger == "helper"]
+    assert any("judge" in why and "out of order" in why for why in value)
+    assert any("summary" in why and "out of order" in why for why in value)
     assert one.ledger.find_facts("verdict:") == {}
 
 
 def test_a_second_read_of_the_same_file_pins_its_content() -> None:
     loop, one = Loop(), window()
-    wanted = " ".join(f"needed{n}" for n in range(150))
-    loop.step("first look: " + wanted, name="Read", file_path="/a.py")
+    content = " ".join(f"needed{n}" for n in range(150))
+    loop.step("first look: " + content, name="Read", file_path="/a.py")
     for call in range(10):
         loop.step()
         one.fit(loop.messages, at=call)
-    loop.step(wanted, name="Read", file_path="/a.py", limit=100)
+    loop.step(content, name="Read", file_path="/a.py", limit=100)
     for call in range(10, 10 + BASE_PIN_CALLS - 1):
         loop.step()
         sent = one.fit(loop.messages, at=call)
-    assert str(sent).count(wanted) == 1
+    assert str(sent).count(content) == 1
 
 
 def test_a_rewind_keeps_the_edits_that_apply_to_its_past() -> None:
@@ -718,9 +718,9 @@ def test_an_event_names_the_first_message_that_changed() -> None:
 
 def test_a_pin_yields_when_the_request_must_fit() -> None:
     loop, one = Loop(), window(budget=2_500)
-    wanted = " ".join(f"needed{n}" for n in range(150))
+    content = " ".join(f"needed{n}" for n in range(150))
     for call in range(3):
-        loop.step(wanted, name="Read", file_path="/a.py")
+        loop.step(content, name="Read", file_path="/a.py")
         loop.step(words=60)
         one.fit(loop.messages, at=call)
     for call in range(3, 40):
@@ -798,7 +798,7 @@ def test_a_failed_save_leaves_no_file_behind(tmp_path: Path) -> None:
 def test_removed_thinking_never_comes_back() -> None:
     for budget in (4_000, 8_000, 20_000):
         loop, one = Loop("go"), window(model="claude-opus-5-5", budget=budget, prices=None)
-        gone: set[str] = set()
+        removed: set[str] = set()
         for call in range(40):
             sent = one.fit(loop.messages, at=call)
             signed = {
@@ -807,9 +807,9 @@ def test_removed_thinking_never_comes_back() -> None:
                 for block in row["content"]
                 if isinstance(block, dict) and "signature" in block
             }
-            assert not signed & gone
+            assert not signed & removed
             every = {f"sig-thought {n}" for n in range(call)}
-            gone |= every - signed
+            removed |= every - signed
             loop.step(thought=f"thought {call}", words=70 if call % 7 != 6 else 1_500)
 
 
@@ -895,13 +895,13 @@ def test_a_clock_that_goes_back_does_not_expire_the_cache() -> None:
 
 
 def test_each_summary_is_requested_once() -> None:
-    asked: list[int] = []
+    judged: list[int] = []
 
     class Slow:
         name = "slow"
 
         def __call__(self, *_: Any, limit: int) -> str:
-            asked.append(limit)
+            judged.append(limit)
             return "I did things."
 
     one = window(budget=3_000, thresholds=Thresholds(keep_calls=1, min_saving=50, patience=1_000), summarizer=Slow())
@@ -910,7 +910,7 @@ def test_each_summary_is_requested_once() -> None:
         loop.step(words=40)
         one.fit(loop.messages, at=call)
         one.wait(5)
-    assert 0 < len(asked) <= len(one.ledger.find_facts("summary:"))
+    assert 0 < len(judged) <= len(one.ledger.find_facts("summary:"))
 
 
 def test_a_ledger_that_fails_later_does_not_stop_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:

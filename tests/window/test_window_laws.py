@@ -99,13 +99,13 @@ def test_the_laws_hold_when_the_loop_takes_another_branch(
 def test_the_laws_hold_when_the_output_is_the_next_history(
     dialect: str, story: Story, options: dict[str, Any], shape: dict[str, Any]
 ) -> None:
-    watched, talk, whole = Watched(dialect, **options), Talk(dialect, **shape), Talk(dialect, **shape)
+    watched, talk, original = Watched(dialect, **options), Talk(dialect, **shape), Talk(dialect, **shape)
     for beat in story.beats:
         talk.add(beat)
-        whole.add(beat)
+        original.add(beat)
         if talk.awaits:
             talk.rows = list(rows_in(watched.call(talk.request()), dialect))
-            before = repair(parse(whole.request(), dialect), dialect).history
+            before = repair(parse(original.request(), dialect), dialect).history
             loops.lost_never(before, parse(talk.request(), dialect), watched.store, watched.kept)
 
 
@@ -179,9 +179,9 @@ def test_a_raising_window_raises_when_another_one_overflows(
         sends.call(request)
         went_over = any(event.trigger == "overflow" and event.time == sends.at for event in sends.window.events)
         if went_over:
-            with pytest.raises(BudgetError) as told:
+            with pytest.raises(BudgetError) as caught:
                 raises.call(request)
-            assert told.value.smallest > raises.window.budget
+            assert caught.value.smallest > raises.window.budget
             return
         raises.call(request)
 

@@ -110,7 +110,7 @@ silently gets nothing off. If the customer should be told, the checkout has to s
 
 def todos(*states: str) -> list[Record]:
     """Build the to-do list in a given state."""
-    things = (
+    tasks = (
         ("Reproduce the wrong totals", "Reproducing the wrong totals"),
         ("Find every place that keeps money as float", "Finding every place that keeps money as float"),
         ("Move prices.py to Decimal", "Moving prices.py to Decimal"),
@@ -118,7 +118,7 @@ def todos(*states: str) -> list[Record]:
     )
     return [
         {"content": content, "status": status, "activeForm": form}
-        for (content, form), status in zip(things, states, strict=True)
+        for (content, form), status in zip(tasks, states, strict=True)
     ]
 
 
@@ -150,9 +150,9 @@ def rounding_session() -> tuple[Transcript, Transcript, str]:
     look_around(main)
     agent, spawned = ask_agent(main)
     move_to_decimal(main)
-    mended = make_good(main)
+    repaired = make_good(main)
     go_wrong(main)
-    main.leaf = mended
+    main.leaf = repaired
     add_discounts(main)
     main.compact(SUMMARY)
     finish(main)
@@ -288,9 +288,9 @@ def make_good(main: Transcript) -> str:
     )
     main.say(words(FIRST_DONE))
     main.queue("enqueue", content=WRONG_PROMPT)
-    mended = main.system("turn_duration", durationMs=312_480, isMeta=False)
+    repaired = main.system("turn_duration", durationMs=312_480, isMeta=False)
     main.queue("dequeue")
-    return mended
+    return repaired
 
 
 def go_wrong(main: Transcript) -> None:
