@@ -1,4 +1,4 @@
-"""`Memory`: every past session, kept and found."""
+"""`Memory`: sync, search, recall and forget past sessions."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -34,30 +34,30 @@ if TYPE_CHECKING:
     from thresher.summarize.endpoint import Endpoint
 
 RETENTION_SLACK = 0.1
-"""By what share of the retention a session may be older before it is forgotten."""
+"""Share of the retention period by which a session must be overdue to trigger a cleanup."""
 PROMPTS = 3
 MAX_RELATED_WORDS = 24
-"""Words of a conversation that related ones are looked for with."""
+"""Number of words from a conversation that form the query for related sessions."""
 
 
 BUSY_NOTE = "another sync is at work: the newest turns may be missing"
 
 
 class RefreshOutcome(NamedTuple):
-    """What a sync before a search did, and sentences on what may be missing."""
+    """Report of the sync before a search, with notes about what may be missing."""
 
     report: SyncReport
     notes: tuple[str, ...] = ()
 
 
 class Memory:
-    """Past sessions of every agent on this machine, and of what `sources` names.
+    """Past sessions of every agent on this machine and of the given `sources`.
 
-    `home` is where it is kept (default: `THRESHER_HOME`). `archive` is another database for the sessions: a SQLite
-    file, or anything that implements `Archive`; the search index stays below `home`. `sources` are more files and
-    folders to read; without `discover` the agents' own folders are left out. `retention` ("365d", "2 years"; default:
-    `THRESHER_RETENTION`, or for ever) is how long a session is kept after its end. Nothing is written but below `home`
-    and to the archive.
+    `home` is the data folder (default: `THRESHER_HOME`). `archive` stores the sessions elsewhere: in another SQLite
+    file or in any implementation of `Archive`; the search index stays in `home`. `sources` are additional files and
+    folders to read. `discover=False` skips the agents' own folders. `retention` limits how long a session is kept
+    after its end ("365d", "2 years"; default: `THRESHER_RETENTION`, or no limit). Nothing is written outside `home`
+    and the archive.
     """
 
     def __init__(
@@ -83,10 +83,10 @@ class Memory:
         wait: bool = True,
         waiting: Callable[[], None] | None = None,
     ) -> SyncReport:
-        """Read what is new; an unchanged world costs a look at each file's date, and no write.
+        """Read new and changed sessions; without changes, only check each file's metadata.
 
-        One sync works at a time. With `wait`, another is waited for (`waiting` is called once); without, `busy` is
-        told and nothing done.
+        Only one sync runs at a time. With `wait`, wait until another sync ends (`waiting` is called once before
+        that). Otherwise return a report with `busy` set.
         """
         found: list[tuple[str | None, str | Path]] = []
         if self._discover:
@@ -96,9 +96,9 @@ class Memory:
         return report if report.busy else report._replace(forgotten=self._expire(wait=wait))
 
     def refresh(self, *, progress: Callable[[int, int], None] | None = None) -> RefreshOutcome:
-        """Read what is new before something is looked for, without waiting for another sync.
+        """Sync before a search, without waiting for another sync.
 
-        What stands in the way of that does not stop the search: the outcome's notes say what may be missing.
+        A failed or skipped sync does not stop the search; the notes of the outcome describe what may be missing.
         """
         try:
             report = self.sync(progress=progress, wait=False)
@@ -107,7 +107,7 @@ class Memory:
         return RefreshOutcome(report, (BUSY_NOTE,) if report.busy else ())
 
     def _expire(self, *, wait: bool) -> int:
-        """Forget what is older than the retention: seldom, and then all of it, since the index is made anew by it."""
+        """Forget sessions beyond the retention period. Runs rarely, since it rebuilds the index."""
         told = self._retention or os.environ.get("THRESHER_RETENTION", "")
         if not told.strip():
             return 0
@@ -146,10 +146,10 @@ class Memory:
         reveal: bool = False,
         **filters: Unpack[SearchFilters],
     ) -> SearchResults:
-        """Find the sessions that answer a question, each with its best messages.
+        """Return the sessions that match a query, each with its best messages.
 
         `filters` are the fields of `Query`: `require=("jwt",)`, `project="shop"`, `since="7d"`. New turns are read
-        first, unless `sync` is off. Secrets are redacted, unless `reveal`.
+        first unless `sync` is false. Secrets are redacted unless `reveal` is true.
         """
         query = _apply_filters(parse_query(words) if isinstance(words, str) else words, filters)
         for name, number in (("sessions", sessions), ("messages", messages), ("page", page), ("context", context)):
@@ -169,9 +169,9 @@ class Memory:
     def related(
         self, history: History | Session, *, sessions: int = 5, sync: bool = True, current: str = ""
     ) -> SearchResults:
-        """Past sessions that a conversation which starts may go on from: by the words of its first prompts.
+        """Return past sessions that are related to the first prompts of a conversation.
 
-        `current` is the id of the conversation's own session, where it has one: it is no answer.
+        `current` is the id of the conversation's own session, which is excluded.
         """
         notes = self.refresh().notes if sync else ()
         if isinstance(history, Session):
@@ -189,13 +189,16 @@ class Memory:
     def recall(
         self, id: str, question: str, *, budget: int = 2000, reveal: bool = False, endpoint: "Endpoint | None" = None
     ) -> RecallResult:
-        """What one session says about a question, within so many tokens; with an `endpoint`, its model's answer."""
+        """Return excerpts of one session that answer a question, and an endpoint's answer if one is given.
+
+        `budget` limits the tokens of all excerpts.
+        """
         from thresher.memory.search.recall import recall_session  # noqa: PLC0415 - it can ask a model, which a search never does
 
         return recall_session(self.store, self.facts(id), question, budget=budget, reveal=reveal, endpoint=endpoint)
 
     def facts(self, id: str) -> ArchivedSession:
-        """The session whose id this is, or begins with it."""
+        """Return the session with this id or id prefix."""
         found = self.store.find_sessions(id=to_storable_text(id)) if id else []
         whole = [one for one in found if one.id == id] or found
         if not whole:
@@ -208,7 +211,7 @@ class Memory:
         return max(whole, key=lambda one: (not one.gone, one.messages))
 
     def session(self, id: str) -> Session:
-        """A session from the archive, also when its file is gone."""
+        """Return a session from the archive, even if its file is gone."""
         return self.store.session(self.facts(id).key)
 
     def forget(
@@ -220,10 +223,10 @@ class Memory:
         dry: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ) -> list[ArchivedSession]:
-        """Remove sessions for good, index and archive, and never read them again; with `dry`, only say which.
+        """Remove sessions from archive and index permanently; with `dry`, only return them.
 
-        An id means all copies of the session; `project` is a part of a folder's path; `before` means sessions that
-        ended before then.
+        A later sync does not read them again. An id selects all copies of the session, `project` is any part of the
+        folder path, and `before` selects sessions that ended before that time.
         """
         if not (ids or project or before):
             raise OptionError("say what is to be forgotten: ids, a project, or a date")
@@ -240,11 +243,11 @@ class Memory:
         return [one for one in family if one.id == facts.id]
 
     def sizes(self) -> MemorySizes:
-        """How much is kept, and what it takes on disk."""
+        """Return the number of archived sessions and messages, and the sizes on disk."""
         return self.store.sizes()
 
     def left_out(self) -> dict[str, int]:
-        """How many entries a search leaves out by default, by reason; those that it looks into under ""."""
+        """Return the number of texts that a search skips by default, by reason; the searched ones under ""."""
         return self.store.excluded_counts()
 
 

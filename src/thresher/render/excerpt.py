@@ -1,4 +1,4 @@
-"""A few messages of a session, around one that a search has found."""
+"""Render the messages around a search hit."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def excerpt_lines(session: Session, at: int, context: int, *, full: bool = False) -> Iterator["RichText"]:
-    """The message with that number, and as many as `context` on each side of it."""
+    """Render the message with index `at` and up to `context` messages on each side."""
     yield from _heading(session)
     every = list(_iter_messages(session))
     for number in _excerpt_range(len(every), at, context):
@@ -24,7 +24,7 @@ def excerpt_lines(session: Session, at: int, context: int, *, full: bool = False
 
 
 def excerpt_value(session: Session, at: int, context: int) -> dict[str, Any]:
-    """The same as plain values: the facts, and `messages` in place of all of them."""
+    """Return the same as a JSON value, with `messages` instead of all segments and branches."""
     value = session_value(session)
     every = [message for history in (*value.pop("segments"), *value.pop("branches")) for message in history]
     shown = _excerpt_range(len(every), at, context)
@@ -32,7 +32,7 @@ def excerpt_value(session: Session, at: int, context: int) -> dict[str, Any]:
 
 
 def message_count(session: Session) -> int:
-    """How many messages have a number: those that a compaction repeats too."""
+    """Return the number of messages, including those that a compaction repeats."""
     return sum(1 for _ in _iter_messages(session))
 
 

@@ -1,11 +1,11 @@
-"""What memory finds, as lines for a person and as plain values for a program.
+"""Render search results and archive reports as styled lines and as JSON values.
 
-A line is pieces of text, each with a style. A terminal gets the styles; where nobody looks at colours the pieces are
-put together as they are and nothing else needs to be imported, since an agent that searches waits for it.
+A line consists of styled texts. A terminal applies the styles. Otherwise the texts are joined without importing a
+rendering library, since an agent waits for its search result.
 
-What an agent reads of this it writes into its own transcript, and the next sync reads that. So what goes into a
-pipe stands between `<thresher-recall>` marks that name the sessions; text that could close the mark is changed. All
-words of a transcript go through `strip_control_codes`, and a line of the screen is never broken by one of theirs.
+An agent writes what it reads into its own transcript, which the next sync reads. So output to a pipe is enclosed in
+`<thresher-recall>` tags with the session ids, and text that could close the tag is changed. All transcript text goes
+through `strip_control_codes` and cannot break a line.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -50,7 +50,7 @@ EXCLUSION_LABELS = {
     "syntax": "in calls written as text",
     "system": "in system prompts",
 }
-"""Why something is left out, in words; a reason that is not here speaks for itself."""
+"""Descriptions of exclusion reasons. Other reasons are shown unchanged."""
 
 
 _SYNC_KEYS = {
@@ -60,30 +60,30 @@ _SYNC_KEYS = {
     "forgotten_again": "skipped_forgotten",
 }
 _ARCHIVE_KEYS = {"call": "call_id", "root": "family_root", "made_by": "memory_tool", "gone": "file_deleted"}
-"""JSON names of fields whose own names are columns in the archive."""
+"""JSON names of fields that are named after archive columns."""
 
 
 class StyledLine(NamedTuple):
-    """One line; where a terminal must wrap it, its later rows start under the character `hang`."""
+    """A line of output. If a terminal wraps it, later rows are indented."""
 
     spans: tuple[tuple[str, str], ...]
-    """Texts, each with its style."""
+    """Texts with their styles."""
     hanging_indent: int = 0
     no_wrap: bool = False
-    """A command, to be copied: never wrapped."""
+    """Do not wrap, so that a command can be copied."""
 
     @property
     def text(self) -> str:
-        """All of it, without styles."""
+        """Text without styles."""
         return "".join(text for text, _ in self.spans)
 
 
 def search_result_lines(
     answer: SearchResults, *, program: str = "thresher", where: str = "", following: str = ""
 ) -> Iterator[StyledLine]:
-    """What was found: each session with its best messages, then how many there are and what was left out.
+    """Render sessions with their best messages, then the totals and exclusions.
 
-    `where` says to `show` where the sessions lie, if that is not known; `following` is the command for the next page.
+    `where` contains options that `show` needs to locate the sessions; `following` is the command for the next page.
     """
     names = shorten_session_ids([session.id for session in answer.sessions])
     for session, name in zip(answer.sessions, names, strict=True):
@@ -93,7 +93,7 @@ def search_result_lines(
 
 
 def no_result_lines(answer: SearchResults, sizes: MemorySizes, *, program: str = "thresher") -> Iterator[StyledLine]:
-    """What to do where nothing was found."""
+    """Render suggestions for a search without results."""
     if not sizes.sessions:
         yield _styled_line("Nothing is remembered yet: no session was found on this machine.", "bold")
         yield _styled_line(f"Sessions elsewhere: {program} search WORDS… --source PATH; samples: {program} demo")
@@ -140,7 +140,7 @@ def _hit_line(hit: SearchHit) -> StyledLine:
 
 
 def _highlighted_spans(hit: SearchHit) -> Iterator[tuple[str, str]]:
-    """The text as one row, with what was looked for apart, and a sign where there is more of it."""
+    """Yield the text on one line, with highlighted matches and ellipses where it is truncated."""
     yield "… " if hit.cut[0] else "", "dim"
     position = 0
     for start, end in sorted(hit.marks):
@@ -172,7 +172,7 @@ def _excluded_count_lines(excluded: Mapping[str, int]) -> Iterator[StyledLine]:
 
 
 def search_result_value(answer: SearchResults) -> dict[str, Any]:
-    """The same for a program; the names are stable."""
+    """Return search results as a JSON value with stable names."""
     return {
         "query": answer.query,
         "sessions": [_session_value(session) for session in answer.sessions],
@@ -216,7 +216,7 @@ def _hit_value(hit: SearchHit) -> dict[str, Any]:
 
 
 def recall_lines(recalled: RecallResult, *, program: str = "thresher") -> Iterator[StyledLine]:
-    """What one session says about a question, with the places where it says so."""
+    """Render the answer to a question from one session, with citations."""
     session = recalled.session
     name = shorten_session_ids([session.id])[0]
     bar = (" | ", "dim")
@@ -246,7 +246,7 @@ def recall_lines(recalled: RecallResult, *, program: str = "thresher") -> Iterat
 
 
 def _label(hit: SearchHit) -> str:
-    """Who speaks, or what is done; what a harness or a memory tool put in a human's place has their name."""
+    """Return the author or action of a hit; harness and recalled text in a user message keep their author."""
     return hit.author if hit.author in ("harness", "recall") else _LABELS.get(hit.kind, hit.kind)
 
 
@@ -258,7 +258,7 @@ def _citation(excerpt: Excerpt) -> StyledLine:
 
 
 def recall_value(recalled: RecallResult) -> dict[str, Any]:
-    """The same for a program."""
+    """Return a recall result as a JSON value."""
     session = recalled.session
     return {
         "question": recalled.question,
@@ -282,7 +282,7 @@ def recall_value(recalled: RecallResult) -> dict[str, Any]:
 
 
 def sync_report_lines(report: SyncReport, sizes: MemorySizes, left_out: Mapping[str, int]) -> Iterator[StyledLine]:
-    """What a sync did, and what is kept now."""
+    """Render the result of a sync and the archive's size."""
     if report.busy:
         yield _styled_line("Another sync is at work; nothing was done here.", "bold yellow")
     else:
@@ -316,7 +316,7 @@ def _file_counts(report: SyncReport) -> list[tuple[str, int]]:
 
 
 def exclusion_lines(left_out: Mapping[str, int]) -> Iterator[StyledLine]:
-    """What a search does not look into, and how much of everything that is."""
+    """Render how much text a search excludes, by reason."""
     reasons = _nonzero_reasons(left_out)
     every = sum(left_out.values())
     if not every:
@@ -336,21 +336,21 @@ def _nonzero_reasons(left_out: Mapping[str, int]) -> dict[str, int]:
 
 
 def sync_report_value(report: SyncReport, sizes: MemorySizes, left_out: Mapping[str, int]) -> dict[str, Any]:
-    """The same for a program."""
+    """Return the result of a sync as a JSON value."""
     told = {"failed": list(report.failed), "seconds": round(report.seconds, 3)}
     value = {_SYNC_KEYS.get(name, name): count for name, count in (report._asdict() | told).items()}
     return value | {"sizes": to_builtins(sizes), "excluded_texts": exclusion_value(left_out)}
 
 
 def exclusion_value(left_out: Mapping[str, int]) -> dict[str, Any]:
-    """How much is left out, by reason, and as a share of all: texts, of which a message can have several."""
+    """Return the number of excluded texts by reason and their share of all texts."""
     every = sum(left_out.values())
     reasons = _nonzero_reasons(left_out)
     return {"by_reason": reasons, "total": every, "share": sum(reasons.values()) / every if every else 0.0}
 
 
 def archived_session_lines(sessions: Sequence[ArchivedSession]) -> Iterator[StyledLine]:
-    """Sessions, one a line."""
+    """Render sessions, one per line."""
     names = shorten_session_ids([one.id for one in sessions])
     for one, name in zip(sessions, names, strict=True):
         time = one.ended or one.started
@@ -365,14 +365,14 @@ def archived_session_lines(sessions: Sequence[ArchivedSession]) -> Iterator[Styl
 
 
 def archived_session_value(one: ArchivedSession) -> dict[str, Any]:
-    """A session that is kept, for a program; its number in the store says nothing outside."""
+    """Return an archived session as a JSON value, without its internal key."""
     value: dict[str, Any] = to_builtins(one)
     shown = {_ARCHIVE_KEYS.get(name, name): value[name] for name in value if name != "key"}
     return shown | {"title": redact(one.title)}
 
 
 def wrap_lines_in_tags(lines: Iterable[StyledLine], ids: Iterable[str]) -> Iterator[StyledLine]:
-    """Lines for a pipe: between marks that say whose words these are."""
+    """Enclose lines for a pipe in recall tags."""
     yield _styled_line(format_opening_tag(ids))
     for line in lines:
         yield StyledLine(((neutralize_tags(line.text), ""),))
@@ -380,7 +380,7 @@ def wrap_lines_in_tags(lines: Iterable[StyledLine], ids: Iterable[str]) -> Itera
 
 
 def _format_local_minute(time: datetime) -> str:
-    """The minute where whoever reads this is."""
+    """Format a time in the local time zone, to the minute."""
     return f"{time.astimezone():%Y-%m-%d %H:%M}"
 
 

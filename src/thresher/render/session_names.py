@@ -1,4 +1,4 @@
-"""Short forms of session ids and paths."""
+"""Shorten session ids and paths."""
 
 import re
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ def to_single_line(text: str) -> str:
 
 
 def shorten_session_ids(ids: Sequence[str]) -> list[str]:
-    """Enough of each id to name it: none of them is the beginning of another one here."""
+    """Shorten ids that remain unique among these sessions."""
     short = [_short(one) for one in ids]
     return [name if short.count(name) == 1 else to_single_line(one) for name, one in zip(short, ids, strict=True)]
 
@@ -23,11 +23,11 @@ def shorten_session_ids(ids: Sequence[str]) -> list[str]:
 def _short(one: str) -> str:
     if len(one) != 36 or one.count("-") != 4:
         return to_single_line(one)
-    # The first digits of a UUID of version 7 are the minute.
+    # A version 7 UUID begins with its time, and its first digits change slowly.
     return to_single_line(one[:13] if one[14] == "7" else one[:8])
 
 
 def abbreviate_home(path: str) -> str:
-    """A path with the home folder as `~`."""
+    """Replace the home folder in a path by `~`."""
     home = str(Path.home())
     return f"~{path[len(home) :]}" if path == home or path.startswith((f"{home}/", f"{home}\\")) else path

@@ -1,8 +1,8 @@
-"""A session as rows of bytes and back: its messages in blocks, and beside them the shape that joins them again.
+"""Encode sessions as compressed blocks of messages plus a layout, and decode them.
 
-Messages lie in one row: all segments one after the other, what a compaction repeats too, then the ways that were
-taken back from. The lines that a message was made of stay out: they are the same words once more. Bodies are
-MessagePack; one with half a character in it, which MessagePack cannot hold, is JSON.
+The messages form one sequence: all segments in order, including messages that a compaction repeats, then the
+abandoned branches. Raw transcript records are dropped, since they duplicate the messages. Blocks are MessagePack; a
+block with an unpaired surrogate, which MessagePack cannot encode, is JSON.
 """
 
 import json
@@ -36,7 +36,7 @@ class HistoryLayout(Struct, frozen=True, omit_defaults=True):
 
 
 class SessionLayout(Struct, frozen=True, omit_defaults=True):
-    """What a session is beside its messages and its facts."""
+    """Session fields other than messages and archive columns."""
 
     segments: tuple[HistoryLayout, ...] = ()
     branches: tuple[HistoryLayout, ...] = ()
@@ -46,24 +46,24 @@ class SessionLayout(Struct, frozen=True, omit_defaults=True):
 
 
 def flatten_messages(session: Session) -> list[Message]:
-    """All messages in the order they are kept in."""
+    """Return all messages in storage order."""
     histories = [*session.segments, *(branch.history for branch in session.branches)]
     bare = structs.replace
     return [bare(message, records=()) if message.records else message for history in histories for message in history]
 
 
 def text_size(messages: Iterable[Message]) -> int:
-    """Characters that were said, thought, asked of tools and given back."""
+    """Return the number of characters in all parts."""
     return sum(len(part_text(part)) for message in messages for part in message.parts)
 
 
 def encode_messages(messages: Sequence[Message]) -> bytes:
-    """The bytes of some messages, not compressed yet."""
+    """Encode messages without compression."""
     return _encode_value(messages)
 
 
 def decode_messages(data: bytes) -> list[Message]:
-    """The messages of compressed bytes."""
+    """Decompress and decode a block of messages."""
     body = expand(data)
     if body.startswith(_JSON_ARRAY):
         return msgspec.convert(_load_json(body), list[Message])
@@ -71,28 +71,28 @@ def decode_messages(data: bytes) -> list[Message]:
 
 
 def decode_messages_lazily(data: bytes) -> Sequence[msgspec.Raw | Message]:
-    """The messages of compressed bytes, without making them where that can wait: `decode_message` does."""
+    """Decode a block of messages but defer each message, for `decode_message`, where possible."""
     body = expand(data)
     return decode_messages(data) if body.startswith(_JSON_ARRAY) else _decode_raw(body)
 
 
 def decode_message(found: msgspec.Raw | Message) -> Message:
-    """A message that `decode_messages_lazily` gave."""
+    """Decode an item of `decode_messages_lazily`."""
     return found if isinstance(found, Message) else _decode_one(found)
 
 
 def compress(body: bytes) -> bytes:
-    """Smaller bytes."""
+    """Compress bytes with Zstandard."""
     return bytes(_zstd().compress(body))
 
 
 def expand(data: bytes) -> bytes:
-    """The bytes again."""
+    """Decompress bytes with Zstandard."""
     return bytes(_zstd().decompress(data))
 
 
 def encode_layout(session: Session) -> bytes:
-    """What joins the messages again, as compressed bytes."""
+    """Encode and compress a session's layout."""
     shape = SessionLayout(
         segments=tuple(HistoryLayout(len(history), history.tools, history.pocket) for history in session.segments),
         branches=tuple(
@@ -109,7 +109,7 @@ def encode_layout(session: Session) -> bytes:
 def rebuild_session(
     facts: ArchivedSession, shape: bytes, messages: Iterable[Message], children: Iterable[Session]
 ) -> Session:
-    """The session as it was read, all but the lines of its messages."""
+    """Rebuild a session from archive fields, layout, messages and sub-agents. Raw records are lost."""
     frames = _decode_layout(expand(shape))
     rest = iter(messages)
     segments = tuple(_history(frame, rest) for frame in frames.segments)

@@ -1,8 +1,7 @@
-"""The full-text index: made from the archive, and never more than that.
+"""Full-text index in tantivy, derived from the archive.
 
-Nothing is stored in it but numbers that lead back to the archive. A folder holds it, with a file beside that says
-which archive it was made for and by which version; an index that is damaged, of another archive or older is
-taken for none, and is built anew.
+It stores only numbers that refer to the archive. A state file in its folder names the archive and the document
+version. An index that is damaged, outdated or made for another archive counts as missing and is rebuilt.
 """
 
 import os
@@ -24,9 +23,9 @@ from thresher.memory.records import EXCLUSION_REASONS, TEXT_KINDS
 from thresher.store.errors import StoreError
 
 HEAP = 400_000_000
-"""Bytes of entries that are held in memory while an index is written."""
+"""Memory for buffered documents while the index is written, in bytes."""
 SMALL_WRITE_BYTES = 16_000_000
-"""What takes fewer bytes is written by one thread, so that it becomes one segment."""
+"""Below this size, one thread writes the documents, so that they form one segment."""
 STATE_FILE = "thresher.state"
 META = "meta.json"
 NUMBERS = ("session", "block", "kind", "reason", "derived", "role", "time")
@@ -38,17 +37,17 @@ R = TypeVar("R")
 
 
 class IndexState(Struct, frozen=True):
-    """How far an index has what its archive has."""
+    """Position of an index in its archive's history."""
 
     name: str
-    """The archive's generation and the version of the documents."""
+    """The archive's generation and the document version."""
     last_block: int = 0
     last_tombstone: int = -1
-    """The position of the last tombstone; below 0 where no titles were added yet."""
+    """Position of the last processed tombstone; negative before titles are added."""
 
 
 class IndexHit(NamedTuple):
-    """An entry that a query found."""
+    """A document that matches a query."""
 
     score: float
     session: int
@@ -61,7 +60,7 @@ class IndexHit(NamedTuple):
 
 @cache
 def build_schema() -> tantivy.Schema:
-    """The fields of an entry."""
+    """Return the index schema."""
     builder = tantivy.SchemaBuilder()
     for field in ("said", "paths"):
         builder.add_text_field(field, tokenizer_name=STEMMED, index_option="position")
@@ -77,7 +76,7 @@ def build_schema() -> tantivy.Schema:
 def _translate_errors(
     method: "Callable[Concatenate[TantivyIndex, P], R]",
 ) -> "Callable[Concatenate[TantivyIndex, P], R]":
-    """What tantivy cannot do becomes an error of ours."""
+    """Convert tantivy's exceptions into `StoreError`."""
 
     @wraps(method)
     def inner(self: "TantivyIndex", /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -108,7 +107,7 @@ class TantivyIndex:
 
     @classmethod
     def open_existing(cls, folder: Path, name: str) -> "TantivyIndex | None":
-        """The index of this name, or None where there is none that can be used."""
+        """Open the index with this name; return None if there is none or it is unusable."""
         try:
             index = cls(folder, tantivy.Index.open(str(folder)))
             if index.read_state().name != name:
@@ -120,7 +119,7 @@ class TantivyIndex:
 
     @classmethod
     def create(cls, folder: Path, name: str) -> "TantivyIndex":
-        """A new one, in place of whatever is there."""
+        """Create an empty index, replacing any existing one."""
         try:
             remove_index(folder)
             folder.mkdir(mode=0o700, parents=True)
@@ -131,14 +130,14 @@ class TantivyIndex:
         return index
 
     def read_state(self) -> IndexState:
-        """Return how far the index is; of none, where that cannot be read."""
+        """Return the state of the index, or a state without a name if the file is unreadable."""
         try:
             return msgspec.json.decode((self.folder / STATE_FILE).read_bytes(), type=IndexState)
         except (OSError, msgspec.MsgspecError):
             return IndexState("")
 
     def _write_state(self, state: IndexState) -> None:
-        """Replace the state file as a whole."""
+        """Replace the state file atomically."""
         part = self.folder / f"{STATE_FILE}.part"
         part.write_bytes(msgspec.json.encode(state))
         part.chmod(0o600)
@@ -148,7 +147,7 @@ class TantivyIndex:
 
     @property
     def searcher(self) -> tantivy.Searcher:
-        """A look at the index as it was last written, by whomever."""
+        """Searcher for the latest commit, including commits of other processes."""
         facts = (self.folder / META).stat()
         seen = (facts.st_mtime_ns, facts.st_ino)
         if self._searcher is None or seen != self._loaded_version:
@@ -158,20 +157,20 @@ class TantivyIndex:
 
     @_translate_errors
     def search(self, query: tantivy.Query, limit: int) -> list[IndexHit]:
-        """The best entries, the best first."""
+        """Return the matching documents with the highest scores, in order."""
         searcher = self.searcher
         return _build_hits(searcher, searcher.search(query, limit, count=False).hits)
 
     @_translate_errors
     def count_by_field(self, query: tantivy.Query, field: str = "session") -> dict[int, int]:
-        """How many entries a query finds, by a number that they have."""
+        """Return the number of matching documents by the value of a numeric field."""
         terms = {"terms": {"field": field, "size": MOST_SESSIONS}}
         buckets = self.searcher.aggregate(query, {"by": terms})["by"]["buckets"]
         return {bucket["key"]: bucket["doc_count"] for bucket in buckets}
 
     @_translate_errors
     def times_by_session(self, query: tantivy.Query, which: Literal["min", "max"]) -> dict[int, int]:
-        """The time of the first or the last entry that a query finds, by session; 0 where none has one."""
+        """Return the earliest or latest time of matching documents by session; 0 if none has a time."""
         one = {"one": {which: {"field": "time"}}}
         terms = {"by": {"terms": {"field": "session", "size": MOST_SESSIONS}, "aggs": one}}
         buckets = self.searcher.aggregate(query, terms)["by"]["buckets"]
@@ -181,9 +180,10 @@ class TantivyIndex:
     def search_messages(
         self, query: tantivy.Query, best: int = 0, each: int = 0
     ) -> tuple[dict[int, int], list[IndexHit]]:
-        """How many messages a query finds, by session: each once, however many of its entries match.
+        """Count the matching messages of each session, and return the best documents.
 
-        And the best entries; after them, of each session, those of its own best that are not among them.
+        A message counts once, even if several of its documents match. The documents are the `best` of all sessions,
+        followed by further ones until each session has `each` of its own.
         """
         searcher = self.searcher
         hits = searcher.search(query, MOST_PLACES, count=False).hits
@@ -199,16 +199,16 @@ class TantivyIndex:
 
     @_translate_errors
     def terms_with_prefix(self, field: str, prefix: str, limit: int) -> list[str]:
-        """Words of a field that begin so, the most frequent first."""
+        """Return the words of a field with this prefix, most frequent first."""
         return [word for word, _ in self.searcher.terms_with_prefix(field, prefix, limit=limit)]
 
     @_translate_errors
     def document_frequency(self, word: str) -> int:
-        """In how many entries a word is."""
+        """Return the number of documents that contain a word."""
         return self.searcher.doc_freq("said", word)
 
     def count_by_reason(self, subagents: Collection[int]) -> dict[str, int]:
-        """Return how many texts are excluded, by reason; under "" the others, under "sub-agent" those of these."""
+        """Return the number of excluded texts by reason; other texts are under "" or "sub-agent"."""
         messages = tantivy.Query.range_query(self.schema, "block", tantivy.FieldType.Integer, lower_bound=1)
         counts = self.count_by_field(messages, "reason").items()
         every: dict[str, int] = {EXCLUSION_REASONS[code]: count for code, count in counts}
@@ -223,14 +223,14 @@ class TantivyIndex:
 
     @_translate_errors
     def begin_writing(self, size: int) -> None:
-        """Begin to write so many bytes; remove what an interrupted writing left."""
+        """Open a writer for about `size` bytes, and remove leftovers of an interrupted one."""
         if self._writer is None:
             self._last_block = self.read_state().last_block
             few = size < SMALL_WRITE_BYTES
             self._writer = self._inner.writer(
                 SMALL_WRITE_BYTES if few else HEAP, 1 if few else min(4, os.cpu_count() or 1)
             )
-            # A writer that was killed leaves files, and the next one would want to give some of its own their names.
+            # A killed writer leaves files whose names the next writer would reuse.
             self._writer.garbage_collect_files()
             stale = tantivy.Query.range_query(
                 self.schema, "block", tantivy.FieldType.Integer, lower_bound=self._last_block, include_lower=False
@@ -239,7 +239,7 @@ class TantivyIndex:
 
     @_translate_errors
     def add_documents(self, session: int, block: int, docs: Iterable[IndexDocument]) -> None:
-        """Add entries of a block of a session."""
+        """Add documents of a session's block."""
         assert self._writer is not None
         self._is_committed = False
         self._last_block = max(self._last_block, block)
@@ -248,23 +248,23 @@ class TantivyIndex:
 
     @_translate_errors
     def remove_block(self, block: int) -> None:
-        """Remove the entries of a block."""
+        """Remove the documents of a block."""
         assert self._writer is not None
         self._writer.delete_documents_by_term("block", block)
 
     @_translate_errors
     def commit(self, last_tombstone: int) -> None:
-        """Make all of it last, tombstones up to a position included."""
+        """Commit the changes and save the position of the last tombstone."""
         assert self._writer is not None
         self._writer.commit()
         self._is_committed = True
         self._write_state(IndexState(self.read_state().name, self._last_block, last_tombstone))
         for path in self.folder.iterdir():
-            with suppress(FileNotFoundError):  # merges tidy up behind us
+            with suppress(FileNotFoundError):  # background merges delete files
                 path.chmod(0o600)
 
     def close(self) -> None:
-        """End writing; what was not committed is forgotten, and what is being merged is waited for."""
+        """Close the writer: discard uncommitted changes and wait for merge threads."""
         writer, self._writer = self._writer, None
         if writer is not None and self._is_committed:
             with suppress(ValueError, OSError):
@@ -272,20 +272,20 @@ class TantivyIndex:
 
 
 def _build_hits(searcher: tantivy.Searcher, hits: "list[tuple[float, tantivy.DocAddress]]") -> list[IndexHit]:
-    """What is known of hits; by the searcher that gave them, since another may have other segments."""
+    """Build hits with the searcher that returned them, since another may have other segments."""
     places = [place for _, place in hits]
     columns = [_numbers(searcher, field, places) for field in IndexHit._fields[1:]]
     return [*map(IndexHit, [score for score, _ in hits], *columns)]
 
 
 def _numbers(searcher: tantivy.Searcher, field: str, places: "list[tantivy.DocAddress]") -> list[int]:
-    """A number of each entry; 0 where it has none."""
+    """Return a numeric field of each document; 0 if missing."""
     values = cast("list[int | None]", searcher.fast_field_values(field, places))
     return [value or 0 for value in values]
 
 
 def remove_index(folder: Path) -> None:
-    """Remove an index, if there is one."""
+    """Remove an index if it exists."""
     if folder.exists():
         shutil.rmtree(folder)
 

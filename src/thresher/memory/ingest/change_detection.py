@@ -1,9 +1,9 @@
-"""Whether a file changed, and how: looked at from outside first, and opened only where that says so.
+"""Detect whether and how a source file changed, by its metadata first and its content only if needed.
 
-A file of lines grows at its end. Bytes up to the last complete line are remembered by a digest: where they are the
-same, it grew, or was only touched. A line that is still being written counts when it is complete: when its end is
-there, or when it is JSON as it stands. A file that is one document has no lines, and all its bytes count. A database
-that holds many sessions tells for each whether it changed.
+A line-based file grows at its end. A digest covers its bytes up to the last complete line: if the same bytes have
+the same digest, the file grew or was only touched. The last line is complete if it ends with a line break or is
+valid JSON. In a file that is a single document, all bytes count. A database with many sessions
+states a version for each of them.
 """
 
 import os
@@ -16,21 +16,21 @@ from thresher.memory.records import FileStat, SourceRecord
 from thresher.model.jsontext import load_json
 
 DATABASES = (".db", ".sqlite", ".sqlite3")
-"""How the names of databases end: their newest changes lie in a journal beside them."""
+"""Suffixes of databases, whose latest changes are in a separate journal file."""
 CHUNK = 1 << 20
 STEP = 1 << 16
 FileChange = Literal["new", "grown", "rewritten", "touched"]
 
 
 class FileFingerprint(NamedTuple):
-    """How far a file was complete, and the digest of its bytes up to there."""
+    """Size of the complete part of a file, and the digest of those bytes."""
 
     offset: int
     prefix: bytes
 
 
 def read_file_stat(path: str | Path) -> FileStat | None:
-    """What the system says of a file or folder; None where it is not there, or cannot be looked at."""
+    """Return the metadata of a file or folder; None if it is missing or inaccessible."""
     try:
         facts = os.stat(path)  # noqa: PTH116 - thousands of files, and a `Path` costs more than the look
     except (OSError, ValueError):
@@ -38,7 +38,7 @@ def read_file_stat(path: str | Path) -> FileStat | None:
     inode = facts.st_ino & 0x7FFF_FFFF_FFFF_FFFF
     stat = FileStat(facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, inode)
     name = os.fspath(path)
-    # It lies beside the file itself, not beside a link to it.
+    # The journal is next to the database itself, not next to a symlink to it.
     journal = read_file_stat(f"{os.path.realpath(name)}-wal") if name.endswith(DATABASES) else None
     if journal is None:
         return stat
@@ -47,8 +47,8 @@ def read_file_stat(path: str | Path) -> FileStat | None:
 
 
 def fingerprint_file(path: Path, size: int) -> FileFingerprint:
-    """The mark of the first so many bytes of a file. Raises `OSError`."""
-    if not path.is_file():  # a pipe would be waited for, and a device has no end
+    """Return the fingerprint of a file's first `size` bytes. Raises `OSError`."""
+    if not path.is_file():  # reading a pipe would block, and a device has no end
         raise OSError(f"`{path}` is no file with an end; name one that is")
     with path.open("rb") as file:
         offset = _complete_length(file, size)
@@ -56,7 +56,7 @@ def fingerprint_file(path: Path, size: int) -> FileFingerprint:
 
 
 def fingerprint_sessions(listed: Mapping[str, str]) -> FileFingerprint:
-    """The mark of a file that holds many sessions, by the marks of each."""
+    """Return the fingerprint of a multi-session file, from the version of each session."""
     digest = blake2b(digest_size=16)
     for session, mark in sorted(listed.items()):
         digest.update(f"{session}\0{mark}\0".encode("utf-8", "replace"))
@@ -64,7 +64,7 @@ def fingerprint_sessions(listed: Mapping[str, str]) -> FileFingerprint:
 
 
 def classify_change(path: Path, known: SourceRecord | None, mark: FileFingerprint) -> FileChange:
-    """What became of a file since it was last read. Raises `OSError`."""
+    """Classify the change of a file since the last sync. Raises `OSError`."""
     if known is None or not known.prefix or known.state not in ("here", "gone"):
         return "new"
     if mark.offset < known.offset:
@@ -76,7 +76,7 @@ def classify_change(path: Path, known: SourceRecord | None, mark: FileFingerprin
 
 
 def _complete_length(file: BinaryIO, size: int) -> int:
-    """Bytes up to the end of the last complete line; the size where there are no lines."""
+    """Return the size up to the end of the last complete line, or `size` if the file is not line-based."""
     first = file.readline(STEP).strip()
     if not (first.startswith(b"{") and first.endswith(b"}")):
         return size

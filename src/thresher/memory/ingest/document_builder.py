@@ -1,18 +1,18 @@
-"""What of a session goes into the index: one entry for each kind of words in a message.
+"""Build index documents: one for each kind of text in a message.
 
-The kinds are `human`, `agent`, `thinking`, `summary`, `commands` (what was run), `edits` (what was written into files),
-`input` (what other tools were given) and `output`; words that are left out for a reason are an entry of their own
-beside those that are not. All lie in one field of the index, so that a word weighs the same whoever says it. Only
-outputs, two thirds of all text and searched when asked for, have another: endings stay, no positions are kept, and of a
-long one only the beginning and the end are taken. The commits that git names there are kept whole beside it.
+The kinds are `human`, `agent`, `thinking`, `summary`, `commands` (shell commands), `edits` (text written into
+files), `input` (arguments of other tools) and `output`. Excluded texts get separate documents, by reason. All kinds
+share one index field, so that a word has the same weight in each. Only tool output, which is two thirds of all text
+and optional in a search, has its own field: without stemming and positions, and limited to the beginning and end of
+a long text. Subjects of the commits that git lists there are indexed separately, as exact terms.
 
-A call's entry also names the `paths` it touches as words, and as `file` each path whole and every end of it
-(`a/b/c.py`, `b/c.py`, `c.py`). A path stands in no other field, so that words find text. The title, with the words of
-the branch, is an entry in a block of its own: minus the session's key.
+The document of a call also contains the `paths` it touches as words, and as `file` each full path with all its
+suffixes (`a/b/c.py`, `b/c.py`, `c.py`). Paths are in no other field, so that words match text only. The title, with
+the words of the branch, is a document in a block of its own, whose id is the negated session key.
 
-Messages that a compaction repeats are in the archive and not here. Every text passes through `redact` before anything
-is cut off it: half a secret has no shape. A title is often the beginning of a prompt and is cut already, so it is made
-again from that prompt.
+Messages that a compaction repeats are archived but not indexed. Every text is redacted before it is truncated,
+because a truncated secret cannot be recognized. A title is often a truncated prompt, so it is rebuilt from that
+prompt.
 """
 
 import re
@@ -31,11 +31,11 @@ from thresher.model.tool_calls import ToolCallDetails, describe_tool_call, list_
 from thresher.transcripts.base import MAX_TITLE_CHARS
 
 HEAD, TAIL = 4000, 1000
-"""Characters of an output that are taken from its beginning and its end."""
+"""Maximum characters of tool output to index from its beginning and its end."""
 
 
 def attribute_session(session: Session) -> list[list[AttributedText]]:
-    """The pieces of each message, in the order that messages are kept in; none for what is repeated."""
+    """Return the attributed texts of each message in storage order; none for repeated messages."""
     found: list[list[AttributedText]] = []
     for history in _linear_histories(session):
         said = dict(attribute_texts([message for message in history if not message.carried]))
@@ -45,13 +45,13 @@ def attribute_session(session: Session) -> list[list[AttributedText]]:
 
 
 def _linear_histories(session: Session) -> Iterator[list[Message]]:
-    """What was said in one go: all segments together, each way that was taken back from for itself."""
+    """Yield linear conversations: all segments joined, then each abandoned branch."""
     yield [message for segment in session.segments for message in segment]
     yield from ([*branch.history] for branch in session.branches)
 
 
 def encode_exclusions(found: Iterable[list[AttributedText]]) -> bytes:
-    """What is left out and why: a later message can change it for an earlier one."""
+    """Encode the exclusion reasons for a block's digest, since a later message can change them."""
     told = (f"{piece.reason}{'+' if piece.derived else ''}" for said in found for piece in said)
     return ",".join(told).encode()
 
@@ -59,20 +59,20 @@ def encode_exclusions(found: Iterable[list[AttributedText]]) -> bytes:
 def build_documents(
     messages: Sequence[Message], found: Sequence[list[AttributedText]], number: int, *, made_by: str
 ) -> Iterator[IndexDocument]:
-    """The entries of one block of a session, given all its messages and their pieces."""
+    """Build the documents of one block from all messages of its session."""
     for at in range(number * MESSAGES_PER_BLOCK, min((number + 1) * MESSAGES_PER_BLOCK, len(messages))):
         for doc in _build_message_documents(messages[at], found[at], at):
             yield doc._replace(reason=RECALL_REASON, commits=CommitSubjects()) if made_by else doc
 
 
 def build_title_document(facts: ArchivedSession) -> IndexDocument:
-    """The entry of a session's name."""
+    """Build the document of a session's title and branch."""
     text = separate_words(f"{_clean(facts.title, printed=True)}\n{redact(facts.branch)}")
     return IndexDocument(-1, "title", [text], RECALL_REASON if facts.made_by else 0)
 
 
 def clean_title(session: Session) -> str:
-    """A session's name without secrets and without what a memory tool said."""
+    """Return a session's title without secrets and recalled text."""
     words = _ELLIPSIS.sub("", session.title).split()
     if not words:
         return ""
@@ -122,7 +122,7 @@ def _build_message_documents(message: Message, found: list[AttributedText], at: 
 
 
 def _commits(found: Iterable[AttributedText]) -> CommitSubjects:
-    """What git says in outputs, all of them: beginnings and ends are for words."""
+    """Return the commit subjects from complete outputs, before truncation."""
     told = [extract_commit_subjects(piece.text) for piece in found if piece.field == "output" and not piece.reason]
     return told[0] if len(told) == 1 else CommitSubjects(*(sum(each, ()) for each in zip(*told, strict=True)))
 
@@ -134,7 +134,7 @@ def _classify_tool_use(use: ToolCallDetails) -> TextKind:
 
 
 def _separate_text(piece: AttributedText, use: ToolCallDetails | None) -> str:
-    """A piece as the index takes it: without secrets, its words apart."""
+    """Redact a text and separate its words for the index."""
     text = piece.text
     if piece.field == "output":
         text = redact(text)

@@ -1,10 +1,10 @@
-"""Remove encoded data from text before it is searched."""
+"""Remove encoded data from text before indexing."""
 
 import re
 
 SAMPLE = 100
 LONGEST_RUN = 200
-"""So many characters of base64 in a row are data, not words."""
+"""Minimum length of a base64 run that counts as data."""
 
 
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
@@ -14,9 +14,10 @@ _RUN = re.compile(r"[A-Za-z0-9+/]*={0,2}")
 
 
 def strip_embedded_data(text: str) -> str:
-    """The text without data URLs and long runs of base64.
+    """Remove data URLs and long runs of base64.
 
-    Only every hundredth place is looked at: a run of two hundred characters fills a hundred from one of them on.
+    The scan checks only every hundredth position, since a run of 200 characters fills at least one aligned block of
+    100.
     """
     if "data:" in text:
         text = _DATA_URL.sub("", text)

@@ -1,8 +1,8 @@
-"""All that can be done for one file before anything is written: read it, find what to keep and what to search.
+"""Prepare a source file for the archive: read it, encode its sessions and build index documents.
 
-`prepare_file` looks at one file and at what is known of it, and at nothing else. So it gives the same wherever it runs:
-here, or in another process, where there is much to do. What comes back is small: packed blocks, the entries of
-those blocks that are new, and facts; no messages. A store writes it down as it is.
+`prepare_file` depends only on the file and on its last known state, so it returns the same result in this process
+and in a worker process. The result is small: compressed blocks, the documents of new blocks, and metadata, but no
+messages. The session store only has to write it.
 """
 
 import time
@@ -32,47 +32,47 @@ from thresher.model import Message, Session
 from thresher.transcripts import list_session_versions, read_all
 
 UNSURE_NS = 20_000_000
-"""Clocks of file systems lag: a part that changed this shortly before it was read may have changed after, too."""
+"""Tolerance for file system clocks: a part that changed this shortly before it was read may have changed again."""
 MAX_SESSIONS_PER_READ = 128
-"""Sessions of a store that are read at a time."""
+"""Maximum number of sessions to read from a multi-session file at a time."""
 
 SessionReader = Callable[..., Sequence[Session]]
-"""Reads the sessions of a file as `read_all` does."""
+"""Callable with the signature of `read_all`."""
 IngestStatus = Literal[FileChange, "foreign", "failed", "vanished"]
 
 
 class IngestJob(NamedTuple):
-    """A file that is not as it was."""
+    """A new or changed file to read."""
 
     path: Path
     format: str
     stat: FileStat
     source: SourceRecord | None
     only_parts_changed: bool
-    """Only its parts changed."""
+    """True if the file itself is unchanged, but one of its parts changed."""
     whole: str = ""
-    """The file that it was a part of, and that is gone."""
+    """Deleted main file with which this file was read before."""
     stored: Mapping[SessionName, StoredDigests] = {}
-    """Its sessions, where some are kept."""
+    """Digests of its stored sessions."""
     already_read: frozenset[str] = frozenset()
-    """Sessions of a store, by id, that were read a moment ago: not all that is read is kept."""
+    """Ids of sessions in a multi-session file that this sync already read, including those that it did not store."""
     most_sessions: int = MAX_SESSIONS_PER_READ
 
 
 class PreparedSession(NamedTuple):
-    """A session that only has to be written down."""
+    """An encoded session, ready to be stored."""
 
     encoded: EncodedSession
     ordinal: int
-    """Which one it is of several sessions of this name."""
+    """Position among the file's sessions with the same name."""
     owner: int
-    """The place in its file of the session whose sub-agent it is; -1 where it is nobody's."""
+    """Position of the owner of this sub-agent among the file's sessions; -1 if it has none."""
     documents: dict[int, list[IndexDocument]]
-    """The entries of each block that was not kept, by its number in the session."""
+    """Documents of each new block, by block number."""
 
 
 class PreparedFile(NamedTuple):
-    """All that a file has to say. Owners come before their sub-agents."""
+    """Result of reading a file. Owners precede their sub-agents."""
 
     source: SourceRecord
     status: IngestStatus
@@ -80,15 +80,15 @@ class PreparedFile(NamedTuple):
     parts: tuple[SourceRecord, ...] = ()
     """Files that were read with this one, and their folders."""
     unchanged_ids: frozenset[str] = frozenset()
-    """Sessions of a store that are there and were not read, by id."""
+    """Ids of unchanged sessions in a multi-session file, which were not read."""
     already_read: frozenset[str] = frozenset()
-    """Those that were read, now or a moment ago."""
+    """Ids of the sessions that this sync read so far."""
     remaining: int = 0
-    """How many changed, and are still to be read."""
+    """Number of changed sessions that are still to be read."""
 
 
 def prepare_file(job: IngestJob, read: SessionReader = read_all) -> PreparedFile:
-    """Read a file, unless it was only touched; the source says why it could not be read."""
+    """Read a file unless it was only touched. If reading fails, `source.problem` says why."""
     known = SourceRecord(str(job.path), job.stat, format=job.format, whole=job.whole)
     began = time.time_ns() - UNSURE_NS
     try:
@@ -113,28 +113,31 @@ def prepare_file(job: IngestJob, read: SessionReader = read_all) -> PreparedFile
     except MemoryError:
         return build_failed_file(known, f"{job.path}: there is not enough memory to read it")
     parts = tuple(_find_companion_files(known.path, sessions, began))
-    if left:  # the next sync finds it changed, should this one end here
+    if left:  # if the sync stops here, the next one considers the file changed
         known = known._replace(stat=job.stat._replace(size=-1), prefix=b"")
     change = "grown" if change == "touched" else change
     return PreparedFile(known, change, ready, parts, frozenset(marks or ()) - some, job.already_read | some, left)
 
 
 def _select_changed(job: IngestJob, marks: Mapping[str, str]) -> tuple[frozenset[str], int]:
-    """Some sessions of a store that are not as they were, by id, and how many others there are."""
+    """Select changed sessions of a multi-session file by id; also return how many others remain."""
     kept = {id: before.source_version for (_, id, _, _), before in job.stored.items()}
     changed = [id for id, mark in marks.items() if kept.get(id) != mark and id not in job.already_read]
     return frozenset(changed[: job.most_sessions]), max(0, len(changed) - job.most_sessions)
 
 
 def build_failed_file(known: SourceRecord, problem: str) -> PreparedFile:
-    """What becomes of a file that cannot be read."""
+    """Return the result for a file that cannot be read."""
     return PreparedFile(known._replace(state="failed", prefix=b"", problem=problem), "failed")
 
 
 def prepare_sessions(
     sessions: Sequence[Session], before: Mapping[SessionName, StoredDigests], marks: Mapping[str, str] | None = None
 ) -> Iterator[PreparedSession]:
-    """The sessions of a file, each before its sub-agents; `marks` tell of each in a store what it is known by."""
+    """Prepare the sessions of a file, each before its sub-agents.
+
+    `marks` are the versions that a multi-session file states for its sessions.
+    """
     ordinals: dict[tuple[str, str, str], int] = {}
     line = [(session, -1) for session in reversed(sessions)]
     place = 0
@@ -198,12 +201,12 @@ def _describe_session(session: Session, *, is_child: bool) -> ArchivedSession:
 
 
 def _clean(text: str) -> str:
-    """Text that a table can hold."""
+    """Replace unpaired surrogates, which a database cannot store."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _find_companion_files(path: str, sessions: Sequence[Session], began: int) -> Iterator[SourceRecord]:
-    """Files that were read with this one, and their folders, where a new one would turn up."""
+    """Return the files that were read with this one, and their folders, where new files may appear."""
     children = [child for session in sessions for child in _descendants(session)]
     others = (file for one in (*sessions, *children) for file in one.files)
     files = {*(child.file for child in children), *others} - {path}
@@ -211,7 +214,7 @@ def _find_companion_files(path: str, sessions: Sequence[Session], began: int) ->
     for part in sorted(files | folders):
         stat = read_file_stat(part)
         if stat is not None:
-            # Where it may have changed since, it counts as changed, and is read once more.
+            # If the file may have changed during the read, store an impossible size to read it again.
             seen = stat._replace(size=-1) if stat.mtime_ns >= began else stat
             yield SourceRecord(part, seen, "part", whole=path)
 

@@ -1,19 +1,19 @@
-"""Whose words they are: a session's messages as pieces that a search looks into, or has a reason to leave out.
+"""Attribute the texts of a session's messages: author, kind and the reason to exclude them from a search.
 
-A search over past sessions drowns in two things: noise that no one would look for (interruptions, errors of the API,
-commands, the editor's state) and its own echo (what a memory tool showed, the question it was asked, what was said
-out of its answer). Both are told apart here by who wrote a text, first by what the format knows and then by marks
-in the text. Nothing is thrown away: a piece that is left out keeps its text and says why, so it can be let in.
+Two things clutter a search over past sessions: noise (interruptions, API errors, commands, editor state) and
+recalled text (output of memory tools, the question to them, and answers derived from them). Both are identified by
+author, first from the transcript format and then from markers in the text. An excluded text is kept with its reason,
+so a query can include it.
 
-The worse mistake is to lose a human's words. So a pattern is tried only where the text *is* the thing, not where it
-speaks of it: "API Error: 529 {…}" is noise and "why do we get API Error: 529?" is not. Where a memory tool's block
-stands inside honest text, the block goes and the rest stays, byte for byte.
+Losing human text is the worse mistake. So a noise pattern must match the complete text: "API Error: 529 {…}" is
+noise, "why do we get API Error: 529?" is not. If a memory tool's block is part of another text, only the block is
+excluded and the rest stays unchanged.
 
-Echo has a direction. What stood before a recall is clean; its call, its result, and what the model says until it has
-done something of its own (an edit, a command) are not. Neither is the prompt that made the model look: it asks, and
-would outrank the session that answers. Such words are `derived`.
+Texts before a recall are original. Excluded or marked as `derived` are: the call, its result, and the model's words
+until it acts (an edit, a command). The prompt that caused the recall is derived too, since it repeats the question
+and would outrank the session with the answer.
 
-Pictures and long runs of base64 are in no piece: nobody searches for them.
+Images and long runs of base64 are removed.
 """
 
 import re
@@ -38,28 +38,28 @@ from thresher.model.parts import Part
 from thresher.model.tool_calls import describe_tool_call
 
 TextField = Literal["human", "agent", "thinking", "input", "output", "summary"]
-"""Where a piece stood. What a harness or a system prompt says stands with the human's words."""
+"""Field of a text. Texts of a harness or system prompt share the human's field."""
 
 MIN_TEXT_LENGTH = 10
-"""Fewer characters say nothing that could be looked for: "ok", "thanks"."""
+"""Minimum length of a message worth searching, unlike "ok" or "thanks"."""
 
 
 class AttributedText(NamedTuple):
-    """Some words of a message."""
+    """A text of a message with its field and exclusion reason."""
 
     field: TextField
     text: str
     reason: ExclusionReason = ""
     derived: bool = False
-    """Said out of a recall: the prompt that led to one, or what the model said right after one."""
+    """True if it caused a recall or follows from one."""
 
 
 def attribute_texts(messages: Sequence[Message]) -> Iterator[tuple[int, list[AttributedText]]]:
-    """Each message's index with its pieces, in order."""
+    """Yield the index of each message with its texts, in order."""
     reader = _ProvenanceReader()
     held: list[
         tuple[int, list[AttributedText]]
-    ] = []  # from a prompt on, until the first call shows whether it asked a memory
+    ] = []  # texts since the last prompt, until its first call shows whether it queries a memory
     holding = False
     for index, message in enumerate(messages):
         found = reader.read(message)
@@ -84,30 +84,30 @@ def _is_conversation(piece: AttributedText) -> bool:
 
 
 class _PendingCall(NamedTuple):
-    """A call that waits for its result."""
+    """A call without a result yet."""
 
     recall: RecallKind
     changes_state: bool
-    """It changes or runs something: what is said after its result is of this session's own making."""
+    """True if it edits or runs something, so that the text after its result is original."""
     recalls_before: int
-    """How many recalls had answered when it was made."""
+    """Number of recalls answered before this call."""
 
 
 class _ProvenanceReader:
-    """Reads messages in order and remembers what earlier ones mean for later ones."""
+    """Processes messages in order, with state from earlier ones."""
 
     def __init__(self) -> None:
         self.has_prompt = False
-        """Whether the last message held a prompt: a human's, another model's, or a command to look."""
+        """True if the last message contained a prompt by a human or a model, or a recall command."""
         self.calls: list[_PendingCall] = []
-        """The calls in the last message."""
+        """Calls of the last message."""
         self._pending = OpenCalls[_PendingCall]()
         self._message_count = 0
         self._is_after_recall = False
         self._recall_count = 0
 
     def read(self, message: Message) -> list[AttributedText]:
-        """The pieces of one message."""
+        """Return the texts of one message."""
         self._message_count += 1
         self.calls = []
         echoes, recalls = self._is_after_recall, self._recall_count
@@ -160,18 +160,18 @@ class _ProvenanceReader:
 
 
 def _unpaired_call(result: ToolResult) -> _PendingCall:
-    """All that is known of a result whose call is not there."""
+    """Classify a result whose call is missing."""
     return _PendingCall(
         "alone" if result.name and is_memory_tool(result.name) else "", changes_state=False, recalls_before=0
     )
 
 
 _CUT = tuple[int, int, ExclusionReason]
-"""A span of a text, and why it is left out."""
+"""Start and end of a text span, with its exclusion reason."""
 
 
 def _split(field: TextField, text: str, cuts: Sequence[_CUT], reason: ExclusionReason = "") -> list[AttributedText]:
-    """What is left of a text as one piece, then each cut as one."""
+    """Return the text without the cuts, followed by each cut."""
     if not cuts:
         return _single_text(field, text, reason)
     kept: list[str] = []
@@ -200,7 +200,7 @@ def _recalled_cuts(text: str, *, printed: bool = False) -> list[_CUT]:
 
 
 def _reminders(text: str) -> list[_CUT]:
-    """What a harness puts after a tool's output."""
+    """Return the reminders that a harness appended to a tool's output."""
     found: list[_CUT] = []
     stop = len(text)
     while (ends := _REMINDER_ENDS.search(text, max(0, stop - 100), stop)) is not None:
@@ -216,7 +216,7 @@ _REMINDER_ENDS = re.compile(r"</system-reminder>\s*\Z")
 
 
 def _split_text(text: str, message: Message) -> list[AttributedText]:
-    """The pieces of a text by whoever speaks in the message."""
+    """Split a text by author."""
     if message.role == "tool" or message.author == "tool":
         return _split_recalled("output", text, printed=True)
     if message.role == "assistant":
@@ -234,7 +234,7 @@ def _split_text(text: str, message: Message) -> list[AttributedText]:
 
 
 def _foreign_cuts(text: str) -> list[_CUT]:
-    """What others than the author say in a prompt; calls only where the prompt begins with one."""
+    """Return spans in a prompt by other authors; printed calls only if the prompt starts with one."""
     cuts: list[_CUT] = [
         (start, stop, "recall" if author == "recall" else _classify_harness_text(text[start : start + 400]))
         for start, stop, author in find_harness_spans(text)
@@ -252,7 +252,7 @@ SUMMARY_OPENINGS = (
     "This session is being continued from a previous conversation",
     "Another language model started to solve this problem and produced a summary",
 )
-"""How the summary begins that stands for a compacted conversation."""
+"""First words of the summary that replaces a compacted conversation."""
 
 _HARNESS_PREFIXES: tuple[tuple[ExclusionReason, tuple[str, ...]], ...] = (
     ("interruption", ("[request interrupted", "<turn_aborted")),
@@ -263,7 +263,7 @@ _HARNESS_PREFIXES: tuple[tuple[ExclusionReason, tuple[str, ...]], ...] = (
 
 
 def _classify_harness_text(text: str) -> ExclusionReason:
-    """What sort of harness text it is, by how it begins."""
+    """Classify harness text by its first words."""
     if is_memory_prompt(text):
         return "recall"
     begins = text.lstrip().lower()
@@ -299,7 +299,7 @@ _NOISE: tuple[tuple[re.Pattern[str], ExclusionReason], ...] = (
     (re.compile(r"/[a-z][a-z0-9_-]{1,40}(?::[a-z0-9_-]{1,40})?"), "command"),
     (re.compile(r"</?(?:\w+:)?(?:function_calls|invoke|parameter)\b[^<>]*>"), "syntax"),
 )
-"""What a whole message may be that nobody said, whoever the format thinks its author is."""
+"""Patterns for complete messages that are noise, independent of their author."""
 _NOISE_BEGINS = ("API Error", "Claude", "New environment", "<", "/", "You've ")
 
 
@@ -316,7 +316,7 @@ _FAILED = re.compile(
 
 
 def _classify_failure(text: str) -> ExclusionReason:
-    """What a harness says in the model's place: mostly that the model did not answer."""
+    """Classify harness text in place of a model answer, mostly a failed request."""
     return "error" if _FAILED.match(text) else "harness"
 
 
@@ -327,7 +327,7 @@ _FENCED = re.compile(r"^[ \t]*```[^\n]*\s*\Z", re.MULTILINE)
 
 
 def _printed_call_cuts(text: str) -> list[_CUT]:
-    """Calls that a model printed instead of making them, each to its end; not those that it shows as code."""
+    """Return the spans of calls that a model printed instead of making them, except in code blocks."""
     if not ("<" in text and ("invoke" in text or "function_calls" in text or "parameter" in text)):
         return []
     cuts: list[_CUT] = []
@@ -347,7 +347,7 @@ _CJK_CHARACTER = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
 def _exclude_short(found: list[AttributedText]) -> list[AttributedText]:
-    """A message of a few characters says nothing; what one character says in Chinese takes three elsewhere."""
+    """Exclude a message of few characters. A CJK character counts as three."""
     said = [piece for piece in found if not piece.reason and piece.field in ("human", "agent")]
     length = sum([len(piece.text.strip()) for piece in said])
     if not said or length >= MIN_TEXT_LENGTH:
@@ -358,7 +358,7 @@ def _exclude_short(found: list[AttributedText]) -> list[AttributedText]:
 
 
 def _join_argument_texts(arguments: str) -> str:
-    """What a call says: texts, a line each, named only where the name shows a secret; numbers say nothing."""
+    """Return the string arguments of a call, one per line, with names only if they indicate a secret."""
     if not arguments.lstrip().startswith(("{", "[", '"')):
         return arguments
     try:

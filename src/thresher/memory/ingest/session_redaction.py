@@ -1,4 +1,4 @@
-"""A session without its secrets: every text redacted, also in what a format wrote beside its words."""
+"""Redact all texts of a session, including vendor fields."""
 
 from itertools import islice, zip_longest
 from typing import NamedTuple, assert_never
@@ -24,16 +24,16 @@ from thresher.model import (
 
 
 class RedactedSession(NamedTuple):
-    """A session as it is kept, and without its secrets."""
+    """A session before and after redaction."""
 
     original: Session
     redacted: Session
 
 
 def redact_session(session: Session, before: RedactedSession | None = None) -> Session:
-    """The session with every secret replaced, also in what a format wrote beside its words.
+    """Redact a session, including its vendor fields.
 
-    Messages that are as they were `before` are the same objects again: what was worked out for them still holds.
+    Messages that are unchanged since `before` keep their redacted objects, so that cached values stay valid.
     """
     known = [*zip(before.original.segments, before.redacted.segments, strict=True)] if before else []
     pairs = [*known, *((History(), History()),) * (len(session.segments) - len(known))]
@@ -60,7 +60,7 @@ def _message(message: Message) -> Message:
 
 
 def _redact_extras(pocket: VendorExtras | None) -> VendorExtras | None:
-    """A pocket with a secret in it goes: one that was changed could not be put back."""
+    """Drop vendor fields that contain a secret, since redacted fields cannot be emitted."""
     return pocket if pocket is None or redact(pocket.fields) == pocket.fields else None
 
 
@@ -71,7 +71,7 @@ def _part(part: Part) -> Part:
             return structs.replace(part, text=redact(part.text), pocket=pocket)
         case Thinking():
             text = redact(part.text)
-            # A signature vouches for the words as they were.
+            # A signature is valid for the original text only.
             return Thinking(text, part.signature if text == part.text else "", pocket)
         case ToolCall():
             return structs.replace(part, arguments=redact(part.arguments), pocket=pocket)
@@ -92,7 +92,7 @@ def _plain_part(part: ResultPart) -> ResultPart:
             return structs.replace(part, url=redact(part.url), pocket=pocket)
         case Unknown():
             data = redact(part.data)
-            # Its format could not read it back with something else inside.
+            # The dialect could not decode redacted data.
             return structs.replace(part, pocket=pocket) if data == part.data else Text(data)
         case _:
             assert_never(part)

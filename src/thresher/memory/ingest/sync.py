@@ -1,11 +1,11 @@
-"""Bring the memory up to what lies on the disk: look at every file, read what changed, keep what went.
+"""Sync the archive with the source files on disk.
 
-A world that did not change costs one look at each file, and nothing is written. What changed is read whole, since a
-session is more than its lines; only blocks that differ are written. A file that vanished is marked, and its
-sessions stay. Whatever goes wrong with one file is noted, and the rest goes on.
+Without changes, a sync reads only each file's metadata and writes nothing. A changed file is read completely, since
+a session is more than its lines, but only changed blocks are written. A deleted file is marked, and its sessions
+stay. A problem with one file is reported and does not stop the sync.
 
-Sub-agents in files of their own are read with their parent. Such files, and the folders they lie in, are known as
-its parts: when one of them changes, the parent is read again. A part whose parent's file is gone is read by itself.
+Sub-agents in separate files are read with their parent. These files and their folders are the parent's parts: when
+one changes, the parent is read again. A part without its parent's file is read by itself.
 """
 
 import os
@@ -23,14 +23,14 @@ from thresher.memory.session_store import SessionStore
 
 
 class SyncPlan(NamedTuple):
-    """What there is to do."""
+    """Work of one sync."""
 
     jobs: list[IngestJob]
     unchanged: int
     missing: list[SourceRecord]
     returned: list[SourceRecord]
     invalid_names: list[str]
-    """Sentences about files whose names cannot be kept."""
+    """Problem texts for file names that cannot be stored."""
 
 
 def sync_sources(
@@ -42,9 +42,10 @@ def sync_sources(
     waiting: Callable[[], None] | None = None,
     options: IngestOptions = INGEST_OPTIONS,
 ) -> SyncReport:
-    """Read what changed in these files, and see which of all known ones are gone.
+    """Read the changed files, and mark known files that are gone.
 
-    With `wait`, another sync's end is waited for, and `waiting` is called once if so; else it is left to its work.
+    With `wait`, wait until another sync ends (`waiting` is called once before that). Otherwise return a report with
+    `busy` set.
     """
     began = time.perf_counter()
     wanted = {_absolute(os.fspath(path)): format or "" for format, path in files}
@@ -108,7 +109,7 @@ def _is_text(path: str) -> bool:
 
 
 class _SyncRun:
-    """One sync at work."""
+    """State of a running sync."""
 
     def __init__(self, store: SessionStore, look: SyncPlan, progress: Progress | None, options: IngestOptions) -> None:
         self.store, self.options = store, options
@@ -125,7 +126,7 @@ class _SyncRun:
     def run(self) -> None:
         if self.plan.missing or self.plan.returned:
             self.store.save_sources([*self.plan.missing, *self.plan.returned])
-        self.store.refresh_index(self.progress)  # what an earlier sync was kept from, or all of it
+        self.store.refresh_index(self.progress)  # what an interrupted sync left, or everything
         workers = self.options.workers
         workers = worker_count(len(self.plan.jobs), self.total) if workers is None else workers
         with closing(prepare_files(self._pending_jobs(order_by_age(self.plan.jobs)), workers, self.options)) as every:
@@ -136,7 +137,7 @@ class _SyncRun:
         self.store.refresh_index()
 
     def _pending_jobs(self, jobs: Iterable[IngestJob]) -> Iterator[IngestJob]:
-        """Files that no other was read with so far, and what is kept of each."""
+        """Yield files that were not read with another one, with their stored digests."""
         for job in jobs:
             if str(job.path) in self.parts:
                 self._report_progress(job)
@@ -164,7 +165,7 @@ class _SyncRun:
         )
 
     def _record_all(self, job: IngestJob, found: PreparedFile) -> None:
-        """Write down what a file says, a store's sessions in several goes."""
+        """Record a file, and read a multi-session file in batches until it is complete."""
         self._record_file(job, found)
         counts, most = dict(self.counts), found.remaining + 1
         while found.remaining:
@@ -174,10 +175,10 @@ class _SyncRun:
             again = job._replace(source=found.source, stored=kept, already_read=found.already_read)
             found = prepare_file(again, self.options.read)
             self._record_file(job, found)
-        self.counts = counts  # it is one file
+        self.counts = counts  # count the file once
 
     def _record_file(self, job: IngestJob, found: PreparedFile) -> None:
-        """Write down what a file says, or that it says nothing."""
+        """Record one result of reading a file."""
         match found.status:
             case "vanished":
                 return
@@ -203,9 +204,10 @@ class _SyncRun:
 
 
 def order_by_age(jobs: Sequence[IngestJob]) -> list[IngestJob]:
-    """Files in the order they are read in, the newest first; then those that others are likely to be read with.
+    """Order files by age, newest first, and put those that are probably parts of others last.
 
-    A folder that is called like a file holds what belongs to it. What such a file did not take is read by itself.
+    A folder with the name of a file, without its suffix, contains parts of that file. Files that the main file does
+    not include are read by themselves.
     """
     names = {os.path.splitext(job.path)[0] for job in jobs}  # noqa: PTH122 - thousands of files
     first: list[IngestJob] = []

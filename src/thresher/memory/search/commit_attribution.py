@@ -1,11 +1,12 @@
-"""Which session made the commit that is asked for.
+"""Identify the session that made a commit, for queries that are a commit subject.
 
-A question is often the subject of a commit, and people commit by hand: then no session holds those words. But git
-prints them. A line of `git commit` names the session that made it. A line of a log tells that the commit was there:
-what began later did not make it, and of the sessions that changed files of that repository before, the last ones most
-likely did. The session that printed the log may have, too, but mostly it only looked.
+Users often search for a commit subject, and they often commit by hand, so no session contains those words. But git
+prints them. A line of `git commit` output identifies the session that made the commit. A line of `git log` output
+proves that the commit existed: a session that began later did not make it, and among sessions that changed files of
+that repository before, the latest ones are the most likely. The session that printed the log is a candidate too, but
+usually it only read the log.
 
-Where a question is no subject of a commit that git spoke of, nothing of this is at work.
+A query that matches no commit subject is not affected.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -22,11 +23,12 @@ from thresher.memory.session_store import SessionStore
 
 _WORKTREES = ("worktrees", ".worktrees")
 _SHARED = {".codex": -1, ".cursor": 0}
-"""Agents that keep worktrees of all repositories together, and where below them a path has the repository's name."""
+"""Agents with one folder for the worktrees of all repositories, and the position of the repository name in the path
+below it."""
 
 
 class AdjustedScores(NamedTuple):
-    """What sessions are worth, which of them made the commit, and a word on it."""
+    """Session scores, the sessions that made the commit, and notes for the user."""
 
     scores: dict[int, float]
     makers: frozenset[int] = frozenset()
@@ -34,8 +36,8 @@ class AdjustedScores(NamedTuple):
 
 
 def adjust_for_commits(worth: Mapping[int, float], asked: CompiledQuery, store: SessionStore) -> AdjustedScores:
-    """What the sessions that match are worth, where the question is a commit's subject."""
-    query = structs.replace(asked.query, phrases=(), prefixes=())  # git itself writes quotes: `Revert "…"`
+    """Adjust the scores of matching sessions if the query is a commit subject."""
+    query = structs.replace(asked.query, phrases=(), prefixes=())  # git itself adds quotes: `Revert "…"`
     if not normalize_subject(query.full_text) or has_message_conditions(query) or query.rank != "best":
         return AdjustedScores(dict(worth))
     every = asked.commits_made(barred=False)
@@ -50,7 +52,7 @@ def adjust_for_commits(worth: Mapping[int, float], asked: CompiledQuery, store: 
 
 
 def _find_kin_of_makers(makers: Collection[int], worth: Mapping[int, float], store: SessionStore) -> frozenset[int]:
-    """The sessions that match whose sub-agents, or other kin that may not answer, made it."""
+    """Return matching sessions whose sub-agents or other excluded relatives made the commit."""
     roots = {(one.agent, one.root) for one in store.find_sessions(set(makers) - worth.keys())}
     return (
         frozenset(one.key for one in store.find_sessions(worth) if (one.agent, one.root) in roots)
@@ -62,9 +64,9 @@ def _find_kin_of_makers(makers: Collection[int], worth: Mapping[int, float], sto
 def _adjust_by_date(
     worth: Mapping[int, float], by: ArchivedSession, time: int, asked: CompiledQuery, store: SessionStore
 ) -> AdjustedScores:
-    """What they are worth, since the commit was there when a session printed it."""
+    """Adjust the scores by the time at which session `by` listed the commit."""
     found, home = dict(worth), find_repository_name(by.project)
-    seen = datetime.fromtimestamp(time + 1, UTC)  # the index has no parts of a second
+    seen = datetime.fromtimestamp(time + 1, UTC)  # the index stores whole seconds
     near = [one for one in store.find_sessions(found) if one.started and find_repository_name(one.project) == home]
     for key, gain in _date_bonuses(near, by, seen, asked):
         found[key] += gain
@@ -79,7 +81,7 @@ def _date_bonuses(
 ) -> Iterator[tuple[int, float]]:
     weights, edits = asked.weights, asked.edit_counts()
     earlier = [one for one in near if one.key != by.key and one.started and one.started < seen]
-    # Some agents write files by commands alone: there it cannot be told who changed any.
+    # Some agents write files by shell commands only, so their sessions have no edits to count.
     changed = [one for one in earlier if edits.get(one.key, 0) >= weights.min_edits] or earlier
     changed.sort(key=lambda one: (min(one.ended or seen, seen), one.key), reverse=True)
     yield from ((one.key, weights.earlier_session * weights.earlier_decay**place) for place, one in enumerate(changed))
@@ -88,7 +90,7 @@ def _date_bonuses(
 
 
 def find_repository_name(project: str) -> str:
-    """The name of the folder that a repository lies in, as far as a path tells; all its worktrees have the same."""
+    """Return the folder name of a repository; all its worktrees have the same name."""
     names = [name for name in project.replace("\\", "/").split("/") if name]
     trees = next((place for place, name in enumerate(names) if place and name in _WORKTREES), len(names))
     behind = names[trees + 1 :]

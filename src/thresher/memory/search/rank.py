@@ -1,9 +1,9 @@
-"""Which sessions answer best.
+"""Rank sessions.
 
-A message is as good as its best text, and its others add a little. A session is as good as its best messages: the
-first counts whole, the second half, the third a third, so that a session of a thousand messages has no more chances
-than a short one. Its title and its branch add a little, as far as they hold the words. Time only decides between
-equals. `matches` is the first design's order instead: by how many match, then by time.
+A message scores by its best text, and its other texts add a little. A session scores by its best messages: the first
+counts in full, the second half and the third a third, so a session of a thousand messages has no advantage. Matching
+words in its title and branch add a little. Time only decides between equal scores. The alternative order `matches`
+sorts by the number of matching messages, then by time.
 """
 
 from collections import defaultdict
@@ -21,13 +21,13 @@ from thresher.memory.search.query_compiler import CompiledQuery
 from thresher.memory.search.weights import RankingWeights
 
 MAX_RANKED_TEXTS = 1000
-"""Texts, best first, that sessions are judged by."""
+"""Number of best texts that determine the scores."""
 _EDITS = TEXT_KINDS.index("edits")
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 class RankedSession(NamedTuple):
-    """A session in its place."""
+    """A session with its score."""
 
     session: ArchivedSession
     score: float
@@ -36,13 +36,13 @@ class RankedSession(NamedTuple):
 
 
 def has_message_conditions(query: Query) -> bool:
-    """Whether a query asks something of single messages, which no title can meet."""
+    """Return whether a query has conditions on messages, which a title cannot meet."""
     special = (query.phrases, query.prefixes, query.require, query.exclude, query.file, query.role)
     return any(special) or bool(query.since or query.until) or query.fields != DEFAULT_SEARCH_FIELDS
 
 
 def score_sessions(asked: CompiledQuery, matches: Mapping[int, int], texts: Iterable[IndexHit]) -> dict[int, float]:
-    """How good each session that matches is by its best texts, the best about 1; where only a title matches, 0."""
+    """Score sessions by their best texts, at most about 1; sessions that match only by title score 0."""
     found = dict.fromkeys(matches, 0.0) | _score_texts(texts, asked.weights)
     if asked.terms and not has_message_conditions(asked.query):
         found |= {one.session: 0.0 for one in asked.title_matches() if one.session not in found}
@@ -50,7 +50,7 @@ def score_sessions(asked: CompiledQuery, matches: Mapping[int, int], texts: Iter
 
 
 def _score_texts(found: Iterable[IndexHit], weights: RankingWeights) -> dict[int, float]:
-    """Each session's share of the best that any has."""
+    """Return session scores relative to the highest one."""
     messages: dict[tuple[int, int], list[float]] = defaultdict(list)
     for one in found:
         worth = (weights.derived if one.derived else 1.0) * (weights.edit if one.kind == _EDITS else 1.0)
@@ -65,14 +65,14 @@ def _score_texts(found: Iterable[IndexHit], weights: RankingWeights) -> dict[int
 
 
 def _weighted_sum(scores: list[float], shares: Sequence[float]) -> float:
-    """The best score whole, and of each further one its share."""
+    """Sum the scores, best first, each weighted by its share."""
     return scores[0] if len(scores) == 1 else sum(map(mul, shares, sorted(scores, reverse=True)))
 
 
 def rank_sessions(
     candidates: Iterable[ArchivedSession], found: Mapping[int, float], matches: Mapping[int, int], asked: CompiledQuery
 ) -> list[RankedSession]:
-    """One entry a family, the best first."""
+    """Return one entry per family, best first."""
     wanted = frozenset(asked.terms)
     ranked = [
         RankedSession(one, found[one.key] + asked.weights.title * _score_title(one, wanted), matches.get(one.key, 0))

@@ -1,11 +1,11 @@
-"""What one session says about a question: the pieces that bear on it, within a number of tokens.
+"""Recall: answer a question from one session within a token budget.
 
-No model is needed: the best messages are taken in turn, each as the stretch around its matches, and a prompt brings
-along what was answered to it in the end. They are then told in the order of the session, each with its place. Where
-hardly any word of the question is in the session, the answer is that it does not speak of it.
+This works without a model. It takes the best messages in order, each as a snippet around its matches, and adds the
+final answer to each prompt. The excerpts are returned in session order with their positions. If the session contains
+too few words of the question, nothing is returned.
 
-Where a model is configured, it answers from these pieces alone, with their numbers; what it cannot answer from them
-it must say in one fixed phrase.
+A configured model answers from these excerpts only, with their numbers as citations. If they contain no answer, it
+must reply with a fixed phrase.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,11 +28,11 @@ from thresher.summarize.endpoint import Endpoint, ask_model
 from thresher.tokens import estimate_part_tokens
 
 MAX_MESSAGES = 60
-"""Messages of the session that are weighed."""
+"""Maximum number of messages to consider."""
 EXCERPT_LENGTH = 900
-"""Characters around a match that make a piece."""
+"""Maximum characters of an excerpt."""
 ANSWER_LOOKAHEAD = 200
-"""Messages after a prompt in which its answer is looked for."""
+"""Number of messages after a prompt to search for its answer."""
 RECALL_FIELDS: tuple[SearchField, ...] = (
     "human",
     "agent",
@@ -44,7 +44,7 @@ RECALL_FIELDS: tuple[SearchField, ...] = (
     "output",
 )
 CITATION = 12
-"""Tokens that a piece's place takes."""
+"""Tokens of a citation."""
 NOT_FOUND_REPLY = "NOT IN THIS SESSION"
 INSTRUCTIONS = (
     "You are given numbered excerpts of one past session of a coding agent, and a question about it. Answer in one "
@@ -58,7 +58,7 @@ INSTRUCTIONS = (
 def recall_session(
     store: SessionStore, facts: ArchivedSession, question: str, *, budget: int, reveal: bool, endpoint: Endpoint | None
 ) -> RecallResult:
-    """What this session says about a question."""
+    """Return excerpts of this session that answer the question."""
     if not question.strip():
         raise OptionError("there is no question; ask one in plain words")
     query = structs.replace(parse_query(question), fields=RECALL_FIELDS, subagents=True)
@@ -86,7 +86,7 @@ def recall_session(
 def _build_excerpts(
     store: SessionStore, key: int, shower: HitBuilder, shown: Sequence[MatchedMessage], reveal: bool
 ) -> Iterator[Excerpt]:
-    """What bears on the question, the best first, no message twice."""
+    """Yield relevant excerpts, best first, each message once."""
     seen: set[int] = set()
     for one in shown:
         at = one.hit.at
@@ -107,7 +107,7 @@ def _excerpt(message: Message, at: int, kind: TextKind, piece: Snippet) -> Excer
 
 
 def _find_final_answer(store: SessionStore, key: int, at: int) -> tuple[int, Message] | None:
-    """What the model said last before the next prompt, and where."""
+    """Return the model's last message before the next prompt, with its index."""
     last = None
     for place, message in enumerate(store.messages(key, at + 1, at + 1 + ANSWER_LOOKAHEAD), at + 1):
         if message.role == "user" and message.author == "human":
@@ -118,7 +118,7 @@ def _find_final_answer(store: SessionStore, key: int, at: int) -> tuple[int, Mes
 
 
 def _fit_budget(budget: int, pieces: Iterator[Excerpt]) -> list[Excerpt]:
-    """As many as fit, the best first; of the very best at least a part."""
+    """Select excerpts that fit the budget, best first; truncate the first one if necessary."""
     kept: list[Excerpt] = []
     left = budget
     for piece in pieces:

@@ -1,7 +1,7 @@
-"""A search by a pattern: every text is read, the newest session first.
+"""Search by regex: read every text, newest session first.
 
-An index knows words, not patterns. So this takes time in proportion to what is kept, and stops as soon as a page is
-full. The pattern runs in the `regex` package (extra `patterns`), because that can stop one which runs away.
+The index contains words and cannot match a regex. So the time grows with the archive, and the search stops when a
+page is complete. It uses the `regex` package (extra `patterns`), which supports a timeout.
 """
 
 import re
@@ -24,21 +24,21 @@ from thresher.memory.session_store import SessionStore
 from thresher.model import Message
 
 TEXT_TIMEOUT_SECONDS = 1.0
-"""How long one text may take."""
+"""Timeout for one text."""
 SCAN_SECONDS, CHARACTERS_PER_SECOND = 2.0, 2_000_000
-"""Seconds that all texts may take, and one more for so many characters: an honest pattern reads ten times as fast."""
+"""Total time limit, plus one second per number of characters; a reasonable regex is ten times as fast."""
 MAX_PATTERN_LENGTH = 10_000
-"""Characters of a pattern."""
+"""Maximum length of a regex."""
 MARKS = 200
-"""Matches in one text that are told."""
+"""Maximum number of matches to return per text."""
 MAX_FILTERED_MESSAGES = 10_000
-"""Messages of one session that other conditions may leave to look at."""
+"""Maximum number of messages per session that match the other conditions."""
 UNSCANNED_FIELDS = ("paths", "title")
-"""Fields that are no text of a message."""
+"""Fields that are not part of a message's text."""
 
 
 def search_by_regex(store: SessionStore, query: Query, view: SearchView) -> SearchResults:
-    """The newest sessions in which a pattern is found, in messages that all other conditions hold for."""
+    """Return the newest sessions with messages that match the regex and all other conditions."""
     compile_pattern(query.regex)
     if query.cutoff or not set(query.fields) - set(UNSCANNED_FIELDS):
         raise OptionError(
@@ -70,7 +70,7 @@ def search_by_regex(store: SessionStore, query: Query, view: SearchView) -> Sear
 
 
 def _prepare_other_conditions(store: SessionStore, query: Query, scope: SearchScope) -> CompiledQuery | None:
-    """What else is asked, if an index can tell it."""
+    """Compile the conditions that the index can answer, if any."""
     asks = query.words or query.phrases or query.prefixes or query.require or query.exclude or query.file
     return compile_query(store, query, only=scope.allowed, excluded=scope.excluded) if asks else None
 
@@ -78,7 +78,7 @@ def _prepare_other_conditions(store: SessionStore, query: Query, scope: SearchSc
 def _scan_session(
     store: SessionStore, key: int, query: Query, view: SearchView, places: set[int] | None, watch: "TimedPattern"
 ) -> Iterator[SearchHit]:
-    """Every message of a session in which the pattern is found, in order."""
+    """Yield the matching messages of a session in order."""
     messages = store.messages(key)
     fields = {FIELD_BY_KIND.get(field, field) for field in query.fields}
     for at, said in attribute_texts(messages):
@@ -105,14 +105,14 @@ def _matches_filters(message: Message, query: Query) -> bool:
 
 
 class TimedPattern:
-    """A pattern, and how long it took so far."""
+    """A regex with a time limit over all texts."""
 
     def __init__(self, pattern: str) -> None:
         self._source, self._pattern = pattern, compile_pattern(pattern)
         self._seconds, self._characters = 0.0, 0
 
     def find_matches(self, text: str) -> list[TermMatch]:
-        """Where the pattern is found in a text."""
+        """Return the matches in a text."""
         began = perf_counter()
         try:
             found = islice(self._pattern.finditer(text, timeout=TEXT_TIMEOUT_SECONDS), MARKS)
@@ -135,12 +135,12 @@ class TimedPattern:
 _LARGE_REPEAT = re.compile(r"[{,]0*[1-9]\d{4,}[,}]")
 
 
-"""Nothing can stop the engine while it counts that far."""
+"""Regex for a large repeat count, which no timeout can interrupt."""
 
 
 @lru_cache(maxsize=8)
 def compile_pattern(pattern: str) -> Any:
-    """The pattern, ready to run."""
+    """Compile a regex."""
     try:
         import regex  # noqa: PLC0415 - an extra
     except ImportError as error:

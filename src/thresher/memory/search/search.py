@@ -1,12 +1,12 @@
-"""A search, from the question to what is shown of the answer.
+"""Search the archive and build the results to show.
 
-What may answer is settled before anything is counted or cut off: the session that asks and its family, sub-agents,
-and all that a filter rules out never take a place. Then sessions are ranked, and only of those on the page are
-messages fetched from the archive, for the pieces that are shown.
+Excluded sessions (the current one and its family, sub-agents, and those that a filter excludes) are removed before
+counting and truncation, so they never replace another result. Then the sessions are ranked, and only messages of the
+requested page are read from the archive.
 
-A session that only asked the same question holds its words better than any that answers it. So where a session's best
-message is little more than the question, nothing else in it bears on it and nothing was done about it, it goes behind
-the best of the others.
+A session that only asked the same question contains its words more often than any session that answers it. So a
+session ranks behind the others if its best message is little more than the question, nothing else in it is relevant,
+and no action followed.
 """
 
 import shlex
@@ -36,20 +36,20 @@ from thresher.model.tool_calls import describe_tool_call
 from thresher.transcripts import TranscriptFormat, find_format
 
 FIELD_BY_KIND = {"commands": "input", "edits": "input"}
-"""Kinds that are told apart only in the index."""
+"""Kinds that exist only in the index, with the field of their texts."""
 KIND_WEIGHTS = [KIND_VALUES.get(kind, 1.0) for kind in TEXT_KINDS]
 CANDIDATES = 120
-"""Sessions, best first, that are looked at one by one."""
+"""Minimum number of best sessions to load and rank."""
 LOOKAHEAD_SESSIONS = 10
-"""Sessions beyond the page that may move up into it."""
+"""Number of sessions after the page that reranking may move into it."""
 MESSAGES_PER_SESSION = 12
-"""Messages a session, on average, that are looked at at once."""
+"""Average number of messages per session to fetch at once."""
 MAX_FOLLOW_UP_MESSAGES = 12
-"""Messages after a prompt in which it is looked for what was done."""
+"""Number of messages after a prompt to check for actions."""
 
 
 class SearchView(NamedTuple):
-    """How much of an answer is shown."""
+    """Size of a result page and its snippets."""
 
     sessions: int = 10
     messages: int = 5
@@ -61,8 +61,8 @@ class SearchView(NamedTuple):
 def search_archive(
     store: SessionStore, query: Query, view: SearchView, weights: RankingWeights = RANKING
 ) -> SearchResults:
-    """The sessions that answer a query, one page of them."""
-    with store.message_reader() as message:  # all along: who closes a database last has to tidy it up
+    """Return one page of the sessions that match a query."""
+    with store.message_reader() as message:  # keep the connection open, since SQLite cleans up when the last one closes
         scope = SearchScope(store, query)
         asked = compile_query(store, query, only=scope.allowed, excluded=scope.excluded, weights=weights)
         if asked is None:
@@ -97,14 +97,14 @@ def search_archive(
 
 
 def _unknown_word_notes(store: SessionStore, query: Query) -> list[str]:
-    """A word on words that nothing here has: often they are typed wrong."""
+    """Return a note about query words that no text contains, which are often misspelled."""
     spoken = [word for word in query.words.split() if tokenize_words(word)]
     missing = [word for word in spoken[:MOST_WORDS] if not any(map(store.document_frequency, tokenize_words(word)))]
     return [f"no text here has {', '.join(f'`{word}`' for word in missing[:5])}"] if missing else []
 
 
 class SearchScope:
-    """Which sessions may answer."""
+    """Sessions that a query includes and excludes."""
 
     def __init__(self, store: SessionStore, query: Query) -> None:
         self.allowed: frozenset[int] | None = None
@@ -126,14 +126,14 @@ class SearchScope:
                 )
 
     def newest_sessions(self) -> list[ArchivedSession]:
-        """All of them, the newest first."""
+        """Return the included sessions, newest first."""
         known = (row.session for row in self._store.archive.find_sessions(self._filter) if row.key not in self.excluded)
         kept = (one for one in known if self._query.everything or not one.made_by)
         return sorted(kept, key=lambda one: one.ended.timestamp() if one.ended else 0.0, reverse=True)
 
     @property
     def excluded(self) -> frozenset[int]:
-        """Sessions that may not answer."""
+        """Keys of excluded sessions."""
         return self.hidden_subagents | self.current_family
 
 
@@ -143,12 +143,12 @@ def _find_family_keys(store: SessionStore, id: str) -> frozenset[int]:
 
 
 def to_storable_text(text: str) -> str:
-    """Text as a table can hold it: half a character has no place there."""
+    """Replace unpaired surrogates, which a database cannot store."""
     return text.encode("utf-8", "replace").decode()
 
 
 def _count_excluded(asked: CompiledQuery, scope: SearchScope) -> dict[str, int]:
-    """What matches too and was left out, by the reason."""
+    """Return the number of excluded matches by reason."""
     told: dict[str, int] = {}
     if not asked.query.everything:
         told |= {EXCLUSION_REASONS[code]: many for code, many in asked.excluded_counts().items()}
@@ -160,7 +160,7 @@ def _count_excluded(asked: CompiledQuery, scope: SearchScope) -> dict[str, int]:
 
 
 class MatchedMessage(NamedTuple):
-    """A message that matches, with the piece of it that does best."""
+    """A matching message with its best text."""
 
     hit: IndexHit
     message: Message
@@ -169,10 +169,10 @@ class MatchedMessage(NamedTuple):
 
 
 class HitBuilder:
-    """Fetches what is shown of sessions, each message once."""
+    """Builds search results and caches each message."""
 
     def __init__(self, message: Callable[[int, int], Message], asked: CompiledQuery, view: SearchView) -> None:
-        """`message` gives one by its session and place."""
+        """`message` returns a message by session and index."""
         self._read_message, self._runner, self._view = message, asked, view
         self._weights = asked.weights
         query = asked.query
@@ -186,7 +186,7 @@ class HitBuilder:
     def rerank(
         self, ranked: Sequence[RankedSession], wanted: int, texts: Sequence[IndexHit], makers: Collection[int]
     ) -> list[RankedSession]:
-        """The same sessions; those that only asked, by the texts that match best, are behind, but for `makers`."""
+        """Move sessions that only asked the question behind the others, except for `makers`."""
         if self._runner.query.rank == "matches":
             return list(ranked)
         near = ranked[: wanted + LOOKAHEAD_SESSIONS]
@@ -204,7 +204,7 @@ class HitBuilder:
         return [*sorted(looked, key=lambda one: -one.score), *ranked[wanted + LOOKAHEAD_SESSIONS :]]
 
     def _is_question_only(self, facts: ArchivedSession, best: Sequence[IndexHit]) -> bool:
-        """Whether the question itself is what matches: a prompt is best by far, and nothing but a recall came of it."""
+        """Return whether only the question itself matches: the best match is a prompt without a follow-up action."""
         prompts = [one for one in best[:2] if ROLES[one.role] == "user" and one.at >= 0]
         others = max((one.score for one in best if ROLES[one.role] != "user" and not one.derived), default=0.0)
         return any(
@@ -215,7 +215,7 @@ class HitBuilder:
         )
 
     def _is_acted_on(self, prompt: IndexHit, messages: int) -> bool:
-        """Whether something was changed or run for a prompt, before the next one."""
+        """Return whether an edit or command follows a prompt, before the next one."""
         for at in range(prompt.at + 1, min(prompt.at + 1 + MAX_FOLLOW_UP_MESSAGES, messages)):
             message = self._read_message(prompt.session, at)
             if message.role == "user" and message.author == "human":
@@ -229,9 +229,9 @@ class HitBuilder:
         return False
 
     def is_question(self, shown: MatchedMessage) -> bool:
-        """Whether a prompt says little more than the question does.
+        """Return whether a prompt says little more than the question.
 
-        One or two words are in many an order; there it must ask, too.
+        One or two words appear in many prompts, so then the prompt must end with a question mark.
         """
         if shown.message.author != "human" or shown.message.role != "user":
             return False
@@ -241,7 +241,7 @@ class HitBuilder:
         return len(frozenset(said) & frozenset(self._runner.terms)) >= self._weights.question_similarity * len(said)
 
     def best_messages(self, key: int, matches: int) -> list[MatchedMessage]:
-        """The best messages of a session that match, best first; so many match in all."""
+        """Return the best matching messages of a session, best first."""
         if key not in self._best:
             self._best[key] = _sort_by_value(self._runner.best_matches(self._texts_per_session, [key]))
         by_message: dict[int, IndexHit] = {}
@@ -251,7 +251,7 @@ class HitBuilder:
         return [self._load_match(one) for one in islice(by_message.values(), min(self._view.messages, matches))]
 
     def prefetch(self, keys: Collection[int]) -> Mapping[int, int]:
-        """Look for the best messages of several sessions at once; gives back how many match in each."""
+        """Fetch the best messages of several sessions at once; return the number of matches in each."""
         most = MESSAGES_PER_SESSION * len(keys)
         matches, texts = self._runner.message_matches(keys, most, self._texts_per_session)
         best, own = _by_session(texts[:most]), _by_session(texts)
@@ -279,7 +279,7 @@ class HitBuilder:
         return MatchedMessage(found, message, piece, marks)
 
     def build_session(self, one: RankedSession) -> SessionHit:
-        """A session as it is shown."""
+        """Build the result of a session."""
         hits = tuple(self._hit(shown) for shown in self.best_messages(one.session.key, one.matches))
         return build_session_hit(one, hits, self._view)
 
@@ -290,7 +290,7 @@ class HitBuilder:
 
 
 def build_search_hit(message: Message, at: int, kind: str, piece: Snippet, score: float) -> SearchHit:
-    """A message with the piece of it that is shown."""
+    """Build the hit for a message with its snippet."""
     return SearchHit(
         role=message.role,
         author=message.author,
@@ -313,7 +313,7 @@ def _by_session(found: Iterable[IndexHit]) -> Mapping[int, list[IndexHit]]:
 
 
 def _sort_by_value(found: Iterable[IndexHit]) -> list[IndexHit]:
-    """What is said tells more than what is done; what was said out of a recall counts less."""
+    """Sort by value: statements rank above actions, and derived texts have a lower weight."""
     return sorted(
         found,
         key=lambda one: one.score * KIND_WEIGHTS[one.kind] * (RANKING.derived if one.derived else 1.0),
@@ -322,7 +322,7 @@ def _sort_by_value(found: Iterable[IndexHit]) -> list[IndexHit]:
 
 
 def build_session_hit(one: RankedSession, hits: tuple[SearchHit, ...], view: SearchView) -> SessionHit:
-    """A session with what is shown of it."""
+    """Build the result of a session from its hits."""
     facts = one.session
     told = str if view.reveal else redact
     return SessionHit(
@@ -345,10 +345,10 @@ def build_session_hit(one: RankedSession, hits: tuple[SearchHit, ...], view: Sea
 
 
 def _build_resume_command(facts: ArchivedSession) -> str:
-    """The command that goes on with a session, where its agent has one and the file is still there."""
+    """Return the command that resumes a session, if its agent has one and the file still exists."""
     try:
         found = find_format(facts.agent)
-    except FormatError:  # of a package that is not installed any more
+    except FormatError:  # its package was removed
         return ""
     template = found.resume if isinstance(found, TranscriptFormat) else ""
     if not template or facts.gone or facts.subagent:
