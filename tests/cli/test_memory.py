@@ -119,12 +119,12 @@ def test_an_answer_reads_like_a_list_of_sessions_with_their_best_messages() -> N
         "  [user] … We signed the JWT with a key of its own …  #12",
         "  [asst] No, with the old one.  #13",
         "  ... and 8 more matches",
-        "  also: 2 of its family (a, b)",
+        "  related: 2 of the same family (a, b)",
         "  show:   thresher show 0f3c9a1e --around 12",
         "  resume: cd ~/shop && claude --resume 0f3c9a1e",
         "",
-        "Found matches in 3 sessions (1 of them here, page 1)",
-        "left out: 12 in recalls, 3 in sub-agents; --all lets them in",
+        "Found matches in 3 sessions (1 on page 1)",
+        "excluded: 12 in recalls, 3 in sub-agents; use --all to include them",
         "next:   thresher search jwt --page 2",
     ]
 
@@ -157,7 +157,7 @@ def test_what_was_looked_for_is_set_apart() -> None:
 
 
 def test_a_session_whose_file_is_gone_says_so() -> None:
-    assert "its file is gone" in texts(SearchResults("jwt", (session(gone=True),), 1))[0]
+    assert "the file is gone" in texts(SearchResults("jwt", (session(gone=True),), 1))[0]
 
 
 def test_words_of_a_transcript_cannot_reach_the_terminal_or_break_a_line() -> None:
@@ -261,7 +261,7 @@ def test_a_sync_says_what_it_did_what_is_kept_and_what_is_left_out() -> None:
         report, MemorySizes(2_000_000, 300_000, 900_000, 4, 90), {"": 60, "short": 30, "recall": 10}
     )
     output = "\n".join(line.text for line in lines)
-    for expected in ("5 files", "2 new, 1 grown, 1 gone", "1 not readable", "40 new messages", "90 messages of 4 sess"):
+    for expected in ("5 files", "2 new, 1 grown, 1 gone", "1 unreadable", "40 new messages", "90 messages of 4 sess"):
         assert expected in output
     for expected in ("text 2.0 MB, archive 300.0 kB, index 900.0 kB", "40% of 100 texts", "30.0%"):
         assert expected in output
@@ -274,7 +274,7 @@ def test_a_sync_says_what_it_did_what_is_kept_and_what_is_left_out() -> None:
 def test_a_sync_says_what_it_forgot_by_the_retention() -> None:
     report = SyncReport(forgotten=3)
     assert (
-        "forgot 3 sessions older than the retention"
+        "forgot 3 sessions beyond the retention period"
         in [line.text for line in sync_report_lines(report, NO_SIZES, {})][1]
     )
     value = sync_report_value(report, NO_SIZES, {"": 60, "sub-agent": 30, "short": 10})
@@ -346,7 +346,7 @@ def test_show_refuses_a_message_that_is_not_there() -> None:
 def test_nothing_found_exits_with_1() -> None:
     result = run("search", "zyzzyva")
     assert result.exit_code == 1
-    assert "Nothing found" in result.stdout
+    assert "No matches" in result.stdout
     found = run("search", "zyzzyva", "--json")
     assert found.exit_code == 1
     assert json.loads(found.stdout)["sessions"] == []
@@ -441,7 +441,7 @@ def test_a_first_sync_that_is_stopped_says_that_it_goes_on(monkeypatch: pytest.M
 
 @pytest.mark.usefixtures("home")
 def test_a_date_that_is_none_is_a_sentence() -> None:
-    assert "is no date" in str(run("search", "x", "--since", "soon").exception)
+    assert "invalid date" in str(run("search", "x", "--since", "soon").exception)
 
 
 @pytest.mark.usefixtures("home")
@@ -500,7 +500,7 @@ def test_an_agent_whose_session_is_not_known_is_told(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.usefixtures("home")
 def test_what_is_left_out_is_shown_on_request() -> None:
-    assert "Left out of searches" in run("search", "--left-out").stdout
+    assert "Excluded from searches" in run("search", "--left-out").stdout
     value = data("search", "--left-out")
     assert value["excluded_texts"].keys() == {"by_reason", "total", "share"}
     assert 0 < value["excluded_texts"]["share"] < 1
@@ -511,7 +511,7 @@ def test_what_is_left_out_is_shown_on_request() -> None:
 def test_without_a_sync_nothing_new_is_found() -> None:
     result = run("search", *QUESTION, "--no-sync")
     assert result.exit_code == 1
-    assert "Nothing is remembered yet" in result.stdout
+    assert "The archive is empty" in result.stdout
 
 
 @pytest.mark.usefixtures("home")
@@ -526,7 +526,7 @@ def test_recall_cites_what_a_session_says() -> None:
 
 @pytest.mark.usefixtures("home")
 def test_recall_refuses_what_makes_no_sense() -> None:
-    assert "is called `nobody`" in str(run("recall", "nobody", "what").exception)
+    assert "has the id `nobody`" in str(run("recall", "nobody", "what").exception)
     assert "budget" in str(run("recall", "e923391d", "what", "--budget", "much").exception)
     assert "--model" in str(run("recall", "e923391d", "what", "--url", "http://localhost:1/v1").exception)
     assert run("recall", "e923391d").exit_code == 2
@@ -593,7 +593,7 @@ def test_sync_tells_what_is_new_and_a_second_one_finds_nothing(home: Path) -> No
     assert first["messages"] == first["sizes"]["messages"] > 100
     second = data("sync", "--source", str(home / "runs"))
     assert (second["new"], second["grown"], second["messages"]) == (0, 0, 0)
-    assert "Kept: " in run("sync").stdout
+    assert "Archived: " in run("sync").stdout
     assert "memory" in data()
     assert "Memory keeps" in run().output
 
@@ -681,7 +681,7 @@ def test_a_session_whose_file_is_gone_is_shown_from_the_archive(home: Path) -> N
     assert SECRET not in run("convert", "111fbf01", "--to", "anthropic").stdout
     found = data("search", "bookkeeper", "CSV")["sessions"][0]
     assert found["file_deleted"] is True
-    assert "its file is gone" in run("search", "bookkeeper", "CSV").stdout
+    assert "the file is gone" in run("search", "bookkeeper", "CSV").stdout
 
 
 def test_secrets_leave_every_part_of_a_session() -> None:

@@ -40,7 +40,7 @@ MAX_RELATED_WORDS = 24
 """Number of words from a conversation that form the query for related sessions."""
 
 
-BUSY_NOTE = "another sync is at work: the newest turns may be missing"
+BUSY_NOTE = "another sync is running; the newest turns may be missing"
 
 
 class RefreshOutcome(NamedTuple):
@@ -103,7 +103,7 @@ class Memory:
         try:
             report = self.sync(progress=progress, wait=False)
         except StoreError as error:
-            return RefreshOutcome(SyncReport(), (f"{error}; only what was known before is searched",))
+            return RefreshOutcome(SyncReport(), (f"{error}; the search covers only sessions archived before",))
         return RefreshOutcome(report, (BUSY_NOTE,) if report.busy else ())
 
     def _expire(self, *, wait: bool) -> int:
@@ -114,7 +114,7 @@ class Memory:
         now = datetime.now(UTC)
         limit = parse_date_or_age(told, now)
         if now - limit < timedelta(days=1):
-            raise OptionError(f"a retention of {told!r} would forget what is at work; give a day or more, like 365d")
+            raise OptionError(f"`retention` must be one day or more, for example `365d`, got {told!r}")
         old = [one for one in self.store.find_sessions() if one.ended and one.ended < limit]
         overdue = limit - (now - limit) * RETENTION_SLACK
         if not any(one.ended and one.ended < overdue for one in old):
@@ -154,11 +154,11 @@ class Memory:
         query = _apply_filters(parse_query(words) if isinstance(words, str) else words, filters)
         for name, number in (("sessions", sessions), ("messages", messages), ("page", page), ("context", context)):
             if number < 1:
-                raise OptionError(f"`{name}` must be 1 or more, not {number}")
+                raise OptionError(f"`{name}` must be 1 or more, got {number}")
         view = SearchView(sessions, messages, context, page, reveal)
         notes = self.refresh().notes if sync else ()
         if query.regex:
-            from thresher.memory.search.regex_search import search_by_regex  # noqa: PLC0415 - only where a pattern is asked for
+            from thresher.memory.search.regex_search import search_by_regex  # noqa: PLC0415 - rarely used
 
             answer = search_by_regex(self.store, query, view)
         else:
@@ -182,7 +182,9 @@ class Memory:
         rare = frozenset(sorted(said, key=self.store.document_frequency)[:MAX_RELATED_WORDS])
         kept = " ".join(word for word in said if word in rare)
         if not kept:
-            return SearchResults(query="", sessions=(), found=0, notes=("there is no prompt to go by",))
+            return SearchResults(
+                query="", sessions=(), found=0, notes=("the conversation has no prompt to search for",)
+            )
         found = self.search(Query(words=kept, current=current), sessions=sessions, sync=False)
         return structs.replace(found, notes=(*notes, *found.notes))
 
@@ -193,7 +195,7 @@ class Memory:
 
         `budget` limits the tokens of all excerpts.
         """
-        from thresher.memory.search.recall import recall_session  # noqa: PLC0415 - it can ask a model, which a search never does
+        from thresher.memory.search.recall import recall_session  # noqa: PLC0415 - loads the model client
 
         return recall_session(self.store, self.facts(id), question, budget=budget, reveal=reveal, endpoint=endpoint)
 
@@ -202,12 +204,10 @@ class Memory:
         found = self.store.find_sessions(id=to_storable_text(id)) if id else []
         whole = [one for one in found if one.id == id] or found
         if not whole:
-            raise NotStoredError(
-                f"no remembered session is called `{id}`; `thresher search` and `thresher sync` know more"
-            )
+            raise NotStoredError(f"no archived session has the id `{id}`; `thresher search` lists sessions")
         if len({(one.agent, one.root) for one in whole}) > 1:
             ids = ", ".join(one.id for one in whole[:5])
-            raise AmbiguousIdError(f"`{id}` could be {len(whole)} sessions: {ids}; say more of the id")
+            raise AmbiguousIdError(f"`{id}` matches {len(whole)} sessions: {ids}; give more characters of the id")
         return max(whole, key=lambda one: (not one.gone, one.messages))
 
     def session(self, id: str) -> Session:
@@ -229,7 +229,7 @@ class Memory:
         folder path, and `before` selects sessions that ended before that time.
         """
         if not (ids or project or before):
-            raise OptionError("say what is to be forgotten: ids, a project, or a date")
+            raise OptionError("no sessions selected; give `ids`, a `project` or a `before` date")
         found = {copy.key: copy for id in ids for copy in self._copies(self.facts(id))}
         if project or before:
             some = self.store.find_sessions(project=to_storable_text(project))
@@ -259,7 +259,7 @@ def _apply_filters(query: Query, given: SearchFilters) -> Query:
     unknown = filters.keys() - set(Query.__struct_fields__)
     if unknown:
         known = ", ".join(sorted(set(Query.__struct_fields__) - {"typed", "words", "phrases", "prefixes"}))
-        raise OptionError(f"a search knows no `{min(unknown)}`; it knows {known}")
+        raise OptionError(f"unknown search filter `{min(unknown)}`; valid filters: {known}")
     now = datetime.now(UTC).astimezone()
     for name, end in (("since", False), ("until", True)):
         if isinstance(filters.get(name), str):
@@ -269,11 +269,11 @@ def _apply_filters(query: Query, given: SearchFilters) -> Query:
             filters[name] = (filters[name],) if isinstance(filters[name], str) else tuple(filters[name])
     for field in filters.get("fields", ()):
         if field not in SEARCH_FIELDS:
-            raise OptionError(f"messages have no field `{field}`; they have {', '.join(SEARCH_FIELDS)}")
+            raise OptionError(f"unknown search field `{field}`; valid fields: {', '.join(SEARCH_FIELDS)}")
     for name, choices in CHOICES.items():
         if filters.get(name, choices[0]) not in choices:
-            raise OptionError(f"`{name}` is one of {', '.join(filter(None, choices))}; not {filters[name]!r}")
+            raise OptionError(f"`{name}` must be one of {', '.join(filter(None, choices))}, got {filters[name]!r}")
     query = structs.replace(query, **filters)
     if not (query.words or query.phrases or query.prefixes or query.require or query.file or query.regex):
-        raise OptionError("nothing is asked for: give some words, or a file, or a pattern")
+        raise OptionError("the query is empty; give words, a file or a regex")
     return query

@@ -37,7 +37,7 @@ def truncate_to_tokens(text: str, tokens: int, more: str) -> str:
     length = len(text)
     while length and estimate_text_tokens(text[:length]) > max(tokens - 30, 1):
         length = min(length - 1, length * max(tokens - 30, 1) // estimate_text_tokens(text[:length]))
-    return f"{text[:length]}\n[… cut: {length:,} of {len(text):,} characters are shown; {more}]"
+    return f"{text[:length]}\n[… truncated: {length:,} of {len(text):,} characters shown; {more}]"
 
 
 def elide_middle(text: str, tokens: int) -> str:
@@ -47,7 +47,7 @@ def elide_middle(text: str, tokens: int) -> str:
     while estimate_text_tokens(kept) > tokens and length:
         length = min(length - 1, length * max(tokens - 30, 1) // estimate_text_tokens(kept))
         head = length // 3
-        note = f"\n[… {len(text) - length:,} characters are left out here; read_session shows them]\n"
+        note = f"\n[… {len(text) - length:,} characters removed here; read_session returns them]\n"
         kept = f"{text[:head]}{note}{text[len(text) - (length - head) :]}"
     return kept
 
@@ -90,7 +90,7 @@ def search_result_entries(answer: SearchResults) -> Iterator[str]:
 def _format_session_facts(session: SessionHit, name: str) -> str:
     time = f"{session.time:%Y-%m-%d %H:%M}" if session.time else ""
     matches = plural(session.matches, "match", "matches")
-    family = f"{plural(len(session.family), 'more session')} of its family" if session.family else ""
+    family = f"{plural(len(session.family), 'more session')} of the same family" if session.family else ""
     place = abbreviate_home(shorten(session.project, 120))
     told = (name, place, time, session.agent, shorten(session.branch, 40), matches, family)
     title = shorten(session.title, LONGEST_TITLE)
@@ -114,7 +114,7 @@ def message_entries(messages: Sequence[tuple[int, Message]], longest: int) -> It
     """Yield messages with their indexes, each truncated to `longest` characters."""
     for number, message in messages:
         text = message_text(message)
-        cut = f"\n[… {len(text) - longest:,} characters more]" if len(text) > longest else ""
+        cut = f"\n[… {len(text) - longest:,} more characters]" if len(text) > longest else ""
         who = message.author if message.role == "user" else message.role
         yield f"#{number} {who}:\n{text[:longest]}{cut}"
 

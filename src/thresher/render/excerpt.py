@@ -20,7 +20,7 @@ def excerpt_lines(session: Session, at: int, context: int, *, full: bool = False
         calls = {part.id: part for other in history for part in other.calls}
         yield _rule(f"#{format_count(number)}{' ◀' if number == at else ''}")
         yield from _message(message, calls, full=full)
-    yield _rule(f"{format_count(len(every))} messages in all, counted from 0")
+    yield _rule(f"{format_count(len(every))} messages in total, numbered from 0")
 
 
 def excerpt_value(session: Session, at: int, context: int) -> dict[str, Any]:

@@ -43,9 +43,9 @@ EXCLUSION_LABELS = {
     "current session": "in the current session",
     "short": "too short",
     "interruption": "in interruptions",
-    "error": "in errors of an API",
+    "error": "in API errors",
     "command": "in commands",
-    "editor": "in the editor's state",
+    "editor": "in editor state",
     "harness": "from the harness",
     "syntax": "in calls written as text",
     "system": "in system prompts",
@@ -95,16 +95,18 @@ def search_result_lines(
 def no_result_lines(answer: SearchResults, sizes: MemorySizes, *, program: str = "thresher") -> Iterator[StyledLine]:
     """Render suggestions for a search without results."""
     if not sizes.sessions:
-        yield _styled_line("Nothing is remembered yet: no session was found on this machine.", "bold")
-        yield _styled_line(f"Sessions elsewhere: {program} search WORDS… --source PATH; samples: {program} demo")
+        yield _styled_line("The archive is empty: no sessions were found on this machine.", "bold")
+        yield _styled_line(
+            f"To search other folders: {program} search WORDS… --source PATH. To try samples: {program} demo"
+        )
         return
     kept = f"{plural(sizes.messages, 'message')} of {plural(sizes.sessions, 'session')}"
-    yield _styled_line(f"Nothing found in {kept}.", "bold")
+    yield _styled_line(f"No matches in {kept}.", "bold")
     tries = [
-        "other words for it, or only the beginning of one: migrat*",
-        "fewer conditions (--require, --project, --since, --role, …)",
-        "what tools printed: --field output; file names: --field paths",
-        "what is left out otherwise: --all",
+        "other words, or a prefix: migrat*",
+        "fewer filters (--require, --project, --since, --role, …)",
+        "tool output: --field output; file names: --field paths",
+        "texts that are excluded by default: --all",
     ]
     yield from (StyledLine((("  try ", "dim"), (one, ""))) for one in tries)
     yield from _excluded_count_lines(answer.excluded)
@@ -116,7 +118,7 @@ def _session_hit_lines(session: SessionHit, name: str, show: str) -> Iterator[St
     facts = [place, bar, (name, "bold"), bar, (plural(session.matches, "match", "matches"), "")]
     facts += [bar, (_format_local_minute(session.time), "")] if session.time else []
     facts += [bar, (f"sub-agent of {shorten_session_ids([session.parent])[0]}", "")] if session.parent else []
-    facts += [bar, ("from the archive: its file is gone", "yellow")] if session.gone else []
+    facts += [bar, ("from the archive: the file is gone", "yellow")] if session.gone else []
     yield StyledLine(tuple(facts))
     title = shorten(session.title, LONGEST_TITLE)
     told = " · ".join(filter(None, (session.agent, shorten(session.branch, 60), title)))
@@ -127,7 +129,7 @@ def _session_hit_lines(session: SessionHit, name: str, show: str) -> Iterator[St
         yield _styled_line(f"  ... and {plural(more, 'more match', 'more matches')}", "dim")
     if session.family:
         ids = ", ".join(shorten_session_ids(session.family)[:5]) + (", …" if len(session.family) > 5 else "")
-        yield _styled_line(f"  also: {len(session.family)} of its family ({ids})", "dim", hang=2)
+        yield _styled_line(f"  related: {len(session.family)} of the same family ({ids})", "dim", hang=2)
     yield _command_line("show:  ", f"{show} --around {session.hits[0].at}" if session.hits else show)
     if session.resume:
         yield _command_line("resume:", strip_control_codes(session.resume).replace("\n", " "))
@@ -154,7 +156,7 @@ def _highlighted_spans(hit: SearchHit) -> Iterator[tuple[str, str]]:
 
 def _summary_lines(answer: SearchResults, following: str) -> Iterator[StyledLine]:
     shown = len(answer.sessions)
-    some = f" ({shown} of them here, page {answer.page})" if shown < answer.found else ""
+    some = f" ({shown} on page {answer.page})" if shown < answer.found else ""
     yield _styled_line(f"Found matches in {plural(answer.found, 'session')}{some}", "bold")
     yield from _excluded_count_lines(answer.excluded)
     if following:
@@ -168,7 +170,7 @@ def _excluded_count_lines(excluded: Mapping[str, int]) -> Iterator[StyledLine]:
         if number
     ]
     if told:
-        yield _styled_line(f"left out: {', '.join(told)}; --all lets them in", "dim")
+        yield _styled_line(f"excluded: {', '.join(told)}; use --all to include them", "dim")
 
 
 def search_result_value(answer: SearchResults) -> dict[str, Any]:
@@ -223,7 +225,7 @@ def recall_lines(recalled: RecallResult, *, program: str = "thresher") -> Iterat
     place = abbreviate_home(shorten(session.project, 200)) or "(no folder)"
     told = shorten(session.title, LONGEST_TITLE)
     yield StyledLine(((place, "bold cyan"), bar, (name, "bold"), bar, (told or session.agent, "dim")))
-    gone = " (gone: this comes from the archive)" if session.gone else ""
+    gone = " (gone; shown from the archive)" if session.gone else ""
     yield StyledLine(
         (("file: ", "dim"), (abbreviate_home(shorten(session.file, 300)), "cyan"), (gone, "yellow")), no_wrap=True
     )
@@ -284,19 +286,19 @@ def recall_value(recalled: RecallResult) -> dict[str, Any]:
 def sync_report_lines(report: SyncReport, sizes: MemorySizes, left_out: Mapping[str, int]) -> Iterator[StyledLine]:
     """Render the result of a sync and the archive's size."""
     if report.busy:
-        yield _styled_line("Another sync is at work; nothing was done here.", "bold yellow")
+        yield _styled_line("Another sync is running, so this one did nothing.", "bold yellow")
     else:
         told = [f"{format_count(number)} {name}" for name, number in _file_counts(report) if number]
         looked = sum(number for _, number in _file_counts(report))
         yield _styled_line(
-            f"{plural(looked, 'file')} looked at in {report.seconds:.1f} s: {', '.join(told) or 'none'}", "bold"
+            f"{plural(looked, 'file')} checked in {report.seconds:.1f} s: {', '.join(told) or 'none'}", "bold"
         )
-        more = [f"forgot {plural(report.forgotten, 'session')} older than the retention"] if report.forgotten else []
+        more = [f"forgot {plural(report.forgotten, 'session')} beyond the retention period"] if report.forgotten else []
         again = report.forgotten_again
-        more += [f"{plural(again, 'session')} in these files stay forgotten"] if again else []
+        more += [f"{plural(again, 'session')} in these files remain forgotten"] if again else []
         yield _styled_line("; ".join([plural(report.messages, "new message"), *more]))
     yield _styled_line(
-        f"Kept: {plural(sizes.messages, 'message')} of {plural(sizes.sessions, 'session')}; "
+        f"Archived: {plural(sizes.messages, 'message')} of {plural(sizes.sessions, 'session')}; "
         f"text {format_byte_size(sizes.text)}, archive {format_byte_size(sizes.archive)}, index "
         f"{format_byte_size(sizes.index)}"
     )
@@ -309,9 +311,9 @@ def _file_counts(report: SyncReport) -> list[tuple[str, int]]:
         ("grown", report.grown),
         ("rewritten", report.rewritten),
         ("unchanged", report.unchanged),
-        ("gone (what they held is kept)", report.gone),
-        ("no conversation", report.foreign),
-        ("not readable", len(report.failed)),
+        ("gone (still archived)", report.gone),
+        ("without a conversation", report.foreign),
+        ("unreadable", len(report.failed)),
     ]
 
 
@@ -323,7 +325,7 @@ def exclusion_lines(left_out: Mapping[str, int]) -> Iterator[StyledLine]:
         return
     gone = sum(reasons.values())
     yield _styled_line(
-        f"Left out of searches: {gone / every:.0%} of {plural(every, 'text')}; `search --all` lets it in"
+        f"Excluded from searches: {gone / every:.0%} of {plural(every, 'text')}; `search --all` includes them"
     )
     for reason, number in sorted(reasons.items(), key=lambda one: -one[1]):
         yield _styled_line(

@@ -267,7 +267,7 @@ def read_session(archive: Archive, key: int, *, children: bool = True) -> tuple[
     with archive.connected():
         found = archive.find_sessions(SessionFilter(keys=[key]))
         if not found:
-            raise NotStoredError(f"no session has the key {key}; a search tells which there are")
+            raise NotStoredError(f"no session has the key {key}; `thresher search` lists sessions")
         below = archive.find_keys(SessionFilter(owner=key)) if children else []
         inner = [read_session(archive, child)[1] for child in below]
         facts = found[0].session

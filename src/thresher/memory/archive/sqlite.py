@@ -139,7 +139,7 @@ class SqliteArchive:
             lock.execute("BEGIN IMMEDIATE")
         except OperationalError as error:
             if "locked" not in str(error):
-                raise StoreError(f"{self.path.with_name(LOCK_FILE)}: cannot be locked ({error})") from error
+                raise StoreError(f"{self.path.with_name(LOCK_FILE)}: cannot lock the file ({error})") from error
             return False
         return True
 

@@ -83,8 +83,8 @@ def _translate_errors(
         try:
             return method(self, *args, **kwargs)
         except (ValueError, OSError) as error:
-            advice = "free the disk; what is kept is safe, and the next sync goes on or builds the index anew"
-            raise StoreError(f"{self.folder}: the search index cannot be used ({error}); {advice}") from error
+            advice = "free disk space; the archive is safe, and the next sync repairs or rebuilds the index"
+            raise StoreError(f"{self.folder}: cannot use the search index ({error}); {advice}") from error
 
     return inner
 
@@ -126,7 +126,7 @@ class TantivyIndex:
             index = cls(folder, tantivy.Index(build_schema(), path=str(folder)))
             index._write_state(IndexState(name))
         except (ValueError, OSError) as error:
-            raise StoreError(f"{folder}: no index can be made there ({error}); free the disk") from error
+            raise StoreError(f"{folder}: cannot create the search index ({error}); free disk space") from error
         return index
 
     def read_state(self) -> IndexState:

@@ -49,7 +49,7 @@ def read_file_stat(path: str | Path) -> FileStat | None:
 def fingerprint_file(path: Path, size: int) -> FileFingerprint:
     """Return the fingerprint of a file's first `size` bytes. Raises `OSError`."""
     if not path.is_file():  # reading a pipe would block, and a device has no end
-        raise OSError(f"`{path}` is no file with an end; name one that is")
+        raise OSError(f"`{path}` must be a regular file")
     with path.open("rb") as file:
         offset = _complete_length(file, size)
         return FileFingerprint(offset, _digest(file, offset))

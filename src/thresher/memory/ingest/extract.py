@@ -111,7 +111,7 @@ def prepare_file(job: IngestJob, read: SessionReader = read_all) -> PreparedFile
             else build_failed_file(known, str(error))
         )
     except MemoryError:
-        return build_failed_file(known, f"{job.path}: there is not enough memory to read it")
+        return build_failed_file(known, f"{job.path}: not enough memory to read the file")
     parts = tuple(_find_companion_files(known.path, sessions, began))
     if left:  # if the sync stops here, the next one considers the file changed
         known = known._replace(stat=job.stat._replace(size=-1), prefix=b"")

@@ -80,7 +80,7 @@ def _plan_sync(sources: Mapping[str, SourceRecord], wanted: Mapping[str, str]) -
             continue
         there.add(path)
         if not _is_text(path):
-            found.invalid_names.append(f"`{path!a}` has a name that is no text; rename it")
+            found.invalid_names.append(f"`{path!a}` has a name that is not valid text; rename it")
         elif seen is None or seen.stat != stat:
             found.jobs.append(IngestJob(Path(path), wanted[path], stat, seen, only_parts_changed=False, whole=whole))
         elif any(read_file_stat(part.path) != part.stat for part in parts.get(path, ())):

@@ -122,7 +122,7 @@ class _WorkerPool:
         ):  # the worker probably ran short of memory, which in this process would end the sync
             known = SourceRecord(str(job.path), job.stat, format=job.format)
             return build_failed_file(
-                known, f"{job.path}: the process that read it was ended, perhaps for want of memory"
+                known, f"{job.path}: the worker process died, probably because of too little memory"
             )
         return prepare_file(job)
 

@@ -45,7 +45,7 @@ def adjust_for_commits(worth: Mapping[int, float], asked: CompiledQuery, store: 
         makers = frozenset(asked.commits_made()) | _find_kin_of_makers(every, worth, store)
         gained = {key: worth.get(key, 0.0) + asked.weights.commit_maker for key in makers}
         ids = ", ".join(one.id for one in store.find_sessions(makers))
-        return AdjustedScores({**worth, **gained}, makers, (f"a commit of this name was made in {ids}",) if ids else ())
+        return AdjustedScores({**worth, **gained}, makers, (f"{ids} made a commit with this subject",) if ids else ())
     shown = asked.commits_seen()
     by = next(iter(store.find_sessions([min(shown, key=shown.__getitem__)])), None) if shown else None
     return AdjustedScores(dict(worth)) if by is None else _adjust_by_date(worth, by, shown[by.key], asked, store)
@@ -72,8 +72,8 @@ def _adjust_by_date(
         found[key] += gain
     later = [one.key for one in near if one.started and one.started >= seen]
     found |= {key: found[key] * asked.weights.later_session for key in later}
-    told = f"a commit of this name was seen first on {seen:%Y-%m-%d} in {by.id}"
-    return AdjustedScores(found, notes=(f"{told}; what was at work there before goes first",) if near else ())
+    told = f"a commit with this subject was first listed on {seen:%Y-%m-%d} in {by.id}"
+    return AdjustedScores(found, notes=(f"{told}; earlier sessions of that repository rank first",) if near else ())
 
 
 def _date_bonuses(

@@ -144,7 +144,7 @@ def parse_date_or_age(text: str, now: datetime, *, end: bool = False) -> datetim
     try:
         time = datetime.fromisoformat(told.upper())
     except ValueError:
-        raise OptionError(f"`{text}` is no date; give one like 2026-03-01, 7d, 2w, today") from None
+        raise OptionError(f"invalid date `{text}`; use for example `2026-03-01`, `7d`, `2w` or `today`") from None
     if end and len(told) == 10:
         time += timedelta(days=1)
     return time if time.tzinfo else time.replace(tzinfo=now.tzinfo) if now.tzinfo == UTC else time.astimezone()

@@ -60,11 +60,11 @@ def recall_session(
 ) -> RecallResult:
     """Return excerpts of this session that answer the question."""
     if not question.strip():
-        raise OptionError("there is no question; ask one in plain words")
+        raise OptionError("the question is empty; ask one in plain words")
     query = structs.replace(parse_query(question), fields=RECALL_FIELDS, subagents=True)
     asked = compile_query(store, query)
     if asked is None:
-        raise NotStoredError("nothing is indexed yet; run `thresher sync`")
+        raise NotStoredError("the search index is empty; run `thresher sync`")
     with store.message_reader() as message:
         shower = HitBuilder(message, asked, SearchView(messages=MAX_MESSAGES, context=EXCERPT_LENGTH, reveal=reveal))
         matches, _ = asked.message_matches([facts.key])

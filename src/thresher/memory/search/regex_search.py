@@ -42,8 +42,7 @@ def search_by_regex(store: SessionStore, query: Query, view: SearchView) -> Sear
     compile_pattern(query.regex)
     if query.cutoff or not set(query.fields) - set(UNSCANNED_FIELDS):
         raise OptionError(
-            f"a pattern cannot be looked for in {' or '.join(UNSCANNED_FIELDS)} alone, nor with a cut-off; leave "
-            "these out"
+            f"a regex cannot search only {' or '.join(UNSCANNED_FIELDS)}, nor be combined with `cutoff`; remove these"
         )
     scope = SearchScope(store, query)
     others = _prepare_other_conditions(store, query, scope)
@@ -63,7 +62,7 @@ def search_by_regex(store: SessionStore, query: Query, view: SearchView) -> Sear
         if len(found) > wanted:
             break
     page = tuple(found.values())[wanted - view.sessions : wanted]
-    notes = ("the newest first: older ones were not looked at yet",) if len(found) > wanted else ()
+    notes = ("newest sessions first; the search has not read older ones",) if len(found) > wanted else ()
     return SearchResults(
         query.words, page, len(found), page=view.page, notes=(*notes, *scope.notes), more=len(found) > wanted
     )
@@ -126,10 +125,8 @@ class TimedPattern:
         return marks
 
     def _timeout_error(self, over: str) -> OptionError:
-        advice = "make it simpler: no repetition inside a repetition"
-        return OptionError(
-            f"the pattern {self._source[:60]!r} took too long, or too much memory, over {over}; {advice}"
-        )
+        advice = "simplify it, without nested repetitions"
+        return OptionError(f"the regex {self._source[:60]!r} needs too much time or memory for {over}; {advice}")
 
 
 _LARGE_REPEAT = re.compile(r"[{,]0*[1-9]\d{4,}[,}]")
@@ -145,12 +142,13 @@ def compile_pattern(pattern: str) -> Any:
         import regex  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise OptionError(
-            "a search by a pattern needs the regex package, which can stop one that runs away: "
-            "pip install 'thresher[patterns]'"
+            "searching by regex needs the `regex` package, which supports timeouts: pip install 'thresher[patterns]'"
         ) from error
     if len(pattern) > MAX_PATTERN_LENGTH or _LARGE_REPEAT.search(pattern):
-        raise OptionError(f"the pattern {pattern[:60]!r} is too long, or repeats something too often; make it simpler")
+        raise OptionError(
+            f"the regex {pattern[:60]!r} is too long or has a repeat count that is too large; simplify it"
+        )
     try:
         return regex.compile(pattern)
     except (regex.error, RecursionError, OverflowError, MemoryError) as error:
-        raise OptionError(f"{pattern[:60]!r} is no pattern: {error}") from error
+        raise OptionError(f"invalid regex {pattern[:60]!r}: {error}") from error

@@ -67,7 +67,7 @@ def search_archive(
         asked = compile_query(store, query, only=scope.allowed, excluded=scope.excluded, weights=weights)
         if asked is None:
             return SearchResults(
-                query=query.words, sessions=(), found=0, page=view.page, notes=("nothing is remembered yet",)
+                query=query.words, sessions=(), found=0, page=view.page, notes=("the archive is empty",)
             )
         matches = asked.match_counts()
         if query.rank == "matches":
@@ -100,7 +100,7 @@ def _unknown_word_notes(store: SessionStore, query: Query) -> list[str]:
     """Return a note about query words that no text contains, which are often misspelled."""
     spoken = [word for word in query.words.split() if tokenize_words(word)]
     missing = [word for word in spoken[:MOST_WORDS] if not any(map(store.document_frequency, tokenize_words(word)))]
-    return [f"no text here has {', '.join(f'`{word}`' for word in missing[:5])}"] if missing else []
+    return [f"no archived text contains {', '.join(f'`{word}`' for word in missing[:5])}"] if missing else []
 
 
 class SearchScope:
@@ -121,9 +121,7 @@ class SearchScope:
         if query.current and not query.everything:
             self.current_family = _find_family_keys(store, query.current)
             if not self.current_family:
-                self.notes.append(
-                    f"the current session {query.current} is not known here yet, so nothing of it is left out"
-                )
+                self.notes.append(f"the current session {query.current} is not archived yet, so it is not excluded")
 
     def newest_sessions(self) -> list[ArchivedSession]:
         """Return the included sessions, newest first."""
