@@ -39,7 +39,7 @@ from tantivy import Query as IndexQuery  # noqa: E402
 
 from thresher.errors import OptionError, UnknownFormatError  # noqa: E402
 from thresher.memory import Memory  # noqa: E402
-from thresher.memory.archive.block_codec import encode_messages, flatten_messages  # noqa: E402
+from thresher.memory.archive.block_codec import encode_value, flatten_messages  # noqa: E402
 from thresher.memory.archive.protocol import SessionFilter  # noqa: E402
 from thresher.memory.records import ArchivedSession  # noqa: E402
 from thresher.memory.search import rank  # noqa: E402
@@ -107,7 +107,7 @@ def hold(what: str, is_so: object, told: object = "") -> None:
 
 
 def said(messages: Sequence[Message]) -> Said:
-    return tuple(blake2b(encode_messages([message]), digest_size=8).digest() for message in messages)
+    return tuple(blake2b(encode_value([message]), digest_size=8).digest() for message in messages)
 
 
 def in_file(path: Path) -> dict[Name, Said]:

@@ -88,11 +88,11 @@ class Memory:
         Only one sync runs at a time. With `wait`, wait until another sync ends (`waiting` is called once before
         that). Otherwise return a report with `busy` set.
         """
-        found: list[tuple[str | None, str | Path]] = []
+        files: list[tuple[str | None, str | Path]] = []
         if self._discover:
-            found += ((one.format, one.path) for one in discover())
-        found += ((None, path) for source in self._sources for path in files_below(source))
-        report = sync_sources(self.store, found, progress=progress, wait=wait, waiting=waiting)
+            files += ((location.format, location.path) for location in discover())
+        files += ((None, path) for source in self._sources for path in files_below(source))
+        report = sync_sources(self.store, files, progress=progress, wait=wait, waiting=waiting)
         return report if report.busy else report._replace(forgotten=self._expire(wait=wait))
 
     def refresh(self, *, progress: Callable[[int, int], None] | None = None) -> RefreshOutcome:
@@ -108,31 +108,31 @@ class Memory:
 
     def _expire(self, *, wait: bool) -> int:
         """Forget sessions beyond the retention period. Runs rarely, since it rebuilds the index."""
-        told = self._retention or os.environ.get("THRESHER_RETENTION", "")
-        if not told.strip():
+        retention = self._retention or os.environ.get("THRESHER_RETENTION", "")
+        if not retention.strip():
             return 0
         now = datetime.now(UTC)
-        limit = parse_date_or_age(told, now)
+        limit = parse_date_or_age(retention, now)
         if now - limit < timedelta(days=1):
-            raise OptionError(f"`retention` must be one day or more, for example `365d`, got {told!r}")
-        old = [one for one in self.store.find_sessions() if one.ended and one.ended < limit]
+            raise OptionError(f"`retention` must be one day or more, for example `365d`, got {retention!r}")
+        old = [session for session in self.store.find_sessions() if session.ended and session.ended < limit]
         overdue = limit - (now - limit) * RETENTION_SLACK
-        if not any(one.ended and one.ended < overdue for one in old):
+        if not any(session.ended and session.ended < overdue for session in old):
             return 0
         return self._forget(old, wait=wait, for_good=False)
 
     def _forget(
         self,
-        some: Sequence[ArchivedSession],
+        sessions: Sequence[ArchivedSession],
         *,
         wait: bool = True,
         for_good: bool = True,
         progress: Callable[[int, int], None] | None = None,
     ) -> int:
         with self.store.write_lease(wait=wait) as is_ours:
-            if not is_ours or not some:
+            if not is_ours or not sessions:
                 return 0
-            return self.store.forget([one.key for one in some], progress, for_good=for_good)
+            return self.store.forget([session.key for session in sessions], progress, for_good=for_good)
 
     def search(
         self,
@@ -160,11 +160,11 @@ class Memory:
         if query.regex:
             from thresher.memory.search.regex_search import search_by_regex  # noqa: PLC0415 - rarely used
 
-            answer = search_by_regex(self.store, query, view)
+            results = search_by_regex(self.store, query, view)
         else:
-            answer = search_archive(self.store, query, view)
-        told = words if isinstance(words, str) else query.words
-        return structs.replace(answer, query=told, notes=(*notes, *answer.notes))
+            results = search_archive(self.store, query, view)
+        text = words if isinstance(words, str) else query.words
+        return structs.replace(results, query=text, notes=(*notes, *results.notes))
 
     def related(
         self, history: History | Session, *, sessions: int = 5, sync: bool = True, current: str = ""
@@ -176,17 +176,17 @@ class Memory:
         notes = self.refresh().notes if sync else ()
         if isinstance(history, Session):
             current, history = current or history.id, history.history
-        spoken = (piece for _, said in attribute_texts(history.messages) for piece in said)
-        prompts = [piece.text for piece in spoken if piece.field == "human" and not piece.reason][:PROMPTS]
-        said = content_words(tokenize_words(" ".join(prompts)[:20_000]), most=400)
-        rare = frozenset(sorted(said, key=self.store.document_frequency)[:MAX_RELATED_WORDS])
-        kept = " ".join(word for word in said if word in rare)
+        texts = (text for _, words in attribute_texts(history.messages) for text in words)
+        prompts = [text.text for text in texts if text.field == "human" and not text.reason][:PROMPTS]
+        words = content_words(tokenize_words(" ".join(prompts)[:20_000]), most=400)
+        rare = frozenset(sorted(words, key=self.store.document_frequency)[:MAX_RELATED_WORDS])
+        kept = " ".join(word for word in words if word in rare)
         if not kept:
             return SearchResults(
                 query="", sessions=(), found=0, notes=("the conversation has no prompt to search for",)
             )
-        found = self.search(Query(words=kept, current=current), sessions=sessions, sync=False)
-        return structs.replace(found, notes=(*notes, *found.notes))
+        results = self.search(Query(words=kept, current=current), sessions=sessions, sync=False)
+        return structs.replace(results, notes=(*notes, *results.notes))
 
     def recall(
         self, id: str, question: str, *, budget: int = 2000, reveal: bool = False, endpoint: "Endpoint | None" = None
@@ -201,14 +201,14 @@ class Memory:
 
     def facts(self, id: str) -> ArchivedSession:
         """Return the session with this id or id prefix."""
-        found = self.store.find_sessions(id=to_storable_text(id)) if id else []
-        whole = [one for one in found if one.id == id] or found
-        if not whole:
+        matches = self.store.find_sessions(id=to_storable_text(id)) if id else []
+        matches = [session for session in matches if session.id == id] or matches
+        if not matches:
             raise NotStoredError(f"no archived session has the id `{id}`; `thresher search` lists sessions")
-        if len({(one.agent, one.root) for one in whole}) > 1:
-            ids = ", ".join(one.id for one in whole[:5])
-            raise AmbiguousIdError(f"`{id}` matches {len(whole)} sessions: {ids}; give more characters of the id")
-        return max(whole, key=lambda one: (not one.gone, one.messages))
+        if len({(session.agent, session.root) for session in matches}) > 1:
+            ids = ", ".join(session.id for session in matches[:5])
+            raise AmbiguousIdError(f"`{id}` matches {len(matches)} sessions: {ids}; give more characters of the id")
+        return max(matches, key=lambda session: (not session.gone, session.messages))
 
     def session(self, id: str) -> Session:
         """Return a session from the archive, even if its file is gone."""
@@ -230,17 +230,18 @@ class Memory:
         """
         if not (ids or project or before):
             raise OptionError("no sessions selected; give `ids`, a `project` or a `before` date")
-        found = {copy.key: copy for id in ids for copy in self._copies(self.facts(id))}
+        selected = {copy.key: copy for id in ids for copy in self._copies(self.facts(id))}
         if project or before:
-            some = self.store.find_sessions(project=to_storable_text(project))
-            found |= {one.key: one for one in some if before is None or (one.ended and one.ended < before)}
+            for session in self.store.find_sessions(project=to_storable_text(project)):
+                if before is None or (session.ended and session.ended < before):
+                    selected[session.key] = session
         if not dry:
-            self._forget([*found.values()], progress=progress)
-        return list(found.values())
+            self._forget([*selected.values()], progress=progress)
+        return list(selected.values())
 
     def _copies(self, facts: ArchivedSession) -> list[ArchivedSession]:
         family = self.store.find_sessions(agent=facts.agent, root=facts.root)
-        return [one for one in family if one.id == facts.id]
+        return [session for session in family if session.id == facts.id]
 
     def sizes(self) -> MemorySizes:
         """Return the number of archived sessions and messages, and the sizes on disk."""
@@ -251,11 +252,11 @@ class Memory:
         return self.store.excluded_counts()
 
 
-CHOICES: dict[str, tuple[str, ...]] = {"role": ("", "user", "assistant"), "rank": ("best", "matches")}
+CHOICES = {"role": ("", "user", "assistant"), "rank": ("best", "matches")}
 
 
-def _apply_filters(query: Query, given: SearchFilters) -> Query:
-    filters: dict[str, Any] = {**given}
+def _apply_filters(query: Query, options: SearchFilters) -> Query:
+    filters: dict[str, Any] = {**options}
     unknown = filters.keys() - set(Query.__struct_fields__)
     if unknown:
         known = ", ".join(sorted(set(Query.__struct_fields__) - {"typed", "words", "phrases", "prefixes"}))

@@ -86,12 +86,12 @@ class SessionStore:
         `waiting` is called once before waiting. `size` is the number of bytes to be read. An exception in the
         context does not undo what was recorded completely.
         """
-        with self.archive.lease(wait=wait, on_wait=waiting) as held:
+        with self.archive.lease(wait=wait, on_wait=waiting) as is_held:
             self._expected_size = size
             try:
-                yield held
+                yield is_held
             finally:
-                if held and self._index is not None:
+                if is_held and self._index is not None:
                     self._index.close()
                 self._is_caught_up = False
 
@@ -112,43 +112,43 @@ class SessionStore:
         """
         index = self._writable_index()
         keys: dict[int, int] = {}
-        banned: set[int] = set()
-        added = 0
+        forgotten: set[int] = set()
+        new_messages = 0
         with self.archive.transaction():
-            for place, ready in enumerate(sessions):
-                if ready.owner in banned or placement.is_forgotten(self.archive, ready.encoded):
-                    banned.add(place)
+            for position, prepared in enumerate(sessions):
+                if prepared.owner in forgotten or placement.is_forgotten(self.archive, prepared.encoded):
+                    forgotten.add(position)
                     continue
                 placed = placement.store_session(
                     self.archive,
-                    ready.encoded,
-                    ordinal=ready.ordinal,
+                    prepared.encoded,
+                    ordinal=prepared.ordinal,
                     source=known.path,
-                    owner=keys.get(ready.owner, 0),
-                    grown=grown and ready.encoded.session.file == known.path,
+                    owner=keys.get(prepared.owner, 0),
+                    grown=grown and prepared.encoded.session.file == known.path,
                 )
                 if placed is not None:
-                    keys[place] = placed.key
-                    added += placed.new_messages
-                    self._index_session(index, ready, placed)
+                    keys[position] = placed.key
+                    new_messages += placed.new_messages
+                    self._index_session(index, prepared, placed)
             placement.mark_absent(self.archive, known.path, frozenset(keys.values()), same)
             self.archive.put_sources([known, *parts])
-            if banned and not keys:
+            if forgotten and not keys:
                 placement.hide_sources(self.archive, [known.path])
         if self._since_commit > self._commit_after:
             self._commit(index)
             self._commit_after = min(2 * self._commit_after, self._commit_most)
-        return IngestCounts(added, len(banned))
+        return IngestCounts(new_messages, len(forgotten))
 
-    def _index_session(self, index: TantivyIndex, ready: PreparedSession, placed: PlacedSession) -> None:
+    def _index_session(self, index: TantivyIndex, prepared: PreparedSession, placed: PlacedSession) -> None:
         """Add the documents of new blocks to the index."""
         for number, block in placed.blocks:
-            index.add_documents(placed.key, block, ready.documents.get(number, ()))
-        unread = [(number, block) for number, block in placed.blocks if number not in ready.documents]
-        if unread:  # the block was stored when the worker prepared this file, and was removed since
-            self._index_stored_blocks(index, placed.key, unread)
+            index.add_documents(placed.key, block, prepared.documents.get(number, ()))
+        unprepared = [(number, block) for number, block in placed.blocks if number not in prepared.documents]
+        if unprepared:  # the block was stored when the worker prepared this file, and was removed since
+            self._index_stored_blocks(index, placed.key, unprepared)
         if placed.blocks:
-            self._since_commit += ready.encoded.text_size
+            self._since_commit += prepared.encoded.text_size
 
     def save_sources(self, known: Iterable[SourceRecord]) -> None:
         """Save the state of files without new sessions: touched, gone, foreign, failed, or part of another."""
@@ -225,22 +225,22 @@ class SessionStore:
     def _index_stored_blocks(self, index: TantivyIndex, key: int, blocks: Iterable[tuple[int, int]]) -> None:
         """Read blocks of a session from the archive, by number and id, and add them to the index."""
         facts, session = placement.read_session(self.archive, key, children=False)
-        messages, found = flatten_messages(session), attribute_session(session)
+        messages, attributed = flatten_messages(session), attribute_session(session)
         for number, block in blocks:
-            index.add_documents(key, block, build_documents(messages, found, number, made_by=facts.made_by))
+            index.add_documents(key, block, build_documents(messages, attributed, number, made_by=facts.made_by))
 
     def _commit(self, index: TantivyIndex) -> None:
         """Commit the archive, then the index."""
-        before = index.read_state().last_tombstone
-        tombstones = self.archive.tombstones(before)
+        last_tombstone = index.read_state().last_tombstone
+        tombstones = self.archive.tombstones(last_tombstone)
         blocks = {block for _, block in tombstones}
-        titled = self.find_sessions(None if before < 0 else [-block for block in blocks if block < 0])
-        for block in blocks | {-facts.key for facts in titled}:
+        sessions = self.find_sessions(None if last_tombstone < 0 else [-block for block in blocks if block < 0])
+        for block in blocks | {-session.key for session in sessions}:
             index.remove_block(block)
-        for facts in titled:
-            index.add_documents(facts.key, -facts.key, [build_title_document(facts)])
+        for session in sessions:
+            index.add_documents(session.key, -session.key, [build_title_document(session)])
         self.archive.flush()
-        position = max((position for position, _ in tombstones), default=max(before, 0))
+        position = max((position for position, _ in tombstones), default=max(last_tombstone, 0))
         index.commit(position)
         self.archive.clear_tombstones(position)
         self.archive.flush()
@@ -271,9 +271,9 @@ class SessionStore:
         branch: str = "",
     ) -> list[ArchivedSession]:
         """Return the sessions that meet all conditions; `id` is a prefix and `project` any part of the path."""
-        among = None if keys is None else [*keys]
-        where = SessionFilter(keys=among, id_prefix=id, root=root, agent=agent, project=project, branch=branch)
-        return [row.session for row in self.archive.find_sessions(where)]
+        key_list = None if keys is None else [*keys]
+        conditions = SessionFilter(keys=key_list, id_prefix=id, root=root, agent=agent, project=project, branch=branch)
+        return [row.session for row in self.archive.find_sessions(conditions)]
 
     def messages(self, key: int, start: int = 0, stop: int | None = None) -> list[Message]:
         """Return a range of a session's messages, including those that a compaction repeats."""

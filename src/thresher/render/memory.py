@@ -79,20 +79,20 @@ class StyledLine(NamedTuple):
 
 
 def search_result_lines(
-    answer: SearchResults, *, program: str = "thresher", where: str = "", following: str = ""
+    results: SearchResults, *, program: str = "thresher", where: str = "", following: str = ""
 ) -> Iterator[StyledLine]:
     """Render sessions with their best messages, then the totals and exclusions.
 
     `where` contains options that `show` needs to locate the sessions; `following` is the command for the next page.
     """
-    names = shorten_session_ids([session.id for session in answer.sessions])
-    for session, name in zip(answer.sessions, names, strict=True):
+    names = shorten_session_ids([session.id for session in results.sessions])
+    for session, name in zip(results.sessions, names, strict=True):
         yield from _session_hit_lines(session, name, f"{program} show {quote(name)}{where}")
         yield _styled_line("")
-    yield from _summary_lines(answer, following)
+    yield from _summary_lines(results, following)
 
 
-def no_result_lines(answer: SearchResults, sizes: MemorySizes, *, program: str = "thresher") -> Iterator[StyledLine]:
+def no_result_lines(results: SearchResults, sizes: MemorySizes, *, program: str = "thresher") -> Iterator[StyledLine]:
     """Render suggestions for a search without results."""
     if not sizes.sessions:
         yield _styled_line("The archive is empty: no sessions were found on this machine.", "bold")
@@ -100,16 +100,16 @@ def no_result_lines(answer: SearchResults, sizes: MemorySizes, *, program: str =
             f"To search other folders: {program} search WORDS… --source PATH. To try samples: {program} demo"
         )
         return
-    kept = f"{plural(sizes.messages, 'message')} of {plural(sizes.sessions, 'session')}"
-    yield _styled_line(f"No matches in {kept}.", "bold")
-    tries = [
+    archived = f"{plural(sizes.messages, 'message')} of {plural(sizes.sessions, 'session')}"
+    yield _styled_line(f"No matches in {archived}.", "bold")
+    suggestions = [
         "other words, or a prefix: migrat*",
         "fewer filters (--require, --project, --since, --role, …)",
         "tool output: --field output; file names: --field paths",
         "texts that are excluded by default: --all",
     ]
-    yield from (StyledLine((("  try ", "dim"), (one, ""))) for one in tries)
-    yield from _excluded_count_lines(answer.excluded)
+    yield from (StyledLine((("  try ", "dim"), (suggestion, ""))) for suggestion in suggestions)
+    yield from _excluded_count_lines(results.excluded)
 
 
 def _session_hit_lines(session: SessionHit, name: str, show: str) -> Iterator[StyledLine]:
@@ -121,8 +121,8 @@ def _session_hit_lines(session: SessionHit, name: str, show: str) -> Iterator[St
     facts += [bar, ("from the archive: the file is gone", "yellow")] if session.gone else []
     yield StyledLine(tuple(facts))
     title = shorten(session.title, LONGEST_TITLE)
-    told = " · ".join(filter(None, (session.agent, shorten(session.branch, 60), title)))
-    yield _styled_line(f"  {told}", "dim", hang=2)
+    description = " · ".join(filter(None, (session.agent, shorten(session.branch, 60), title)))
+    yield _styled_line(f"  {description}", "dim", hang=2)
     yield from map(_hit_line, session.hits)
     more = session.matches - len(session.hits)
     if more > 0:
@@ -137,8 +137,8 @@ def _session_hit_lines(session: SessionHit, name: str, show: str) -> Iterator[St
 
 def _hit_line(hit: SearchHit) -> StyledLine:
     label = f"  [{_label(hit)}] "
-    pieces = ((label, _AUTHOR_STYLES.get(hit.author, "dim")), *_highlighted_spans(hit), (f"  #{hit.at}", "dim"))
-    return StyledLine(pieces, hanging_indent=len(label))
+    spans = ((label, _AUTHOR_STYLES.get(hit.author, "dim")), *_highlighted_spans(hit), (f"  #{hit.at}", "dim"))
+    return StyledLine(spans, hanging_indent=len(label))
 
 
 def _highlighted_spans(hit: SearchHit) -> Iterator[tuple[str, str]]:
@@ -154,34 +154,32 @@ def _highlighted_spans(hit: SearchHit) -> Iterator[tuple[str, str]]:
     yield " …" if hit.cut[1] else "", "dim"
 
 
-def _summary_lines(answer: SearchResults, following: str) -> Iterator[StyledLine]:
-    shown = len(answer.sessions)
-    some = f" ({shown} on page {answer.page})" if shown < answer.found else ""
-    yield _styled_line(f"Found matches in {plural(answer.found, 'session')}{some}", "bold")
-    yield from _excluded_count_lines(answer.excluded)
+def _summary_lines(results: SearchResults, following: str) -> Iterator[StyledLine]:
+    shown = len(results.sessions)
+    page = f" ({shown} on page {results.page})" if shown < results.found else ""
+    yield _styled_line(f"Found matches in {plural(results.found, 'session')}{page}", "bold")
+    yield from _excluded_count_lines(results.excluded)
     if following:
         yield _command_line("next:  ", following, lead="")
 
 
 def _excluded_count_lines(excluded: Mapping[str, int]) -> Iterator[StyledLine]:
-    told = [
-        f"{format_count(number)} {EXCLUSION_LABELS.get(reason, reason)}"
-        for reason, number in excluded.items()
-        if number
+    counts = [
+        f"{format_count(count)} {EXCLUSION_LABELS.get(reason, reason)}" for reason, count in excluded.items() if count
     ]
-    if told:
-        yield _styled_line(f"excluded: {', '.join(told)}; use --all to include them", "dim")
+    if counts:
+        yield _styled_line(f"excluded: {', '.join(counts)}; use --all to include them", "dim")
 
 
-def search_result_value(answer: SearchResults) -> dict[str, Any]:
+def search_result_value(results: SearchResults) -> dict[str, Any]:
     """Return search results as a JSON value with stable names."""
     return {
-        "query": answer.query,
-        "sessions": [_session_value(session) for session in answer.sessions],
-        "total": answer.found,
-        "page": answer.page,
-        "has_more": answer.more,
-        "excluded": dict(answer.excluded),
+        "query": results.query,
+        "sessions": [_session_value(session) for session in results.sessions],
+        "total": results.found,
+        "page": results.page,
+        "has_more": results.more,
+        "excluded": dict(results.excluded),
     }
 
 
@@ -222,9 +220,9 @@ def recall_lines(recalled: RecallResult, *, program: str = "thresher") -> Iterat
     session = recalled.session
     name = shorten_session_ids([session.id])[0]
     bar = (" | ", "dim")
-    place = abbreviate_home(shorten(session.project, 200)) or "(no folder)"
-    told = shorten(session.title, LONGEST_TITLE)
-    yield StyledLine(((place, "bold cyan"), bar, (name, "bold"), bar, (told or session.agent, "dim")))
+    project = abbreviate_home(shorten(session.project, 200)) or "(no folder)"
+    title = shorten(session.title, LONGEST_TITLE)
+    yield StyledLine(((project, "bold cyan"), bar, (name, "bold"), bar, (title or session.agent, "dim")))
     gone = " (gone; shown from the archive)" if session.gone else ""
     yield StyledLine(
         (("file: ", "dim"), (abbreviate_home(shorten(session.file, 300)), "cyan"), (gone, "yellow")), no_wrap=True
@@ -243,7 +241,7 @@ def recall_lines(recalled: RecallResult, *, program: str = "thresher") -> Iterat
     yield _styled_line(
         f"{plural(len(recalled.excerpts), 'excerpt')}, about {format_count(recalled.tokens)} tokens", "dim"
     )
-    best = max(recalled.excerpts, key=lambda one: len(one.marks))
+    best = max(recalled.excerpts, key=lambda excerpt: len(excerpt.marks))
     yield _command_line("show:  ", f"{program} show {quote(name)} --around {best.at}", lead="")
 
 
@@ -283,26 +281,28 @@ def recall_value(recalled: RecallResult) -> dict[str, Any]:
     }
 
 
-def sync_report_lines(report: SyncReport, sizes: MemorySizes, left_out: Mapping[str, int]) -> Iterator[StyledLine]:
+def sync_report_lines(report: SyncReport, sizes: MemorySizes, excluded: Mapping[str, int]) -> Iterator[StyledLine]:
     """Render the result of a sync and the archive's size."""
     if report.busy:
         yield _styled_line("Another sync is running, so this one did nothing.", "bold yellow")
     else:
-        told = [f"{format_count(number)} {name}" for name, number in _file_counts(report) if number]
-        looked = sum(number for _, number in _file_counts(report))
+        counts = [f"{format_count(number)} {name}" for name, number in _file_counts(report) if number]
+        checked = sum(number for _, number in _file_counts(report))
         yield _styled_line(
-            f"{plural(looked, 'file')} checked in {report.seconds:.1f} s: {', '.join(told) or 'none'}", "bold"
+            f"{plural(checked, 'file')} checked in {report.seconds:.1f} s: {', '.join(counts) or 'none'}", "bold"
         )
-        more = [f"forgot {plural(report.forgotten, 'session')} beyond the retention period"] if report.forgotten else []
-        again = report.forgotten_again
-        more += [f"{plural(again, 'session')} in these files remain forgotten"] if again else []
-        yield _styled_line("; ".join([plural(report.messages, "new message"), *more]))
+        summary = (
+            [f"forgot {plural(report.forgotten, 'session')} beyond the retention period"] if report.forgotten else []
+        )
+        remaining = report.forgotten_again
+        summary += [f"{plural(remaining, 'session')} in these files remain forgotten"] if remaining else []
+        yield _styled_line("; ".join([plural(report.messages, "new message"), *summary]))
     yield _styled_line(
         f"Archived: {plural(sizes.messages, 'message')} of {plural(sizes.sessions, 'session')}; "
         f"text {format_byte_size(sizes.text)}, archive {format_byte_size(sizes.archive)}, index "
         f"{format_byte_size(sizes.index)}"
     )
-    yield from exclusion_lines(left_out)
+    yield from exclusion_lines(excluded)
 
 
 def _file_counts(report: SyncReport) -> list[tuple[str, int]]:
@@ -317,60 +317,60 @@ def _file_counts(report: SyncReport) -> list[tuple[str, int]]:
     ]
 
 
-def exclusion_lines(left_out: Mapping[str, int]) -> Iterator[StyledLine]:
+def exclusion_lines(excluded: Mapping[str, int]) -> Iterator[StyledLine]:
     """Render how much text a search excludes, by reason."""
-    reasons = _nonzero_reasons(left_out)
-    every = sum(left_out.values())
-    if not every:
+    reasons = _nonzero_reasons(excluded)
+    total = sum(excluded.values())
+    if not total:
         return
-    gone = sum(reasons.values())
+    skipped = sum(reasons.values())
     yield _styled_line(
-        f"Excluded from searches: {gone / every:.0%} of {plural(every, 'text')}; `search --all` includes them"
+        f"Excluded from searches: {skipped / total:.0%} of {plural(total, 'text')}; `search --all` includes them"
     )
-    for reason, number in sorted(reasons.items(), key=lambda one: -one[1]):
+    for reason, count in sorted(reasons.items(), key=lambda item: -item[1]):
         yield _styled_line(
-            f"  {number / every:6.1%}  {format_count(number):>9}  {EXCLUSION_LABELS.get(reason, reason)}", "dim"
+            f"  {count / total:6.1%}  {format_count(count):>9}  {EXCLUSION_LABELS.get(reason, reason)}", "dim"
         )
 
 
-def _nonzero_reasons(left_out: Mapping[str, int]) -> dict[str, int]:
-    return {reason: number for reason, number in left_out.items() if reason and number}
+def _nonzero_reasons(excluded: Mapping[str, int]) -> dict[str, int]:
+    return {reason: count for reason, count in excluded.items() if reason and count}
 
 
-def sync_report_value(report: SyncReport, sizes: MemorySizes, left_out: Mapping[str, int]) -> dict[str, Any]:
+def sync_report_value(report: SyncReport, sizes: MemorySizes, excluded: Mapping[str, int]) -> dict[str, Any]:
     """Return the result of a sync as a JSON value."""
-    told = {"failed": list(report.failed), "seconds": round(report.seconds, 3)}
-    value = {_SYNC_KEYS.get(name, name): count for name, count in (report._asdict() | told).items()}
-    return value | {"sizes": to_builtins(sizes), "excluded_texts": exclusion_value(left_out)}
+    formatted = {"failed": list(report.failed), "seconds": round(report.seconds, 3)}
+    value = {_SYNC_KEYS.get(name, name): count for name, count in (report._asdict() | formatted).items()}
+    return value | {"sizes": to_builtins(sizes), "excluded_texts": exclusion_value(excluded)}
 
 
-def exclusion_value(left_out: Mapping[str, int]) -> dict[str, Any]:
+def exclusion_value(excluded: Mapping[str, int]) -> dict[str, Any]:
     """Return the number of excluded texts by reason and their share of all texts."""
-    every = sum(left_out.values())
-    reasons = _nonzero_reasons(left_out)
-    return {"by_reason": reasons, "total": every, "share": sum(reasons.values()) / every if every else 0.0}
+    total = sum(excluded.values())
+    reasons = _nonzero_reasons(excluded)
+    return {"by_reason": reasons, "total": total, "share": sum(reasons.values()) / total if total else 0.0}
 
 
 def archived_session_lines(sessions: Sequence[ArchivedSession]) -> Iterator[StyledLine]:
     """Render sessions, one per line."""
-    names = shorten_session_ids([one.id for one in sessions])
-    for one, name in zip(sessions, names, strict=True):
-        time = one.ended or one.started
-        told = [
+    names = shorten_session_ids([session.id for session in sessions])
+    for session, name in zip(sessions, names, strict=True):
+        time = session.ended or session.started
+        details = [
             _format_local_minute(time) if time else "",
-            plural(one.messages, "message"),
-            abbreviate_home(shorten(one.project, 60)),
+            plural(session.messages, "message"),
+            abbreviate_home(shorten(session.project, 60)),
         ]
-        facts = f"  {one.agent}  {'  '.join(filter(None, told))}"
-        title = shorten(redact(one.title), 60)
+        facts = f"  {session.agent}  {'  '.join(filter(None, details))}"
+        title = shorten(redact(session.title), 60)
         yield StyledLine(((f"  {name}", "bold"), (facts, ""), (f"  {title}", "dim")), hanging_indent=2)
 
 
-def archived_session_value(one: ArchivedSession) -> dict[str, Any]:
+def archived_session_value(session: ArchivedSession) -> dict[str, Any]:
     """Return an archived session as a JSON value, without its internal key."""
-    value: dict[str, Any] = to_builtins(one)
-    shown = {_ARCHIVE_KEYS.get(name, name): value[name] for name in value if name != "key"}
-    return shown | {"title": redact(one.title)}
+    value: dict[str, Any] = to_builtins(session)
+    fields = {_ARCHIVE_KEYS.get(name, name): value[name] for name in value if name != "key"}
+    return fields | {"title": redact(session.title)}
 
 
 def wrap_lines_in_tags(lines: Iterable[StyledLine], ids: Iterable[str]) -> Iterator[StyledLine]:

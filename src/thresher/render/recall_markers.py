@@ -18,7 +18,7 @@ def format_opening_tag(ids: Iterable[str]) -> str:
     """Return the opening tag with the ids of the recalled sessions."""
     return (
         f"<{RECALL_TAG} "
-        f'sessions="{" ".join(neutralize_tags(strip_control_codes(one)).replace(chr(34), "") for one in ids)}">'
+        f'sessions="{" ".join(neutralize_tags(strip_control_codes(id)).replace(chr(34), "") for id in ids)}">'
     )
 
 

@@ -16,15 +16,15 @@ def to_single_line(text: str) -> str:
 
 def shorten_session_ids(ids: Sequence[str]) -> list[str]:
     """Shorten ids that remain unique among these sessions."""
-    short = [_short(one) for one in ids]
-    return [name if short.count(name) == 1 else to_single_line(one) for name, one in zip(short, ids, strict=True)]
+    short_ids = [_short(id) for id in ids]
+    return [name if short_ids.count(name) == 1 else to_single_line(id) for name, id in zip(short_ids, ids, strict=True)]
 
 
-def _short(one: str) -> str:
-    if len(one) != 36 or one.count("-") != 4:
-        return to_single_line(one)
+def _short(id: str) -> str:
+    if len(id) != 36 or id.count("-") != 4:
+        return to_single_line(id)
     # A version 7 UUID begins with its time, and its first digits change slowly.
-    return to_single_line(one[:13] if one[14] == "7" else one[:8])
+    return to_single_line(id[:13] if id[14] == "7" else id[:8])
 
 
 def abbreviate_home(path: str) -> str:

@@ -57,11 +57,6 @@ def text_size(messages: Iterable[Message]) -> int:
     return sum(len(part_text(part)) for message in messages for part in message.parts)
 
 
-def encode_messages(messages: Sequence[Message]) -> bytes:
-    """Encode messages without compression."""
-    return _encode_value(messages)
-
-
 def decode_messages(data: bytes) -> list[Message]:
     """Decompress and decode a block of messages."""
     body = expand(data)
@@ -76,9 +71,9 @@ def decode_messages_lazily(data: bytes) -> Sequence[msgspec.Raw | Message]:
     return decode_messages(data) if body.startswith(_JSON_ARRAY) else _decode_raw(body)
 
 
-def decode_message(found: msgspec.Raw | Message) -> Message:
+def decode_message(item: msgspec.Raw | Message) -> Message:
     """Decode an item of `decode_messages_lazily`."""
-    return found if isinstance(found, Message) else _decode_one(found)
+    return item if isinstance(item, Message) else _decode_one(item)
 
 
 def compress(body: bytes) -> bytes:
@@ -93,7 +88,7 @@ def expand(data: bytes) -> bytes:
 
 def encode_layout(session: Session) -> bytes:
     """Encode and compress a session's layout."""
-    shape = SessionLayout(
+    layout = SessionLayout(
         segments=tuple(HistoryLayout(len(history), history.tools, history.pocket) for history in session.segments),
         branches=tuple(
             HistoryLayout(len(branch.history), branch.history.tools, branch.history.pocket, branch.after_message_id)
@@ -103,27 +98,27 @@ def encode_layout(session: Session) -> bytes:
         spilled=session.spilled,
         records=session.records,
     )
-    return compress(_encode_value(shape))
+    return compress(encode_value(layout))
 
 
 def rebuild_session(
-    facts: ArchivedSession, shape: bytes, messages: Iterable[Message], children: Iterable[Session]
+    facts: ArchivedSession, encoded_layout: bytes, messages: Iterable[Message], children: Iterable[Session]
 ) -> Session:
     """Rebuild a session from archive fields, layout, messages and sub-agents. Raw records are lost."""
-    frames = _decode_layout(expand(shape))
-    rest = iter(messages)
-    segments = tuple(_history(frame, rest) for frame in frames.segments)
+    layout = _decode_layout(expand(encoded_layout))
+    remaining = iter(messages)
+    segments = tuple(_history(segment, remaining) for segment in layout.segments)
     return Session(
         agent=facts.agent,
         id=facts.id,
         file=facts.file,
         segments=segments,
-        branches=tuple(AbandonedBranch(_history(frame, rest), frame.after) for frame in frames.branches),
+        branches=tuple(AbandonedBranch(_history(branch, remaining), branch.after) for branch in layout.branches),
         children=tuple(children),
-        problems=frames.problems,
-        spilled=frames.spilled,
+        problems=layout.problems,
+        spilled=layout.spilled,
         compactions=facts.compactions,
-        records=frames.records,
+        records=layout.records,
         project=facts.project,
         git_branch=facts.branch,
         title=facts.title,
@@ -135,8 +130,8 @@ def rebuild_session(
     )
 
 
-def _history(frame: HistoryLayout, messages: Iterable[Message]) -> History:
-    return History(tuple(islice(messages, frame.count)), frame.tools, frame.pocket)
+def _history(layout: HistoryLayout, messages: Iterable[Message]) -> History:
+    return History(tuple(islice(messages, layout.count)), layout.tools, layout.pocket)
 
 
 def _decode_layout(body: bytes) -> SessionLayout:
@@ -145,7 +140,8 @@ def _decode_layout(body: bytes) -> SessionLayout:
     return msgspec.msgpack.decode(body, type=SessionLayout)
 
 
-def _encode_value(value: Any) -> bytes:
+def encode_value(value: Any) -> bytes:
+    """Encode a value without compression."""
     try:
         return _encode(value)
     except UnicodeEncodeError:

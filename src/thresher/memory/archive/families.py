@@ -38,21 +38,21 @@ def compute_origin_id(session: Session) -> str:
         return ""
     if len(first.id) >= MIN_UNIQUE_ID_LENGTH:
         return f"id:{first.id}"
-    begun = f"text:{_digest([first])}"
+    origin = f"text:{_digest([first])}"
     if first.time:
-        return begun
-    opening = [first]
-    while opening[-1].role != "assistant":
+        return origin
+    beginning = [first]
+    while beginning[-1].role != "assistant":
         following = next(messages, None)
         if following is None:
-            return begun + UNANSWERED
-        opening.append(following)
-    return f"{begun}{UNANSWERED}{_digest(opening)}"
+            return origin + UNANSWERED
+        beginning.append(following)
+    return f"{origin}{UNANSWERED}{_digest(beginning)}"
 
 
 def _digest(messages: Iterable[Message]) -> str:
-    told = "\n".join(text for message in messages for text in (str(message.time), *_part_texts(message)))
-    return blake2b(told.encode("utf-8", "replace"), digest_size=16).hexdigest()
+    texts = "\n".join(text for message in messages for text in (str(message.time), *_part_texts(message)))
+    return blake2b(texts.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
 
 def _part_texts(message: Message) -> tuple[str, ...]:
@@ -70,22 +70,22 @@ def choose_family_root(
     `relatives` are all candidate relatives, oldest first. `kin` is the key of a known relative.
     """
     facts, origin = row.session, row.origin_id
-    others = [one for one in relatives if one.key != facts.key and one.session.root]
-    own = [one for one in others if one.session.agent == facts.agent]
-    links = [_first_root(one for one in others if one.key == key) for key in (row.owner, kin)]
+    others = [other for other in relatives if other.key != facts.key and other.session.root]
+    same_agent = [other for other in others if other.session.agent == facts.agent]
+    links = [_first_root(other for other in others if other.key == key) for key in (row.owner, kin)]
     if facts.parent and facts.parent != facts.id:
-        links.append(_first_root(one for one in own if one.session.id == facts.parent) or facts.parent)
-    copies = [one for one in own if one.session.id == facts.id]
+        links.append(_first_root(other for other in same_agent if other.session.id == facts.parent) or facts.parent)
+    copies = [other for other in same_agent if other.session.id == facts.id]
     if _is_unique_id(facts.id, origin):
         links.append(_first_root(copies))
     elif origin and not origin.endswith(UNANSWERED):
-        links.append(_first_root(one for one in copies if one.origin_id == origin))
+        links.append(_first_root(other for other in copies if other.origin_id == origin))
     if is_shared_origin(origin):
-        links.append(_first_root(one for one in own if one.origin_id == origin))
+        links.append(_first_root(other for other in same_agent if other.origin_id == origin))
     # Counters and file names are not unique: unrelated sessions may have the same id.
-    before = facts.root or (f"{facts.id}~{facts.key}" if copies else facts.id)
-    roots = [root for root in links if root] or [before]
-    return roots[0], frozenset((*roots, before)) - {roots[0]}
+    current_root = facts.root or (f"{facts.id}~{facts.key}" if copies else facts.id)
+    roots = [root for root in links if root] or [current_root]
+    return roots[0], frozenset((*roots, current_root)) - {roots[0]}
 
 
 def is_shared_origin(origin: str) -> bool:
@@ -99,7 +99,7 @@ def _is_unique_id(id: str, origin: str) -> bool:
 
 
 def _first_root(rows: Iterable[StoredSession]) -> str:
-    return next((one.session.root for one in rows), "")
+    return next((row.session.root for row in rows), "")
 
 
 # --- versions --------------------------------------------------------------------------------------------------------
@@ -107,13 +107,13 @@ def _first_root(rows: Iterable[StoredSession]) -> str:
 
 def count_missing_messages(old: Iterable[Message], new: Iterable[Message]) -> int:
     """Return the number of messages that the new version lacks."""
-    others = [*new]
-    said = {(message.role, _part_texts(message)) for message in others}
-    named = {message.id or str(place): message for place, message in enumerate(others)}
+    new_messages = [*new]
+    new_texts = {(message.role, _part_texts(message)) for message in new_messages}
+    new_by_id = {message.id or str(position): message for position, message in enumerate(new_messages)}
     return sum(
-        (message.role, _part_texts(message)) not in said
-        and not _has_grown(message, named.get(message.id or str(place)))
-        for place, message in enumerate(old)
+        (message.role, _part_texts(message)) not in new_texts
+        and not _has_grown(message, new_by_id.get(message.id or str(position)))
+        for position, message in enumerate(old)
     )
 
 
@@ -124,14 +124,12 @@ def _has_grown(old: Message, new: Message | None) -> bool:
 
 
 def _extends(new: Part, old: Part) -> bool:
-    if (
-        isinstance(old, ToolCall)
-        and isinstance(new, ToolCall)
-        and old.id == new.id
-        and old.arguments in EMPTY_ARGUMENTS
-    ):
-        return True
-    return part_text(new).startswith(part_text(old))
+    match old, new:
+        case ToolCall(id=old_id, arguments=arguments), ToolCall(id=new_id):
+            was_incomplete = old_id == new_id and arguments in EMPTY_ARGUMENTS
+        case _:
+            was_incomplete = False
+    return was_incomplete or part_text(new).startswith(part_text(old))
 
 
 # --- forgotten sessions ----------------------------------------------------------------------------------------------
@@ -147,10 +145,10 @@ def compute_forgotten_digest(agent: str, id: str, start: str) -> bytes:
 
 def list_forgotten_digests(agent: str, id: str, start: str, owner: str = "") -> Iterator[bytes]:
     """Yield every digest that may identify a session: its own, its unanswered form's and its owner's."""
-    begun, _, _ = start.partition(UNANSWERED)
+    answered, _, _ = start.partition(UNANSWERED)
     yield _digest_name(agent, id)
     yield _digest_name(agent, id, start)
-    yield _digest_name(agent, id, begun + UNANSWERED)
+    yield _digest_name(agent, id, answered + UNANSWERED)
     if owner:
         yield _digest_name(agent, owner)
 

@@ -70,24 +70,24 @@ def store_session(
     """
     facts = entry.session
     versions = archive.find_sessions(SessionFilter(agent=facts.agent, id=facts.id, file=facts.file))
-    kept = next((one for one in versions if one.ordinal == ordinal), None)
-    stored = archive.find_blocks([kept.key]) if kept else []
+    previous = next((version for version in versions if version.ordinal == ordinal), None)
+    stored = archive.find_blocks([previous.key]) if previous else []
     if stored and not entry.blocks:
         return None
-    known = kept.session.messages if kept else 0
+    known_messages = previous.session.messages if previous else 0
     lost = 0 if grown else _count_lost_messages(archive, stored, entry.blocks)
-    if kept and lost:  # keep the old version under another ordinal
-        archive.put_session(kept._replace(ordinal=-kept.key, is_present=False))
-    before = None if lost else kept
+    if previous and lost:  # keep the old version under another ordinal
+        archive.put_session(previous._replace(ordinal=-previous.key, is_present=False))
+    before = None if lost else previous
     row = build_session_row(entry, before, ordinal=ordinal, source=source, owner=owner)
     key = archive.put_session(row, entry.layout)
     if before is None or _family_links(before) != _family_links(row):
         row = row._replace(session=structs.replace(row.session, key=key))
-        _join_families(archive, row, kin=kept.key if kept and lost < known else 0)
+        _join_families(archive, row, kin=previous.key if previous and lost < known_messages else 0)
     blocks = _replace_blocks(archive, key, entry, before, stored if before else [])
     if not lost:
-        _drop_restored_version(archive, key, [one for one in versions if one.ordinal < 0], entry.blocks)
-    return PlacedSession(key, blocks, max(0, facts.messages - known + lost))
+        _drop_restored_version(archive, key, [version for version in versions if version.ordinal < 0], entry.blocks)
+    return PlacedSession(key, blocks, max(0, facts.messages - known_messages + lost))
 
 
 def build_session_row(
@@ -98,8 +98,8 @@ def build_session_row(
     if before is not None:
         # A sub-agent whose owner's file is gone is read alone, without these facts.
         owner = owner or before.owner
-        known = before.session
-        facts = structs.replace(facts, key=known.key, root=known.root, call=facts.call or known.call)
+        previous = before.session
+        facts = structs.replace(facts, key=previous.key, root=previous.root, call=facts.call or previous.call)
     return StoredSession(facts, ordinal, source, owner, entry.origin_id, True, entry.text_size, entry.source_version)
 
 
@@ -115,8 +115,8 @@ def _join_families(archive: Archive, row: StoredSession, *, kin: int) -> None:
         relatives += find(SessionFilter(agent=agent, id=id))
     if families.is_shared_origin(row.origin_id):
         relatives += find(SessionFilter(agent=agent, origin_id=row.origin_id))
-    root, merged = families.choose_family_root(row, sorted(relatives, key=lambda one: one.key), kin)
-    for other in [row, *(one for old in merged for one in find(SessionFilter(agent=agent, root=old)))]:
+    root, merged = families.choose_family_root(row, sorted(relatives, key=lambda session: session.key), kin)
+    for other in [row, *(session for old in merged for session in find(SessionFilter(agent=agent, root=old)))]:
         archive.put_session(other._replace(session=structs.replace(other.session, root=root)))
 
 
@@ -124,17 +124,17 @@ def _replace_blocks(
     archive: Archive, key: int, entry: EncodedSession, before: StoredSession | None, stored: Sequence[BlockRow]
 ) -> tuple[tuple[int, int], ...]:
     """Write the changed blocks; return the number and id of each."""
-    facts, old = entry.session, before.session if before else None
-    is_comparable = old is not None and old.made_by == facts.made_by
-    same = count_same_digests([one.digest for one in stored], entry.blocks) if is_comparable else 0
+    facts, previous = entry.session, before.session if before else None
+    is_comparable = previous is not None and previous.made_by == facts.made_by
+    same = count_same_digests([block.digest for block in stored], entry.blocks) if is_comparable else 0
     _remove_blocks(archive, stored[same:])
-    if old is None or (old.title, old.branch) != (facts.title, facts.branch):
+    if previous is None or (previous.title, previous.branch) != (facts.title, facts.branch):
         archive.add_tombstones([-key])
     return tuple((number, archive.add_block(key, number, block)) for number, block in [*enumerate(entry.blocks)][same:])
 
 
 def _remove_blocks(archive: Archive, blocks: Iterable[BlockRow]) -> None:
-    ids = [one.id for one in blocks]
+    ids = [block.id for block in blocks]
     if ids:
         archive.remove_blocks(ids)
         archive.add_tombstones(ids)
@@ -148,7 +148,7 @@ def count_same_digests(stored: Sequence[bytes], blocks: Sequence[EncodedBlock]) 
 
 def _count_lost_messages(archive: Archive, old: Sequence[BlockRow], new: Sequence[EncodedBlock]) -> int:
     """Return the number of messages in stored blocks that the new blocks lack."""
-    same = count_same_digests([one.digest for one in old], new)
+    same = count_same_digests([block.digest for block in old], new)
     if same == len(old):
         return 0
     stored = _decode_all(archive.read_blocks(old[0].session, same))
@@ -160,17 +160,17 @@ def _decode_all(bodies: Iterable[bytes]) -> Iterator[Message]:
 
 
 def _drop_restored_version(
-    archive: Archive, key: int, lost: Sequence[StoredSession], blocks: Sequence[EncodedBlock]
+    archive: Archive, key: int, versions: Sequence[StoredSession], blocks: Sequence[EncodedBlock]
 ) -> None:
     """Remove the latest lost version of a session if all its messages are back."""
-    old = archive.find_blocks([lost[-1].key]) if lost else []
-    if not old or _count_lost_messages(archive, old, blocks):
+    old_blocks = archive.find_blocks([versions[-1].key]) if versions else []
+    if not old_blocks or _count_lost_messages(archive, old_blocks, blocks):
         return
-    _remove_blocks(archive, old)
-    archive.add_tombstones([-lost[-1].key])
-    for child in archive.find_sessions(SessionFilter(owner=lost[-1].key)):
+    _remove_blocks(archive, old_blocks)
+    archive.add_tombstones([-versions[-1].key])
+    for child in archive.find_sessions(SessionFilter(owner=versions[-1].key)):
         archive.put_session(child._replace(owner=key))
-    archive.remove_sessions([lost[-1].key])
+    archive.remove_sessions([versions[-1].key])
 
 
 def mark_absent(archive: Archive, source: str, keys: Collection[int], same: Collection[str]) -> None:
@@ -185,13 +185,13 @@ def mark_absent(archive: Archive, source: str, keys: Collection[int], same: Coll
 
 def forget_sessions(archive: Archive, keys: Iterable[int], *, for_good: bool) -> int:
     """Remove sessions and their sub-agents; return their number. With `for_good`, block their return."""
-    waiting, every = deque(keys), dict[int, None]()
-    while waiting:
-        key = waiting.popleft()
-        if key not in every:
-            every[key] = None
-            waiting += archive.find_keys(SessionFilter(owner=key))
-    rows = archive.find_sessions(SessionFilter(keys=[*every]))
+    queue, selected = deque(keys), dict[int, None]()
+    while queue:
+        key = queue.popleft()
+        if key not in selected:
+            selected[key] = None
+            queue += archive.find_keys(SessionFilter(owner=key))
+    rows = archive.find_sessions(SessionFilter(keys=[*selected]))
     archive.remove_sessions([row.key for row in rows])
     if for_good:
         names = ((row.session.agent, row.session.id, row.origin_id) for row in rows)
@@ -215,7 +215,7 @@ def hide_sources(archive: Archive, paths: Iterable[str]) -> None:
     for path in paths:
         if path in known and not archive.find_keys(SessionFilter(source=path)):
             hidden = known[path]._replace(path=hash_hidden_path(path), problem="", whole="")
-            archive.remove_sources([path, *(one.path for one in known.values() if one.whole == path)])
+            archive.remove_sources([path, *(source.path for source in known.values() if source.whole == path)])
             archive.put_sources([hidden])
 
 
@@ -225,8 +225,8 @@ def hide_sources(archive: Archive, paths: Iterable[str]) -> None:
 def read_stored_digests(archive: Archive, source: str) -> Mapping[SessionName, StoredDigests]:
     """Return the stored digests of a file's sessions."""
     rows = [row for row in archive.find_sessions(SessionFilter(source=source)) if row.is_present]
-    blocks = groupby(archive.find_blocks([row.key for row in rows]) if rows else (), key=lambda one: one.session)
-    digests = {session: tuple(one.digest for one in some) for session, some in blocks}
+    blocks = groupby(archive.find_blocks([row.key for row in rows]) if rows else (), key=lambda block: block.session)
+    digests = {session: tuple(block.digest for block in rows_of_session) for session, rows_of_session in blocks}
     return {
         (facts.agent, facts.id, facts.file, row.ordinal): StoredDigests(
             facts.made_by, digests.get(row.key, ()), row.source_version
@@ -239,9 +239,9 @@ def read_stored_digests(archive: Archive, source: str) -> Mapping[SessionName, S
 def read_messages(archive: Archive, key: int, start: int = 0, stop: int | None = None) -> list[Message]:
     """Return a range of a session's messages."""
     last = None if stop is None else max(stop - 1, 0) // MESSAGES_PER_BLOCK
-    found = [*_decode_all(archive.read_blocks(key, start // MESSAGES_PER_BLOCK, last))]
-    begin = start % MESSAGES_PER_BLOCK
-    return found[begin : None if stop is None else begin + stop - start]
+    messages = [*_decode_all(archive.read_blocks(key, start // MESSAGES_PER_BLOCK, last))]
+    first = start % MESSAGES_PER_BLOCK
+    return messages[first : None if stop is None else first + stop - start]
 
 
 @contextmanager
@@ -250,13 +250,13 @@ def open_message_reader(archive: Archive) -> Iterator[Callable[[int, int], Messa
 
     @lru_cache(maxsize=BLOCK_CACHE_SIZE)
     def block(key: int, number: int) -> Sequence[Raw | Message]:
-        found = archive.read_blocks(key, number, number)
-        return decode_messages_lazily(found[0]) if found else ()
+        stored = archive.read_blocks(key, number, number)
+        return decode_messages_lazily(stored[0]) if stored else ()
 
     def message(key: int, at: int) -> Message:
-        number, place = divmod(at, MESSAGES_PER_BLOCK)
-        found = block(key, number)[place : place + 1]
-        return decode_message(found[0]) if found else MISSING_MESSAGE
+        number, position = divmod(at, MESSAGES_PER_BLOCK)
+        stored = block(key, number)[position : position + 1]
+        return decode_message(stored[0]) if stored else MISSING_MESSAGE
 
     with archive.connected():
         yield message
@@ -265,10 +265,10 @@ def open_message_reader(archive: Archive) -> Iterator[Callable[[int, int], Messa
 def read_session(archive: Archive, key: int, *, children: bool = True) -> tuple[ArchivedSession, Session]:
     """Return a session's archive record and the complete session with its sub-agents."""
     with archive.connected():
-        found = archive.find_sessions(SessionFilter(keys=[key]))
-        if not found:
+        rows = archive.find_sessions(SessionFilter(keys=[key]))
+        if not rows:
             raise NotStoredError(f"no session has the key {key}; `thresher search` lists sessions")
-        below = archive.find_keys(SessionFilter(owner=key)) if children else []
-        inner = [read_session(archive, child)[1] for child in below]
-        facts = found[0].session
-        return facts, rebuild_session(facts, archive.read_layout(key), read_messages(archive, key), inner)
+        child_keys = archive.find_keys(SessionFilter(owner=key)) if children else []
+        sub_sessions = [read_session(archive, child)[1] for child in child_keys]
+        facts = rows[0].session
+        return facts, rebuild_session(facts, archive.read_layout(key), read_messages(archive, key), sub_sessions)

@@ -107,7 +107,7 @@ class Archive(Protocol):
         exception.
         """
 
-    def connected(self) -> AbstractContextManager[None]:
+    def connected(self) -> AbstractContextManager[object]:
         """Use one connection for all calls in the context."""
 
     def transaction(self) -> AbstractContextManager[None]:

@@ -144,10 +144,10 @@ class SqliteArchive:
         return True
 
     @contextmanager
-    def connected(self) -> Iterator[None]:
+    def connected(self) -> Iterator[Connection]:
         """Use one connection for all calls in the context."""
         if self._own.connection is not None:
-            yield
+            yield self._own.connection
             return
         if not self.path.exists():
             create_private_folder(self.path.parent)
@@ -155,7 +155,7 @@ class SqliteArchive:
         with self._file.open() as connection:
             self._own.connection = connection
             try:
-                yield
+                yield connection
             finally:
                 try:
                     self.flush()
@@ -178,9 +178,7 @@ class SqliteArchive:
         if self._in_transaction:
             yield
             return
-        with self.connected(), self._file.translate_errors():
-            connection = self._own.connection
-            assert connection is not None
+        with self.connected() as connection, self._file.translate_errors():
             if not connection.in_transaction:
                 connection.execute("BEGIN IMMEDIATE")
                 self._batch_started = time.monotonic()
@@ -206,21 +204,18 @@ class SqliteArchive:
         self._run("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _run(self, statement: str, *values: Any) -> list[Any]:
-        with self.connected():
-            assert self._own.connection is not None
-            return self._own.connection.execute(statement, values).fetchall()
+        with self.connected() as connection:
+            return connection.execute(statement, values).fetchall()
 
     def _write(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> None:
-        with self.transaction():
-            assert self._own.connection is not None
-            self._own.connection.executemany(statement, rows)
+        with self.transaction(), self.connected() as connection:
+            connection.executemany(statement, rows)
 
     def _insert(self, table: str, row: Mapping[str, Any]) -> int:
         """Insert a row and return its id."""
-        with self.transaction():
-            assert self._own.connection is not None
-            statement = f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})"
-            return int(self._own.connection.execute(statement, (*row.values(),)).lastrowid or 0)
+        statement = f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})"
+        with self.transaction(), self.connected() as connection:
+            return int(connection.execute(statement, (*row.values(),)).lastrowid or 0)
 
     # --- sessions ----------------------------------------------------------------------------------------------------
 
@@ -262,15 +257,17 @@ class SqliteArchive:
 
     def find_blocks(self, sessions: Collection[int] | None = None, *, after: int = 0) -> list[BlockRow]:
         """Return the blocks of the given (or all) sessions with an id above `after`, by session and number."""
-        among = "" if sessions is None else "AND session IN (SELECT value FROM json_each(?))"
-        asked = f"SELECT session, number, id, digest FROM blocks WHERE id > ? {among} ORDER BY +session, +number"
+        condition = "" if sessions is None else "AND session IN (SELECT value FROM json_each(?))"
+        statement = (
+            f"SELECT session, number, id, digest FROM blocks WHERE id > ? {condition} ORDER BY +session, +number"
+        )
         values = () if sessions is None else (json.dumps([*sessions]),)
-        return [*map(BlockRow._make, self._run(asked, after, *values))]
+        return [*map(BlockRow._make, self._run(statement, after, *values))]
 
     def read_blocks(self, session: int, first: int = 0, last: int | None = None) -> list[bytes]:
         """Return the bodies of blocks `first` to `last`."""
-        asked = "SELECT body FROM blocks WHERE session = ? AND number BETWEEN ? AND ? ORDER BY number"
-        return [row[0] for row in self._run(asked, session, first, 1 << 40 if last is None else last)]
+        statement = "SELECT body FROM blocks WHERE session = ? AND number BETWEEN ? AND ? ORDER BY number"
+        return [row[0] for row in self._run(statement, session, first, 1 << 40 if last is None else last)]
 
     def add_block(self, session: int, number: int, block: EncodedBlock) -> int:
         """Add a block to a session; return its id."""
@@ -314,7 +311,7 @@ class SqliteArchive:
 
     def put_sources(self, known: Iterable[SourceRecord]) -> None:
         """Insert or replace files by path."""
-        rows = [(one.path, *one.stat, *one[2:]) for one in known]
+        rows = [(source.path, *source.stat, *source[2:]) for source in known]
         self._write(f"INSERT OR REPLACE INTO sources VALUES ({', '.join('?' * 11)})", rows)
 
     def remove_sources(self, paths: Collection[str]) -> None:
@@ -331,12 +328,14 @@ class SqliteArchive:
 
 
 def _build_conditions(where: SessionFilter) -> tuple[str, list[Any]]:
-    given = structs.asdict(where)
-    given = {name: value for name, value in given.items() if value or (name == "keys" and value is not None)}
-    conditions = [_CONDITIONS.get(name, f"{name} = ?") for name in given]
-    numbered = (one.replace("?1", "?").replace("?", f"?{place}") for place, one in enumerate(conditions, 1))
-    values = [json.dumps([*value]) if name == "keys" else value for name, value in given.items()]
-    return " AND ".join(numbered) or "TRUE", values
+    conditions: list[str] = []
+    values: list[Any] = []
+    for name, value in structs.asdict(where).items():
+        if value or (name == "keys" and value is not None):
+            values.append(json.dumps([*value]) if name == "keys" else value)
+            condition = _CONDITIONS.get(name, f"{name} = ?")
+            conditions.append(condition.replace("?1", "?").replace("?", f"?{len(values)}"))
+    return " AND ".join(conditions) or "TRUE", values
 
 
 def _parse_session(key: int, *row: Any) -> StoredSession:

@@ -34,6 +34,6 @@ class IndexDocument(NamedTuple):
 
 def path_suffixes(path: str) -> list[str]:
     """Return a path and all its suffixes that start at a name, in lower case with forward slashes."""
-    clean = path.encode("utf-8", "replace").decode().replace("\\", "/").lower()
-    names = [name for name in clean.split("/") if name not in ("", ".")]
-    return ["/".join(names[place:]) for place in range(len(names))][-MOST_FOLDERS:]
+    normalized = path.encode("utf-8", "replace").decode().replace("\\", "/").lower()
+    names = [name for name in normalized.split("/") if name not in ("", ".")]
+    return ["/".join(names[start:]) for start in range(len(names))][-MOST_FOLDERS:]

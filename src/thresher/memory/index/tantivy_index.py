@@ -148,11 +148,11 @@ class TantivyIndex:
     @property
     def searcher(self) -> tantivy.Searcher:
         """Searcher for the latest commit, including commits of other processes."""
-        facts = (self.folder / META).stat()
-        seen = (facts.st_mtime_ns, facts.st_ino)
-        if self._searcher is None or seen != self._loaded_version:
+        stat = (self.folder / META).stat()
+        version = (stat.st_mtime_ns, stat.st_ino)
+        if self._searcher is None or version != self._loaded_version:
             self._inner.reload()
-            self._searcher, self._loaded_version = self._inner.searcher(), seen
+            self._searcher, self._loaded_version = self._inner.searcher(), version
         return self._searcher
 
     @_translate_errors
@@ -171,8 +171,8 @@ class TantivyIndex:
     @_translate_errors
     def times_by_session(self, query: tantivy.Query, which: Literal["min", "max"]) -> dict[int, int]:
         """Return the earliest or latest time of matching documents by session; 0 if none has a time."""
-        one = {"one": {which: {"field": "time"}}}
-        terms = {"by": {"terms": {"field": "session", "size": MOST_SESSIONS}, "aggs": one}}
+        time_value = {"one": {which: {"field": "time"}}}
+        terms = {"by": {"terms": {"field": "session", "size": MOST_SESSIONS}, "aggs": time_value}}
         buckets = self.searcher.aggregate(query, terms)["by"]["buckets"]
         return {bucket["key"]: int(bucket["one"]["value"] or 0) for bucket in buckets}
 
@@ -187,15 +187,15 @@ class TantivyIndex:
         """
         searcher = self.searcher
         hits = searcher.search(query, MOST_PLACES, count=False).hits
-        places = [place for _, place in hits]
-        sessions, messages = (_numbers(searcher, field, places) for field in ("session", "at"))
+        addresses = [address for _, address in hits]
+        sessions, messages = (_numbers(searcher, field, addresses) for field in ("session", "at"))
         counts = Counter(session for session, _ in set(zip(sessions, messages, strict=True)))
-        kept, taken = hits[:best], Counter(sessions[:best])
+        selected, hits_per_session = hits[:best], Counter(sessions[:best])
         for hit, session in zip(hits[best:], sessions[best:], strict=True) if each else ():
-            if taken[session] < each:
-                taken[session] += 1
-                kept.append(hit)
-        return counts, _build_hits(searcher, kept)
+            if hits_per_session[session] < each:
+                hits_per_session[session] += 1
+                selected.append(hit)
+        return counts, _build_hits(searcher, selected)
 
     @_translate_errors
     def terms_with_prefix(self, field: str, prefix: str, limit: int) -> list[str]:
@@ -211,13 +211,13 @@ class TantivyIndex:
         """Return the number of excluded texts by reason; other texts are under "" or "sub-agent"."""
         messages = tantivy.Query.range_query(self.schema, "block", tantivy.FieldType.Integer, lower_bound=1)
         counts = self.count_by_field(messages, "reason").items()
-        every: dict[str, int] = {EXCLUSION_REASONS[code]: count for code, count in counts}
+        texts: dict[str, int] = {EXCLUSION_REASONS[code]: count for code, count in counts}
         if subagents:
             searched = tantivy.Query.term_query(self.schema, "reason", 0)
-            theirs = tantivy.Query.term_set_query(self.schema, "session", [*subagents])
-            hidden = sum(self.count_by_field(messages.and_must_match(searched, theirs)).values())
-            every |= {"": every.get("", 0) - hidden, "sub-agent": hidden}
-        return every
+            from_subagents = tantivy.Query.term_set_query(self.schema, "session", [*subagents])
+            hidden = sum(self.count_by_field(messages.and_must_match(searched, from_subagents)).values())
+            texts |= {"": texts.get("", 0) - hidden, "sub-agent": hidden}
+        return texts
 
     # --- writing -------------------------------------------------------------------------------------------------
 
@@ -226,9 +226,9 @@ class TantivyIndex:
         """Open a writer for about `size` bytes, and remove leftovers of an interrupted one."""
         if self._writer is None:
             self._last_block = self.read_state().last_block
-            few = size < SMALL_WRITE_BYTES
+            is_small = size < SMALL_WRITE_BYTES
             self._writer = self._inner.writer(
-                SMALL_WRITE_BYTES if few else HEAP, 1 if few else min(4, os.cpu_count() or 1)
+                SMALL_WRITE_BYTES if is_small else HEAP, 1 if is_small else min(4, os.cpu_count() or 1)
             )
             # A killed writer leaves files whose names the next writer would reuse.
             self._writer.garbage_collect_files()
@@ -273,14 +273,14 @@ class TantivyIndex:
 
 def _build_hits(searcher: tantivy.Searcher, hits: "list[tuple[float, tantivy.DocAddress]]") -> list[IndexHit]:
     """Build hits with the searcher that returned them, since another may have other segments."""
-    places = [place for _, place in hits]
-    columns = [_numbers(searcher, field, places) for field in IndexHit._fields[1:]]
+    addresses = [address for _, address in hits]
+    columns = [_numbers(searcher, field, addresses) for field in IndexHit._fields[1:]]
     return [*map(IndexHit, [score for score, _ in hits], *columns)]
 
 
-def _numbers(searcher: tantivy.Searcher, field: str, places: "list[tantivy.DocAddress]") -> list[int]:
+def _numbers(searcher: tantivy.Searcher, field: str, addresses: "list[tantivy.DocAddress]") -> list[int]:
     """Return a numeric field of each document; 0 if missing."""
-    values = cast("list[int | None]", searcher.fast_field_values(field, places))
+    values = cast("list[int | None]", searcher.fast_field_values(field, addresses))
     return [value or 0 for value in values]
 
 
@@ -291,24 +291,24 @@ def remove_index(folder: Path) -> None:
 
 
 def _document(session: int, block: int, doc: IndexDocument) -> tantivy.Document:
-    made = tantivy.Document()
-    made.add_integer("session", session)
-    made.add_integer("block", block)
-    made.add_integer("at", doc.at)
-    made.add_integer("kind", TEXT_KINDS.index(doc.kind))
-    made.add_integer("reason", doc.reason)
-    made.add_integer("derived", int(doc.derived))
-    made.add_integer("role", doc.role)
+    document = tantivy.Document()
+    document.add_integer("session", session)
+    document.add_integer("block", block)
+    document.add_integer("at", doc.at)
+    document.add_integer("kind", TEXT_KINDS.index(doc.kind))
+    document.add_integer("reason", doc.reason)
+    document.add_integer("derived", int(doc.derived))
+    document.add_integer("role", doc.role)
     if doc.time:
-        made.add_integer("time", doc.time)
+        document.add_integer("time", doc.time)
     field = "output" if doc.kind == "output" else "said"
     for text in doc.texts:
-        made.add_text(field, text)
+        document.add_text(field, text)
     for field, subjects in zip(doc.commits._fields, doc.commits, strict=True):
         for subject in subjects:
-            made.add_text(field, subject)
+            document.add_text(field, subject)
     for path in doc.paths:
-        made.add_text("paths", separate_words(path))
-        for end in path_suffixes(path):
-            made.add_text("file", end)
-    return made
+        document.add_text("paths", separate_words(path))
+        for suffix in path_suffixes(path):
+            document.add_text("file", suffix)
+    return document

@@ -32,11 +32,11 @@ class FileFingerprint(NamedTuple):
 def read_file_stat(path: str | Path) -> FileStat | None:
     """Return the metadata of a file or folder; None if it is missing or inaccessible."""
     try:
-        facts = os.stat(path)  # noqa: PTH116 - thousands of files, and a `Path` costs more than the look
+        status = os.stat(path)  # noqa: PTH116 - thousands of files, and a `Path` costs more than the look
     except (OSError, ValueError):
         return None
-    inode = facts.st_ino & 0x7FFF_FFFF_FFFF_FFFF
-    stat = FileStat(facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, inode)
+    inode = status.st_ino & 0x7FFF_FFFF_FFFF_FFFF
+    stat = FileStat(status.st_size, status.st_mtime_ns, status.st_ctime_ns, inode)
     name = os.fspath(path)
     # The journal is next to the database itself, not next to a symlink to it.
     journal = read_file_stat(f"{os.path.realpath(name)}-wal") if name.endswith(DATABASES) else None
@@ -55,22 +55,22 @@ def fingerprint_file(path: Path, size: int) -> FileFingerprint:
         return FileFingerprint(offset, _digest(file, offset))
 
 
-def fingerprint_sessions(listed: Mapping[str, str]) -> FileFingerprint:
+def fingerprint_sessions(versions: Mapping[str, str]) -> FileFingerprint:
     """Return the fingerprint of a multi-session file, from the version of each session."""
     digest = blake2b(digest_size=16)
-    for session, mark in sorted(listed.items()):
-        digest.update(f"{session}\0{mark}\0".encode("utf-8", "replace"))
+    for session, version in sorted(versions.items()):
+        digest.update(f"{session}\0{version}\0".encode("utf-8", "replace"))
     return FileFingerprint(0, digest.digest())
 
 
-def classify_change(path: Path, known: SourceRecord | None, mark: FileFingerprint) -> FileChange:
+def classify_change(path: Path, known: SourceRecord | None, fingerprint: FileFingerprint) -> FileChange:
     """Classify the change of a file since the last sync. Raises `OSError`."""
     if known is None or not known.prefix or known.state not in ("here", "gone"):
         return "new"
-    if mark.offset < known.offset:
+    if fingerprint.offset < known.offset:
         return "rewritten"
-    if mark.offset == known.offset:
-        return "touched" if mark.prefix == known.prefix else "rewritten"
+    if fingerprint.offset == known.offset:
+        return "touched" if fingerprint.prefix == known.prefix else "rewritten"
     with path.open("rb") as file:
         return "grown" if _digest(file, known.offset) == known.prefix else "rewritten"
 
@@ -81,17 +81,17 @@ def _complete_length(file: BinaryIO, size: int) -> int:
     if not (first.startswith(b"{") and first.endswith(b"}")):
         return size
     end = size
-    pieces: list[bytes] = []
+    tail_chunks: list[bytes] = []
     while end > 0:
         start = max(0, end - STEP)
         file.seek(start)
-        piece = file.read(end - start)
-        cut = piece.rfind(b"\n")
-        pieces.append(piece[cut + 1 :])
-        if cut >= 0:
+        chunk = file.read(end - start)
+        line_break = chunk.rfind(b"\n")
+        tail_chunks.append(chunk[line_break + 1 :])
+        if line_break >= 0:
             break
         end = start
-    tail = b"".join(reversed(pieces))
+    tail = b"".join(reversed(tail_chunks))
     return size if not tail.strip() or _is_json(tail) else size - len(tail)
 
 
@@ -106,7 +106,7 @@ def _is_json(text: bytes) -> bool:
 def _digest(file: BinaryIO, size: int) -> bytes:
     digest = blake2b(digest_size=16)
     file.seek(0)
-    while size > 0 and (piece := file.read(min(CHUNK, size))):
-        digest.update(piece)
-        size -= len(piece)
+    while size > 0 and (chunk := file.read(min(CHUNK, size))):
+        digest.update(chunk)
+        size -= len(chunk)
     return digest.digest()

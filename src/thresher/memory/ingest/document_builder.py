@@ -36,12 +36,12 @@ HEAD, TAIL = 4000, 1000
 
 def attribute_session(session: Session) -> list[list[AttributedText]]:
     """Return the attributed texts of each message in storage order; none for repeated messages."""
-    found: list[list[AttributedText]] = []
+    attributed: list[list[AttributedText]] = []
     for history in _linear_histories(session):
-        said = dict(attribute_texts([message for message in history if not message.carried]))
+        texts_by_index = dict(attribute_texts([message for message in history if not message.carried]))
         numbers = count()
-        found += [[] if message.carried else said.get(next(numbers), []) for message in history]
-    return found
+        attributed += [[] if message.carried else texts_by_index.get(next(numbers), []) for message in history]
+    return attributed
 
 
 def _linear_histories(session: Session) -> Iterator[list[Message]]:
@@ -50,19 +50,19 @@ def _linear_histories(session: Session) -> Iterator[list[Message]]:
     yield from ([*branch.history] for branch in session.branches)
 
 
-def encode_exclusions(found: Iterable[list[AttributedText]]) -> bytes:
+def encode_exclusions(attributed: Iterable[list[AttributedText]]) -> bytes:
     """Encode the exclusion reasons for a block's digest, since a later message can change them."""
-    told = (f"{piece.reason}{'+' if piece.derived else ''}" for said in found for piece in said)
-    return ",".join(told).encode()
+    reasons = (f"{text.reason}{'+' if text.derived else ''}" for texts in attributed for text in texts)
+    return ",".join(reasons).encode()
 
 
 def build_documents(
-    messages: Sequence[Message], found: Sequence[list[AttributedText]], number: int, *, made_by: str
+    messages: Sequence[Message], attributed: Sequence[list[AttributedText]], number: int, *, made_by: str
 ) -> Iterator[IndexDocument]:
     """Build the documents of one block from all messages of its session."""
-    for at in range(number * MESSAGES_PER_BLOCK, min((number + 1) * MESSAGES_PER_BLOCK, len(messages))):
-        for doc in _build_message_documents(messages[at], found[at], at):
-            yield doc._replace(reason=RECALL_REASON, commits=CommitSubjects()) if made_by else doc
+    for index in range(number * MESSAGES_PER_BLOCK, min((number + 1) * MESSAGES_PER_BLOCK, len(messages))):
+        for document in _build_message_documents(messages[index], attributed[index], index):
+            yield document._replace(reason=RECALL_REASON, commits=CommitSubjects()) if made_by else document
 
 
 def build_title_document(facts: ArchivedSession) -> IndexDocument:
@@ -78,11 +78,11 @@ def clean_title(session: Session) -> str:
         return ""
     beginning = re.compile(r"\s+".join(map(re.escape, words)))
     prompts = (message.text for message in session.messages() if message.role == "user")
-    found = next(filter(None, map(beginning.search, prompts)), None)
-    if found is None:
+    match = next(filter(None, map(beginning.search, prompts)), None)
+    if match is None:
         return _clean(session.title, printed=True)
-    clean = _clean(found.string[found.start() :], printed=False)
-    return session.title if clean.startswith(found[0]) else clean[: max(MAX_TITLE_CHARS, len(session.title))]
+    cleaned = _clean(match.string[match.start() :], printed=False)
+    return session.title if cleaned.startswith(match[0]) else cleaned[: max(MAX_TITLE_CHARS, len(session.title))]
 
 
 _ELLIPSIS = re.compile(r"(?:…|\.\.\.)\s*\Z")
@@ -92,53 +92,59 @@ def _clean(title: str, *, printed: bool) -> str:
     return redact(strip_recalls(title, printed=printed))
 
 
-def _build_message_documents(message: Message, found: list[AttributedText], at: int) -> Iterator[IndexDocument]:
-    if not found:
+def _build_message_documents(message: Message, attributed: list[AttributedText], at: int) -> Iterator[IndexDocument]:
+    if not attributed:
         return
     calls = [part for part in message.parts if isinstance(part, ToolCall)]
-    matched = [piece.field for piece in found].count("input") == len(calls)
-    each = iter(calls if matched else ())
+    is_matched = [attributed_text.field for attributed_text in attributed].count("input") == len(calls)
+    remaining_calls = iter(calls if is_matched else ())
     groups: dict[tuple[TextKind, str, bool], tuple[list[str], list[str]]] = {}
-    for piece in found:
-        kind: TextKind = piece.field
-        use: ToolCallDetails | None = None
-        named: tuple[str, ...] = ()
-        if kind == "input" and (call := next(each, None)) is not None:
-            use, named = describe_tool_call(call), list_touched_files(call)
-            kind = _classify_tool_use(use)
-        key = (kind, piece.reason, piece.derived)
+    for attributed_text in attributed:
+        kind: TextKind = attributed_text.field
+        details: ToolCallDetails | None = None
+        touched_files: tuple[str, ...] = ()
+        if kind == "input" and (call := next(remaining_calls, None)) is not None:
+            details, touched_files = describe_tool_call(call), list_touched_files(call)
+            kind = _classify_tool_use(details)
+        key = (kind, attributed_text.reason, attributed_text.derived)
         if key not in groups:
             groups[key] = ([], [])
         texts, paths = groups[key]
-        texts.append(_separate_text(piece, use))
-        paths += named
-    if not matched:
+        texts.append(_separate_text(attributed_text, details))
+        paths += touched_files
+    if not is_matched:
         next(iter(groups.values()))[1].extend(path for call in calls for path in list_touched_files(call))
     role, time = ROLES.index(message.role), int(message.time.timestamp()) if message.time else 0
     for (kind, reason, derived), (texts, paths) in groups.items():
-        told = tuple(map(redact, paths))
-        commits = _commits(found) if kind == "output" and not reason else CommitSubjects()
-        yield IndexDocument(at, kind, texts, EXCLUSION_REASONS.index(reason), derived, role, time, told, commits)
+        redacted_paths = tuple(map(redact, paths))
+        commits = _commits(attributed) if kind == "output" and not reason else CommitSubjects()
+        yield IndexDocument(
+            at, kind, texts, EXCLUSION_REASONS.index(reason), derived, role, time, redacted_paths, commits
+        )
 
 
-def _commits(found: Iterable[AttributedText]) -> CommitSubjects:
+def _commits(attributed: Iterable[AttributedText]) -> CommitSubjects:
     """Return the commit subjects from complete outputs, before truncation."""
-    told = [extract_commit_subjects(piece.text) for piece in found if piece.field == "output" and not piece.reason]
-    return told[0] if len(told) == 1 else CommitSubjects(*(sum(each, ()) for each in zip(*told, strict=True)))
+    subjects = [extract_commit_subjects(text.text) for text in attributed if text.field == "output" and not text.reason]
+    return (
+        subjects[0]
+        if len(subjects) == 1
+        else CommitSubjects(*(sum(groups, ()) for groups in zip(*subjects, strict=True)))
+    )
 
 
-def _classify_tool_use(use: ToolCallDetails) -> TextKind:
-    if use.command:
+def _classify_tool_use(details: ToolCallDetails) -> TextKind:
+    if details.command:
         return "commands"
-    return "edits" if use.category == "file_edit" else "input"
+    return "edits" if details.category == "file_edit" else "input"
 
 
-def _separate_text(piece: AttributedText, use: ToolCallDetails | None) -> str:
+def _separate_text(attributed: AttributedText, details: ToolCallDetails | None) -> str:
     """Redact a text and separate its words for the index."""
-    text = piece.text
-    if piece.field == "output":
+    text = attributed.text
+    if attributed.field == "output":
         text = redact(text)
         return separate_unspaced_scripts(f"{text[:HEAD]}\n{text[-TAIL:]}" if len(text) > HEAD + TAIL else text)
-    if use is not None and use.path:
-        text = "\n".join([line for line in text.split("\n") if line != use.path])
+    if details is not None and details.path:
+        text = "\n".join([line for line in text.split("\n") if line != details.path])
     return separate_words(redact(text))

@@ -23,13 +23,13 @@ def strip_embedded_data(text: str) -> str:
         text = _DATA_URL.sub("", text)
     if len(text) < LONGEST_RUN:
         return text
-    kept: list[str] = []
-    position = place = 0
-    while (place := _PLAIN.match(text, place).end()) + SAMPLE <= len(text):  # type: ignore[union-attr]  # like `_RUN`
-        before = text[max(position, place - SAMPLE) : place]
-        start = place - len(before) + len(before.rstrip(_ALPHABET))
-        place = _RUN.match(text, place).end()  # type: ignore[union-attr]  # it matches anything
-        if place - start >= LONGEST_RUN:
-            kept.append(text[position:start])
-            position = place
-    return "".join([*kept, text[position:]]) if kept else text
+    pieces: list[str] = []
+    position = cursor = 0
+    while (cursor := _PLAIN.match(text, cursor).end()) + SAMPLE <= len(text):  # type: ignore[union-attr]  # like `_RUN`
+        preceding = text[max(position, cursor - SAMPLE) : cursor]
+        start = cursor - len(preceding) + len(preceding.rstrip(_ALPHABET))
+        cursor = _RUN.match(text, cursor).end()  # type: ignore[union-attr]  # it matches anything
+        if cursor - start >= LONGEST_RUN:
+            pieces.append(text[position:start])
+            position = cursor
+    return "".join([*pieces, text[position:]]) if pieces else text

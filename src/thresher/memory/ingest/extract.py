@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from thresher.errors import ReadError, UnknownFormatError
-from thresher.memory.archive.block_codec import compress, encode_layout, encode_messages, flatten_messages, text_size
+from thresher.memory.archive.block_codec import compress, encode_layout, encode_value, flatten_messages, text_size
 from thresher.memory.archive.families import compute_origin_id
 from thresher.memory.archive.placement import SessionName, StoredDigests, count_same_digests
 from thresher.memory.archive.protocol import EncodedBlock, EncodedSession
@@ -89,93 +89,102 @@ class PreparedFile(NamedTuple):
 
 def prepare_file(job: IngestJob, read: SessionReader = read_all) -> PreparedFile:
     """Read a file unless it was only touched. If reading fails, `source.problem` says why."""
-    known = SourceRecord(str(job.path), job.stat, format=job.format, whole=job.whole)
+    source = SourceRecord(str(job.path), job.stat, format=job.format, whole=job.whole)
     began = time.time_ns() - UNSURE_NS
     try:
-        marks = list_session_versions(job.path, format=job.format or None)
-        mark = fingerprint_file(job.path, job.stat.size) if marks is None else fingerprint_sessions(marks)
-        known = known._replace(offset=mark.offset, prefix=mark.prefix)
-        change = classify_change(job.path, job.source, mark)
+        versions = list_session_versions(job.path, format=job.format or None)
+        fingerprint = fingerprint_file(job.path, job.stat.size) if versions is None else fingerprint_sessions(versions)
+        source = source._replace(offset=fingerprint.offset, prefix=fingerprint.prefix)
+        change = classify_change(job.path, job.source, fingerprint)
         if change == "touched" and not job.only_parts_changed:
-            return PreparedFile(known, "touched")
-        some, left = _select_changed(job, marks or {})
-        wanted = some.__contains__ if marks else None
-        sessions = read(job.path, format=job.format or None, is_wanted=wanted)
-        ready = tuple(prepare_sessions(sessions, job.stored, marks))
+            return PreparedFile(source, "touched")
+        selected, remaining = _select_changed(job, versions or {})
+        is_wanted = selected.__contains__ if versions else None
+        sessions = read(job.path, format=job.format or None, is_wanted=is_wanted)
+        prepared = tuple(prepare_sessions(sessions, job.stored, versions))
     except UnknownFormatError:
-        return PreparedFile(known._replace(state="foreign", prefix=b""), "foreign")
+        return PreparedFile(source._replace(state="foreign", prefix=b""), "foreign")
     except (ReadError, OSError) as error:
         return (
-            PreparedFile(known, "vanished")
+            PreparedFile(source, "vanished")
             if read_file_stat(job.path) is None
-            else build_failed_file(known, str(error))
+            else build_failed_file(source, str(error))
         )
     except MemoryError:
-        return build_failed_file(known, f"{job.path}: not enough memory to read the file")
-    parts = tuple(_find_companion_files(known.path, sessions, began))
-    if left:  # if the sync stops here, the next one considers the file changed
-        known = known._replace(stat=job.stat._replace(size=-1), prefix=b"")
+        return build_failed_file(source, f"{job.path}: not enough memory to read the file")
+    parts = tuple(_find_companion_files(source.path, sessions, began))
+    if remaining:  # if the sync stops here, the next one considers the file changed
+        source = source._replace(stat=job.stat._replace(size=-1), prefix=b"")
     change = "grown" if change == "touched" else change
-    return PreparedFile(known, change, ready, parts, frozenset(marks or ()) - some, job.already_read | some, left)
+    return PreparedFile(
+        source, change, prepared, parts, frozenset(versions or ()) - selected, job.already_read | selected, remaining
+    )
 
 
-def _select_changed(job: IngestJob, marks: Mapping[str, str]) -> tuple[frozenset[str], int]:
+def _select_changed(job: IngestJob, versions: Mapping[str, str]) -> tuple[frozenset[str], int]:
     """Select changed sessions of a multi-session file by id; also return how many others remain."""
-    kept = {id: before.source_version for (_, id, _, _), before in job.stored.items()}
-    changed = [id for id, mark in marks.items() if kept.get(id) != mark and id not in job.already_read]
+    stored_versions = {id: digests.source_version for (_, id, _, _), digests in job.stored.items()}
+    changed = [
+        id for id, version in versions.items() if stored_versions.get(id) != version and id not in job.already_read
+    ]
     return frozenset(changed[: job.most_sessions]), max(0, len(changed) - job.most_sessions)
 
 
-def build_failed_file(known: SourceRecord, problem: str) -> PreparedFile:
+def build_failed_file(source: SourceRecord, problem: str) -> PreparedFile:
     """Return the result for a file that cannot be read."""
-    return PreparedFile(known._replace(state="failed", prefix=b"", problem=problem), "failed")
+    return PreparedFile(source._replace(state="failed", prefix=b"", problem=problem), "failed")
 
 
 def prepare_sessions(
-    sessions: Sequence[Session], before: Mapping[SessionName, StoredDigests], marks: Mapping[str, str] | None = None
+    sessions: Sequence[Session], stored: Mapping[SessionName, StoredDigests], versions: Mapping[str, str] | None = None
 ) -> Iterator[PreparedSession]:
     """Prepare the sessions of a file, each before its sub-agents.
 
     `marks` are the versions that a multi-session file states for its sessions.
     """
     ordinals: dict[tuple[str, str, str], int] = {}
-    line = [(session, -1) for session in reversed(sessions)]
-    place = 0
-    while line:
-        session, owner = line.pop()
+    queue = [(session, -1) for session in reversed(sessions)]
+    position = 0
+    while queue:
+        session, owner = queue.pop()
         facts = _describe_session(session, is_child=owner >= 0)
         name = (facts.agent, facts.id, facts.file)
         ordinal = ordinals[name] = ordinals.get(name, -1) + 1
-        ready = _prepare_session(session, facts, ordinal, owner, before.get((*name, ordinal)))
-        yield ready._replace(encoded=ready.encoded._replace(source_version=(marks or {}).get(session.id, "")))
-        line += [(child, place) for child in reversed(session.children)]
-        place += 1
+        prepared = _prepare_session(session, facts, ordinal, owner, stored.get((*name, ordinal)))
+        yield prepared._replace(encoded=prepared.encoded._replace(source_version=(versions or {}).get(session.id, "")))
+        queue += [(child, position) for child in reversed(session.children)]
+        position += 1
 
 
 def _prepare_session(
-    session: Session, facts: ArchivedSession, ordinal: int, owner: int, before: StoredDigests | None
+    session: Session, facts: ArchivedSession, ordinal: int, owner: int, stored: StoredDigests | None
 ) -> PreparedSession:
-    messages, found = flatten_messages(session), attribute_session(session)
-    blocks = _blocks(messages, found)
+    messages, attributed = flatten_messages(session), attribute_session(session)
+    blocks = _blocks(messages, attributed)
     text = text_size(message for message in messages if not message.carried)
-    same = count_same_digests(before.digests, blocks) if before is not None and before.made_by == facts.made_by else 0
-    docs = {
-        number: [*build_documents(messages, found, number, made_by=facts.made_by)]
-        for number in range(same, len(blocks))
+    unchanged = (
+        count_same_digests(stored.digests, blocks) if stored is not None and stored.made_by == facts.made_by else 0
+    )
+    documents = {
+        number: [*build_documents(messages, attributed, number, made_by=facts.made_by)]
+        for number in range(unchanged, len(blocks))
     }
     return PreparedSession(
-        EncodedSession(facts, compute_origin_id(session), encode_layout(session), text, blocks), ordinal, owner, docs
+        EncodedSession(facts, compute_origin_id(session), encode_layout(session), text, blocks),
+        ordinal,
+        owner,
+        documents,
     )
 
 
-def _blocks(messages: Sequence[Message], found: Sequence[list[AttributedText]]) -> list[EncodedBlock]:
+def _blocks(messages: Sequence[Message], attributed: Sequence[list[AttributedText]]) -> list[EncodedBlock]:
     blocks = []
     for start in range(0, len(messages), MESSAGES_PER_BLOCK):
-        some = messages[start : start + MESSAGES_PER_BLOCK]
-        body = encode_messages(some)
+        chunk = messages[start : start + MESSAGES_PER_BLOCK]
+        body = encode_value(chunk)
         digest = blake2b(body, digest_size=16)
-        digest.update(encode_exclusions(found[start : start + MESSAGES_PER_BLOCK]))
-        blocks.append(EncodedBlock(digest.digest(), len(some), compress(body)))
+        digest.update(encode_exclusions(attributed[start : start + MESSAGES_PER_BLOCK]))
+        blocks.append(EncodedBlock(digest.digest(), len(chunk), compress(body)))
     return blocks
 
 
@@ -194,7 +203,7 @@ def _describe_session(session: Session, *, is_child: bool) -> ArchivedSession:
         call=_clean(session.call_id),
         started=session.started,
         ended=session.ended,
-        messages=sum(len(way) for way in (*session.segments, *(branch.history for branch in session.branches))),
+        messages=sum(len(history) for history in (*session.segments, *(branch.history for branch in session.branches))),
         compactions=session.compactions,
         made_by=detect_memory_tool(session),
     )
@@ -208,8 +217,8 @@ def _clean(text: str) -> str:
 def _find_companion_files(path: str, sessions: Sequence[Session], began: int) -> Iterator[SourceRecord]:
     """Return the files that were read with this one, and their folders, where new files may appear."""
     children = [child for session in sessions for child in _descendants(session)]
-    others = (file for one in (*sessions, *children) for file in one.files)
-    files = {*(child.file for child in children), *others} - {path}
+    other_files = (file for session in (*sessions, *children) for file in session.files)
+    files = {*(child.file for child in children), *other_files} - {path}
     folders = {str(Path(file).parent) for file in files} - {str(Path(path).parent)}
     for part in sorted(files | folders):
         stat = read_file_stat(part)

@@ -41,5 +41,5 @@ def extract_commit_subjects(output: str) -> CommitSubjects:
 
 
 def _subjects(lines: Iterable[str | None]) -> tuple[str, ...]:
-    found = dict.fromkeys(normalize_subject(line) for line in lines if line and redact(line) == line)
-    return tuple(one for one in found if one)
+    subjects = dict.fromkeys(normalize_subject(line) for line in lines if line and redact(line) == line)
+    return tuple(subject for subject in subjects if subject)

@@ -193,19 +193,19 @@ _ONE_WORD = re.compile(r"[\w./~@:${}-]+")
 _SHELL_RUNS = re.compile(r"sh[ \t]+-\w*c[ \t]+\Z")
 
 
-def _replace_quoted(found: re.Match[str]) -> str:
+def _replace_quoted(match: re.Match[str]) -> str:
     """Replace a quoted argument, comment or escape so that only real commands remain."""
-    word = found[0]
-    if word[0] == "\\":
-        return " " if word == "\\\n" else "_"
-    if word[0] == "#":
+    quoted = match[0]
+    if quoted[0] == "\\":
+        return " " if quoted == "\\\n" else "_"
+    if quoted[0] == "#":
         return ""
-    inside = word[1:-1]
+    inside = quoted[1:-1]
     if _ONE_WORD.fullmatch(inside):
         return inside
-    if _SHELL_RUNS.search(found.string[max(0, found.start() - 20) : found.start()]):
+    if _SHELL_RUNS.search(match.string[max(0, match.start() - 20) : match.start()]):
         return f"({inside}"
-    return inside[inside.index("$(") :] if word[0] == '"' and "$(" in inside else "_"
+    return inside[inside.index("$(") :] if quoted[0] == '"' and "$(" in inside else "_"
 
 
 _HEREDOC = re.compile(r"""<<-?[ \t]*["']?([A-Za-z_]\w*)[^\n]*\n""")
@@ -213,13 +213,13 @@ _HEREDOC = re.compile(r"""<<-?[ \t]*["']?([A-Za-z_]\w*)[^\n]*\n""")
 
 def _without_heredocs(command: str) -> str:
     """Remove heredoc contents from a command."""
-    kept: list[str] = []
+    pieces: list[str] = []
     position = 0
-    while found := _HEREDOC.search(command, position) if "<<" in command else None:
-        kept.append(command[position : found.end()])
-        stop = command.find(f"\n{found[1]}", found.end() - 1)
-        position = len(command) if stop < 0 else stop + 1 + len(found[1])
-    return "".join([*kept, command[position:]])
+    while match := _HEREDOC.search(command, position) if "<<" in command else None:
+        pieces.append(command[position : match.end()])
+        stop = command.find(f"\n{match[1]}", match.end() - 1)
+        position = len(command) if stop < 0 else stop + 1 + len(match[1])
+    return "".join([*pieces, command[position:]])
 
 
 OWN_TAG = "thresher-recall"
@@ -258,10 +258,10 @@ def find_recall_spans(text: str, *, printed: bool) -> list[tuple[int, int]]:
     # Every header contains one of these strings. A loop would be slower than this expression.
     may_be_headed = "•" in text or "·" in text or "atches" in text or "ctx_session_id" in text
     spans = _header_spans(text, whole=not printed) if may_be_headed else []
-    for form in _NOTATIONS:
-        if form.opening[0] in text and form.opening in text and form.pattern.search(text):
-            spans += _tag_spans(text, form, printed)
-            spans += _json_spans(text, form, printed)
+    for notation in _NOTATIONS:
+        if notation.opening[0] in text and notation.opening in text and notation.pattern.search(text):
+            spans += _tag_spans(text, notation, printed)
+            spans += _json_spans(text, notation, printed)
     return _merge_spans(spans) if len(spans) > 1 else spans
 
 
@@ -269,50 +269,51 @@ def strip_recalls(text: str, *, printed: bool) -> str:
     """Remove recalled text, including text that a hook inserted."""
     spans = find_recall_spans(text, printed=printed)
     spans += [(span.start, span.stop) for span in find_harness_spans(text) if span.author == "recall"]
-    kept: list[str] = []
+    pieces: list[str] = []
     position = 0
     for start, stop in _merge_spans(spans):
-        kept.append(text[position:start])
+        pieces.append(text[position:start])
         position = stop
-    return "".join([*kept, text[position:]]).strip()
+    return "".join([*pieces, text[position:]]).strip()
 
 
-def _tag_spans(text: str, form: _TagNotation, printed: bool) -> list[tuple[int, int]]:
+def _tag_spans(text: str, notation: _TagNotation, printed: bool) -> list[tuple[int, int]]:
     spans: list[tuple[int, int]] = []
     unclosed: set[str] = set()
     position = 0
-    while found := form.pattern.search(text, position):
-        position = found.end()
-        place = _classify_opening(text, found.start(), printed)
-        if not place:
+    while match := notation.pattern.search(text, position):
+        position = match.end()
+        opening_kind = _classify_opening(text, match.start(), printed)
+        if not opening_kind:
             continue
-        closing = f"{form.opening}/{found[1]}{form.closing}"
-        stop = -1 if found[1] in unclosed else text.find(closing, position)
+        closing = f"{notation.opening}/{match[1]}{notation.closing}"
+        stop = -1 if match[1] in unclosed else text.find(closing, position)
         if stop >= 0:
             position = stop + len(closing)
-            spans.append((found.start(), position))
-        elif printed and place == "line" and found[1] in OPEN_ENDED_TAGS:
-            return [*spans, (found.start(), len(text))]
+            spans.append((match.start(), position))
+        elif printed and opening_kind == "line" and match[1] in OPEN_ENDED_TAGS:
+            return [*spans, (match.start(), len(text))]
         else:
-            unclosed.add(found[1])  # search only once, to keep the time linear
+            unclosed.add(match[1])  # search only once, to keep the time linear
     return spans
 
 
-def _json_spans(text: str, form: _TagNotation, printed: bool) -> list[tuple[int, int]]:
+def _json_spans(text: str, notation: _TagNotation, printed: bool) -> list[tuple[int, int]]:
     """Return the spans of our JSON objects."""
     spans: list[tuple[int, int]] = []
     unclosed: set[str] = set()
     position = 0
-    while found := form.object.search(text, position):
-        position = found.end()
-        quote = re.escape(found[1])
-        end = rf"(?<!\\){quote}end{quote}\s?:\s?{quote}{re.escape(f'{form.opening}/{OWN_TAG}{form.closing}')}{quote}"
+    while match := notation.object.search(text, position):
+        position = match.end()
+        quote = re.escape(match[1])
+        tag = re.escape(f"{notation.opening}/{OWN_TAG}{notation.closing}")
+        end = rf"(?<!\\){quote}end{quote}\s?:\s?{quote}{tag}{quote}"
         closed = None if quote in unclosed else re.compile(rf"{end}{_BLANK}\}}?").search(text, position)
         if closed:
             position = closed.end()
-            spans.append((found.start(), position))
+            spans.append((match.start(), position))
         elif printed:
-            return [*spans, (found.start(), len(text))]
+            return [*spans, (match.start(), len(text))]
         else:
             unclosed.add(quote)
     return spans
@@ -333,21 +334,21 @@ def _header_spans(text: str, *, whole: bool) -> list[tuple[int, int]]:
     spans: list[tuple[int, int]] = []
     for token, pattern in _HEADERS:
         position = 0
-        while found := pattern.search(text, position) if token in text else None:
-            if whole and not position and not text[: found.start()].strip():
+        while match := pattern.search(text, position) if token in text else None:
+            if whole and not position and not text[: match.start()].strip():
                 return [(0, len(text))]
-            position = _paragraphs_end(text, found.end())
-            spans.append((found.start(), position))
+            position = _paragraphs_end(text, match.end())
+            spans.append((match.start(), position))
     return spans
 
 
 def _paragraphs_end(text: str, position: int) -> int:
     """Return the end of the paragraph and of indented or list paragraphs after it."""
     while (stop := text.find("\n\n", position)) >= 0:
-        more = _CONTINUATION.match(text, stop)
-        if more is None:
+        continuation = _CONTINUATION.match(text, stop)
+        if continuation is None:
             return stop
-        position = more.end()
+        position = continuation.end()
     return len(text)
 
 
@@ -380,12 +381,12 @@ def detect_memory_tool(session: Session) -> str:
 
     A queued prompt at the start proves nothing, since every headless run has one.
     """
-    places = (session.project.replace("\\", "/"), session.file.replace("\\", "/"))
-    if any(folder in place for folder in OWN_FOLDERS for place in places):
+    paths = (session.project.replace("\\", "/"), session.file.replace("\\", "/"))
+    if any(folder in path for folder in OWN_FOLDERS for path in paths):
         return "claude-mem"
     for message in islice(session.messages(), MAX_INSPECTED_MESSAGES):
-        found = _MADE.search(message.text, 0, 4000) if message.role in ("user", "system") else None
-        if found:
-            marked: str = found["marked"] or ""
-            return marked.lower() or ("episodic-memory" if found["listed"] else "claude-mem")
+        match = _MADE.search(message.text, 0, 4000) if message.role in ("user", "system") else None
+        if match:
+            tool: str = match["marked"] or ""
+            return tool.lower() or ("episodic-memory" if match["listed"] else "claude-mem")
     return ""

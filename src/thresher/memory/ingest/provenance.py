@@ -57,30 +57,29 @@ class AttributedText(NamedTuple):
 def attribute_texts(messages: Sequence[Message]) -> Iterator[tuple[int, list[AttributedText]]]:
     """Yield the index of each message with its texts, in order."""
     reader = _ProvenanceReader()
-    held: list[
-        tuple[int, list[AttributedText]]
-    ] = []  # texts since the last prompt, until its first call shows whether it queries a memory
-    holding = False
+    # Texts since the last prompt wait until its first call shows whether it queries a memory.
+    waiting: list[tuple[int, list[AttributedText]]] = []
+    is_waiting = False
     for index, message in enumerate(messages):
-        found = reader.read(message)
+        texts = reader.read(message)
         if reader.has_prompt:
-            yield from held
-            held, holding = [], True
-        held.append((index, found))
-        if holding and reader.calls and reader.calls[0].recall:
-            held = [(place, _mark_derived(said)) for place, said in held]
-        if reader.calls or not holding:
-            yield from held
-            held, holding = [], False
-    yield from held
+            yield from waiting
+            waiting, is_waiting = [], True
+        waiting.append((index, texts))
+        if is_waiting and reader.calls and reader.calls[0].recall:
+            waiting = [(waiting_index, _mark_derived(waiting_texts)) for waiting_index, waiting_texts in waiting]
+        if reader.calls or not is_waiting:
+            yield from waiting
+            waiting, is_waiting = [], False
+    yield from waiting
 
 
-def _mark_derived(said: list[AttributedText]) -> list[AttributedText]:
-    return [piece._replace(derived=True) if _is_conversation(piece) else piece for piece in said]
+def _mark_derived(texts: list[AttributedText]) -> list[AttributedText]:
+    return [text._replace(derived=True) if _is_conversation(text) else text for text in texts]
 
 
-def _is_conversation(piece: AttributedText) -> bool:
-    return piece.field in ("human", "agent", "thinking") and piece.reason in ("", "short")
+def _is_conversation(text: AttributedText) -> bool:
+    return text.field in ("human", "agent", "thinking") and text.reason in ("", "short")
 
 
 class _PendingCall(NamedTuple):
@@ -110,16 +109,16 @@ class _ProvenanceReader:
         """Return the texts of one message."""
         self._message_count += 1
         self.calls = []
-        echoes, recalls = self._is_after_recall, self._recall_count
-        found = _exclude_short([piece for part in message.parts for piece in self._part(part, message)])
+        is_after_recall, recalls_before = self._is_after_recall, self._recall_count
+        texts = _exclude_short([text for part in message.parts for text in self._part(part, message)])
         from_user = message.role == "user"
-        commanded = from_user and any(piece.reason == "recall" and is_memory_prompt(piece.text) for piece in found)
-        self.has_prompt = commanded or (from_user and any(map(_is_conversation, found)))
-        if commanded or self._recall_count > recalls:
+        is_recall_command = from_user and any(text.reason == "recall" and is_memory_prompt(text.text) for text in texts)
+        self.has_prompt = is_recall_command or (from_user and any(map(_is_conversation, texts)))
+        if is_recall_command or self._recall_count > recalls_before:
             self._is_after_recall = True
         elif self.has_prompt:
             self._is_after_recall = False
-        return _mark_derived(found) if echoes and message.role == "assistant" else found
+        return _mark_derived(texts) if is_after_recall and message.role == "assistant" else texts
 
     def _part(self, part: Part, message: Message) -> Iterable[AttributedText]:
         match part:
@@ -137,33 +136,32 @@ class _ProvenanceReader:
                 return ()
 
     def _call(self, call: ToolCall) -> list[AttributedText]:
-        recall, use = classify_recall(call), describe_tool_call(call)
-        acts = bool(use.command) or use.category in ("file_edit", "execution")
-        self.calls.append(_PendingCall(recall, acts and not recall, self._recall_count))
+        recall, details = classify_recall(call), describe_tool_call(call)
+        changes_state = bool(details.command) or details.category in ("file_edit", "execution")
+        self.calls.append(_PendingCall(recall, changes_state and not recall, self._recall_count))
         self._pending.add(call.id, self._message_count, self.calls[-1])
         text = strip_embedded_data(_join_argument_texts(call.arguments))
         return _single_text("input", text, "recall") if recall else _split_recalled("input", text, printed=True)
 
     def _result(self, result: ToolResult) -> list[AttributedText]:
-        asked = self._pending.answer(result.call_id) or _unpaired_call(result)
-        if asked.recall:
+        call = self._pending.answer(result.call_id) or _unpaired_call(result)
+        if call.recall:
             self._recall_count += 1
-        elif asked.changes_state and asked.recalls_before == self._recall_count:
+        elif call.changes_state and call.recalls_before == self._recall_count:
             self._is_after_recall = False
         text = strip_embedded_data(result.text)
-        if asked.recall == "alone":
+        if call.recall == "alone":
             return _single_text("output", text, "recall")
-        found = _split_recalled("output", text, printed=True)
-        if asked.recall and all(piece.reason != "recall" for piece in found):
+        texts = _split_recalled("output", text, printed=True)
+        if call.recall and all(attributed.reason != "recall" for attributed in texts):
             return _single_text("output", text, "recall")
-        return found
+        return texts
 
 
 def _unpaired_call(result: ToolResult) -> _PendingCall:
     """Classify a result whose call is missing."""
-    return _PendingCall(
-        "alone" if result.name and is_memory_tool(result.name) else "", changes_state=False, recalls_before=0
-    )
+    is_recall = bool(result.name) and is_memory_tool(result.name)
+    return _PendingCall("alone" if is_recall else "", changes_state=False, recalls_before=0)
 
 
 _CUT = tuple[int, int, ExclusionReason]
@@ -174,16 +172,16 @@ def _split(field: TextField, text: str, cuts: Sequence[_CUT], reason: ExclusionR
     """Return the text without the cuts, followed by each cut."""
     if not cuts:
         return _single_text(field, text, reason)
-    kept: list[str] = []
-    found: list[AttributedText] = []
+    pieces: list[str] = []
+    excluded: list[AttributedText] = []
     position = 0
-    for start, stop, why in sorted(cuts):
+    for start, stop, cut_reason in sorted(cuts):
         if stop > position:
-            kept.append(text[position : max(start, position)])
-            found.append(AttributedText(field, text[max(start, position) : stop], why))
+            pieces.append(text[position : max(start, position)])
+            excluded.append(AttributedText(field, text[max(start, position) : stop], cut_reason))
             position = stop
-    rest = "".join([*kept, text[position:]]) if found else text
-    return [*_single_text(field, rest, reason), *found]
+    rest = "".join([*pieces, text[position:]]) if excluded else text
+    return [*_single_text(field, rest, reason), *excluded]
 
 
 def _single_text(field: TextField, text: str, reason: ExclusionReason) -> list[AttributedText]:
@@ -201,15 +199,15 @@ def _recalled_cuts(text: str, *, printed: bool = False) -> list[_CUT]:
 
 def _reminders(text: str) -> list[_CUT]:
     """Return the reminders that a harness appended to a tool's output."""
-    found: list[_CUT] = []
+    cuts: list[_CUT] = []
     stop = len(text)
     while (ends := _REMINDER_ENDS.search(text, max(0, stop - 100), stop)) is not None:
         start = text.rfind("<system-reminder>", 0, ends.start())
         if start < 0 or text[max(0, start - 80) : start].rstrip(" \t")[-1:] not in ("", "\n", ">"):
             break
-        found.append((start, stop, "harness"))
+        cuts.append((start, stop, "harness"))
         stop = start
-    return found
+    return cuts
 
 
 _REMINDER_ENDS = re.compile(r"</system-reminder>\s*\Z")
@@ -266,8 +264,8 @@ def _classify_harness_text(text: str) -> ExclusionReason:
     """Classify harness text by its first words."""
     if is_memory_prompt(text):
         return "recall"
-    begins = text.lstrip().lower()
-    return next((reason for reason, starts in _HARNESS_PREFIXES if begins.startswith(starts)), "harness")
+    beginning = text.lstrip().lower()
+    return next((reason for reason, prefixes in _HARNESS_PREFIXES if beginning.startswith(prefixes)), "harness")
 
 
 _RESETS = r"(?: [∙·|] ?[^\n]{0,120})?"
@@ -346,15 +344,17 @@ def _printed_call_cuts(text: str) -> list[_CUT]:
 _CJK_CHARACTER = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
-def _exclude_short(found: list[AttributedText]) -> list[AttributedText]:
+def _exclude_short(texts: list[AttributedText]) -> list[AttributedText]:
     """Exclude a message of few characters. A CJK character counts as three."""
-    said = [piece for piece in found if not piece.reason and piece.field in ("human", "agent")]
-    length = sum([len(piece.text.strip()) for piece in said])
-    if not said or length >= MIN_TEXT_LENGTH:
-        return found
-    if length + 2 * sum(len(_CJK_CHARACTER.findall(piece.text)) for piece in said) >= MIN_TEXT_LENGTH:
-        return found
-    return [piece._replace(reason="short") if piece in said else piece for piece in found]
+    conversation = [
+        attributed for attributed in texts if not attributed.reason and attributed.field in ("human", "agent")
+    ]
+    length = sum([len(attributed.text.strip()) for attributed in conversation])
+    if not conversation or length >= MIN_TEXT_LENGTH:
+        return texts
+    if length + 2 * sum(len(_CJK_CHARACTER.findall(attributed.text)) for attributed in conversation) >= MIN_TEXT_LENGTH:
+        return texts
+    return [attributed._replace(reason="short") if attributed in conversation else attributed for attributed in texts]
 
 
 def _join_argument_texts(arguments: str) -> str:
@@ -362,16 +362,16 @@ def _join_argument_texts(arguments: str) -> str:
     if not arguments.lstrip().startswith(("{", "[", '"')):
         return arguments
     try:
-        left = [("", load_json(arguments))]
+        stack = [("", load_json(arguments))]
     except (ValueError, RecursionError):
         return arguments
     texts: list[str] = []
-    while left:
-        lead, value = left.pop()
+    while stack:
+        label, value = stack.pop()
         if isinstance(value, str):
-            texts.append(lead + value)
+            texts.append(label + value)
         elif isinstance(value, dict):
-            left += [(f"{name}: " if is_secret_name(name) else lead, one) for name, one in reversed(value.items())]
+            stack += [(f"{name}: " if is_secret_name(name) else label, item) for name, item in reversed(value.items())]
         elif isinstance(value, list):
-            left += [(lead, one) for one in reversed(value)]
+            stack += [(label, item) for item in reversed(value)]
     return "\n".join(texts)

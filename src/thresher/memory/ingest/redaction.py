@@ -161,8 +161,8 @@ def redact_and_count(text: str) -> tuple[str, int]:
     """Redact a text and count the secrets; without secrets, return the same object."""
     count = 0
     # A mark does not touch letters, so an adjacent token matches in the next iteration.
-    while found := _find_secrets(text):
-        text, replaced = _replace_matches(text, found)
+    while secrets := _find_secrets(text):
+        text, replaced = _replace_matches(text, secrets)
         count += replaced
     return text, count
 
@@ -178,10 +178,10 @@ def is_secret_name(name: str) -> bool:
     return _NAME.search(name[-60:]) is not None
 
 
-def _replace_matches(text: str, found: list[SecretMatch]) -> tuple[str, int]:
+def _replace_matches(text: str, secrets: list[SecretMatch]) -> tuple[str, int]:
     pieces: list[str] = []
     position = count = 0
-    for start, end, kind in sorted(found, key=lambda one: (one.start, -one.end)):
+    for start, end, kind in sorted(secrets, key=lambda secret: (secret.start, -secret.end)):
         if start >= position:
             pieces += (text[position:start], MASK.format(kind=kind))
             position, count = end, count + 1
@@ -189,14 +189,14 @@ def _replace_matches(text: str, found: list[SecretMatch]) -> tuple[str, int]:
 
 
 def _find_secrets(text: str) -> list[SecretMatch]:
-    found: list[SecretMatch] = []
+    secrets: list[SecretMatch] = []
     for pivot, pattern, rows in _PATTERNS:
         # Most texts have no match, and the `in` check is the fastest way to skip them.
         if pivot in text and (match := pattern.search(text)):
-            found += _check_matches(text, pattern.finditer(text, match.start()), rows)
+            secrets += _check_matches(text, pattern.finditer(text, match.start()), rows)
     if "-----BEGIN" in text:
-        found += [SecretMatch(*match.span(), "private-key") for match in _PRIVATE_KEY.finditer(text)]
-    return found
+        secrets += [SecretMatch(*match.span(), "private-key") for match in _PRIVATE_KEY.finditer(text)]
+    return secrets
 
 
 def _check_matches(
@@ -205,13 +205,13 @@ def _check_matches(
     for match in matches:
         index = (match.lastindex or 1) - 1
         if index < len(rows):
-            found = _match_token(text, match, *rows[index])
+            secret = _match_token(text, match, *rows[index])
         elif match.lastgroup == "value":
-            found = _match_assignment(text, match)
+            secret = _match_assignment(text, match)
         else:
-            found = _match_url_password(match)
-        if found:
-            yield found
+            secret = _match_url_password(match)
+        if secret:
+            yield secret
 
 
 def _match_token(text: str, match: re.Match[str], lead: str, shape: SecretPattern) -> SecretMatch | None:
@@ -222,11 +222,8 @@ def _match_token(text: str, match: re.Match[str], lead: str, shape: SecretPatter
             return None
         start = before
     body = text[match.start() + 1 : end]
-    return (
-        None
-        if len(set(body)) < 4 or "EXAMPLE" in body or "xxxx" in body.lower()
-        else SecretMatch(start, end, shape.kind)
-    )
+    is_example = len(set(body)) < 4 or "EXAMPLE" in body or "xxxx" in body.lower()
+    return None if is_example else SecretMatch(start, end, shape.kind)
 
 
 def _run_before(text: str, end: int) -> int:
@@ -257,8 +254,8 @@ def _match_assignment(text: str, match: re.Match[str]) -> SecretMatch | None:
         return None
     body = value.group().rstrip(".,?")
     # A UUID is not a secret, except for Heroku's older keys.
-    secret = kind == "heroku-key" if _UUID.fullmatch(body) else _is_random(body)
-    return SecretMatch(start, start + len(body), kind) if secret else None
+    is_secret = kind == "heroku-key" if _UUID.fullmatch(body) else _is_random(body)
+    return SecretMatch(start, start + len(body), kind) if is_secret else None
 
 
 def _match_authorization(text: str, start: int) -> SecretMatch | None:
@@ -300,7 +297,7 @@ def _group_by_pivot() -> dict[str, list[tuple[str, SecretPattern]]]:
         for lead in shape.leads.split():
             rows.setdefault(lead[-1], []).append((lead, shape))
     # Long prefixes come first, as in the regex.
-    return {pivot: sorted(some, key=lambda row: len(row[0]) <= 2) for pivot, some in rows.items()}
+    return {pivot: sorted(group, key=lambda row: len(row[0]) <= 2) for pivot, group in rows.items()}
 
 
 def _pattern(pivot: str, rows: list[tuple[str, SecretPattern]]) -> re.Pattern[str]:
@@ -317,8 +314,8 @@ def _pattern(pivot: str, rows: list[tuple[str, SecretPattern]]) -> re.Pattern[st
 
 def _guard(leads: list[str]) -> str:
     """Return a lookbehind for the last three characters of all prefixes, to reject most positions early."""
-    letters = ("".join(sorted({lead[at] for lead in leads})) for at in (-3, -2, -1))
-    behind = "".join(f"[{re.escape(some)}]" for some in letters)
+    letters = ("".join(sorted({lead[offset] for lead in leads})) for offset in (-3, -2, -1))
+    behind = "".join(f"[{re.escape(characters)}]" for characters in letters)
     return f"(?<={behind})(?=[0-9A-Za-z_%+/-]{{16}})"
 
 

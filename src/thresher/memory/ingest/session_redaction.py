@@ -35,8 +35,8 @@ def redact_session(session: Session, before: RedactedSession | None = None) -> S
 
     Messages that are unchanged since `before` keep their redacted objects, so that cached values stay valid.
     """
-    known = [*zip(before.original.segments, before.redacted.segments, strict=True)] if before else []
-    pairs = [*known, *((History(), History()),) * (len(session.segments) - len(known))]
+    known_pairs = [*zip(before.original.segments, before.redacted.segments, strict=True)] if before else []
+    pairs = [*known_pairs, *((History(), History()),) * (len(session.segments) - len(known_pairs))]
     return structs.replace(
         session,
         title=redact(session.title),
@@ -48,10 +48,10 @@ def redact_session(session: Session, before: RedactedSession | None = None) -> S
 
 def _history(history: History, before: tuple[History, History] = (History(), History())) -> History:
     tools = history.tools if redact(history.tools) == history.tools else ""
-    known = zip(*before, strict=True)
-    pairs = zip_longest(history.messages, islice(known, len(history)))
-    clean = tuple(pair[1] if pair and pair[0] == message else _message(message) for message, pair in pairs)
-    return History(clean, tools, _redact_extras(history.pocket))
+    known_pairs = zip(*before, strict=True)
+    pairs = zip_longest(history.messages, islice(known_pairs, len(history)))
+    messages = tuple(pair[1] if pair and pair[0] == message else _message(message) for message, pair in pairs)
+    return History(messages, tools, _redact_extras(history.pocket))
 
 
 def _message(message: Message) -> Message:

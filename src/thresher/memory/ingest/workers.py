@@ -79,15 +79,17 @@ def prepare_files(
     if not workers:
         yield from ((job, prepare_file(job, options.read)) for job in jobs)
         return
-    with closing(_WorkerPool(workers, options)) as staff:
-        line: deque[tuple[IngestJob, Future[PreparedFile]]] = deque()
+    with closing(_WorkerPool(workers, options)) as pool:
+        queue: deque[tuple[IngestJob, Future[PreparedFile]]] = deque()
         for job in jobs:
-            line.append((job, staff.submit(job)))
-            while len(line) > AHEAD_FILES * workers or sum(one.stat.size for one, _ in line) > options.ahead_bytes:
-                first, done = line.popleft()
-                yield first, done.result()
-        for first, done in line:
-            yield first, done.result()
+            queue.append((job, pool.submit(job)))
+            while (
+                len(queue) > AHEAD_FILES * workers or sum(queued.stat.size for queued, _ in queue) > options.ahead_bytes
+            ):
+                first, result = queue.popleft()
+                yield first, result.result()
+        for first, result in queue:
+            yield first, result.result()
 
 
 class _WorkerPool:
@@ -120,9 +122,9 @@ class _WorkerPool:
         if (
             job.stat.size > self._options.ahead_bytes
         ):  # the worker probably ran short of memory, which in this process would end the sync
-            known = SourceRecord(str(job.path), job.stat, format=job.format)
+            source = SourceRecord(str(job.path), job.stat, format=job.format)
             return build_failed_file(
-                known, f"{job.path}: the worker process died, probably because of too little memory"
+                source, f"{job.path}: the worker process died, probably because of too little memory"
             )
         return prepare_file(job)
 
@@ -156,20 +158,20 @@ def _request_result(process: "subprocess.Popen[bytes]", job: IngestJob) -> Prepa
     assert process.stdout is not None
     pickle.dump(job, process.stdin)
     process.stdin.flush()
-    answer: PreparedFile = pickle.load(process.stdout)
-    return answer
+    result: PreparedFile = pickle.load(process.stdout)
+    return result
 
 
 def run_ingest_worker() -> None:
     """Run a worker: prepare files from standard input until it ends."""
     signal(SIGINT, SIG_DFL)
-    answers = os.fdopen(os.dup(1), "wb")
+    results = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # keep prints away from the result stream
     gc.freeze()
     gc.disable()  # Almost no objects here form reference cycles, so pausing the garbage collector saves 10 %.
     with suppress(EOFError, BrokenPipeError):
         while True:
             job: IngestJob = pickle.load(sys.stdin.buffer)
-            pickle.dump(prepare_file(job), answers, pickle.HIGHEST_PROTOCOL)
-            answers.flush()
+            pickle.dump(prepare_file(job), results, pickle.HIGHEST_PROTOCOL)
+            results.flush()
             gc.collect()

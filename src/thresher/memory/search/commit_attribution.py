@@ -35,67 +35,87 @@ class AdjustedScores(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def adjust_for_commits(worth: Mapping[int, float], asked: CompiledQuery, store: SessionStore) -> AdjustedScores:
+def adjust_for_commits(scores: Mapping[int, float], compiled: CompiledQuery, store: SessionStore) -> AdjustedScores:
     """Adjust the scores of matching sessions if the query is a commit subject."""
-    query = structs.replace(asked.query, phrases=(), prefixes=())  # git itself adds quotes: `Revert "…"`
+    query = structs.replace(compiled.query, phrases=(), prefixes=())  # git itself adds quotes: `Revert "…"`
     if not normalize_subject(query.full_text) or has_message_conditions(query) or query.rank != "best":
-        return AdjustedScores(dict(worth))
-    every = asked.commits_made(barred=False)
-    if every:
-        makers = frozenset(asked.commits_made()) | _find_kin_of_makers(every, worth, store)
-        gained = {key: worth.get(key, 0.0) + asked.weights.commit_maker for key in makers}
-        ids = ", ".join(one.id for one in store.find_sessions(makers))
-        return AdjustedScores({**worth, **gained}, makers, (f"{ids} made a commit with this subject",) if ids else ())
-    shown = asked.commits_seen()
-    by = next(iter(store.find_sessions([min(shown, key=shown.__getitem__)])), None) if shown else None
-    return AdjustedScores(dict(worth)) if by is None else _adjust_by_date(worth, by, shown[by.key], asked, store)
-
-
-def _find_kin_of_makers(makers: Collection[int], worth: Mapping[int, float], store: SessionStore) -> frozenset[int]:
-    """Return matching sessions whose sub-agents or other excluded relatives made the commit."""
-    roots = {(one.agent, one.root) for one in store.find_sessions(set(makers) - worth.keys())}
+        return AdjustedScores(dict(scores))
+    all_makers = compiled.commits_made(barred=False)
+    if all_makers:
+        makers = frozenset(compiled.commits_made()) | _find_kin_of_makers(all_makers, scores, store)
+        gained = {key: scores.get(key, 0.0) + compiled.weights.commit_maker for key in makers}
+        ids = ", ".join(session.id for session in store.find_sessions(makers))
+        return AdjustedScores({**scores, **gained}, makers, (f"{ids} made a commit with this subject",) if ids else ())
+    first_listed = compiled.commits_seen()
+    lister = (
+        next(iter(store.find_sessions([min(first_listed, key=first_listed.__getitem__)])), None)
+        if first_listed
+        else None
+    )
     return (
-        frozenset(one.key for one in store.find_sessions(worth) if (one.agent, one.root) in roots)
+        AdjustedScores(dict(scores))
+        if lister is None
+        else _adjust_by_date(scores, lister, first_listed[lister.key], compiled, store)
+    )
+
+
+def _find_kin_of_makers(makers: Collection[int], scores: Mapping[int, float], store: SessionStore) -> frozenset[int]:
+    """Return matching sessions whose sub-agents or other excluded relatives made the commit."""
+    roots = {(session.agent, session.root) for session in store.find_sessions(set(makers) - scores.keys())}
+    return (
+        frozenset(session.key for session in store.find_sessions(scores) if (session.agent, session.root) in roots)
         if roots
         else frozenset()
     )
 
 
 def _adjust_by_date(
-    worth: Mapping[int, float], by: ArchivedSession, time: int, asked: CompiledQuery, store: SessionStore
+    scores: Mapping[int, float], lister: ArchivedSession, time: int, compiled: CompiledQuery, store: SessionStore
 ) -> AdjustedScores:
     """Adjust the scores by the time at which session `by` listed the commit."""
-    found, home = dict(worth), find_repository_name(by.project)
-    seen = datetime.fromtimestamp(time + 1, UTC)  # the index stores whole seconds
-    near = [one for one in store.find_sessions(found) if one.started and find_repository_name(one.project) == home]
-    for key, gain in _date_bonuses(near, by, seen, asked):
-        found[key] += gain
-    later = [one.key for one in near if one.started and one.started >= seen]
-    found |= {key: found[key] * asked.weights.later_session for key in later}
-    told = f"a commit with this subject was first listed on {seen:%Y-%m-%d} in {by.id}"
-    return AdjustedScores(found, notes=(f"{told}; earlier sessions of that repository rank first",) if near else ())
+    adjusted, repository = dict(scores), find_repository_name(lister.project)
+    listed_at = datetime.fromtimestamp(time + 1, UTC)  # the index stores whole seconds
+    nearby = [
+        session
+        for session in store.find_sessions(adjusted)
+        if session.started and find_repository_name(session.project) == repository
+    ]
+    for key, gain in _date_bonuses(nearby, lister, listed_at, compiled):
+        adjusted[key] += gain
+    later_keys = [session.key for session in nearby if session.started and session.started >= listed_at]
+    adjusted |= {key: adjusted[key] * compiled.weights.later_session for key in later_keys}
+    note = f"a commit with this subject was first listed on {listed_at:%Y-%m-%d} in {lister.id}"
+    return AdjustedScores(
+        adjusted, notes=(f"{note}; earlier sessions of that repository rank first",) if nearby else ()
+    )
 
 
 def _date_bonuses(
-    near: list[ArchivedSession], by: ArchivedSession, seen: datetime, asked: CompiledQuery
+    nearby: list[ArchivedSession], lister: ArchivedSession, listed_at: datetime, compiled: CompiledQuery
 ) -> Iterator[tuple[int, float]]:
-    weights, edits = asked.weights, asked.edit_counts()
-    earlier = [one for one in near if one.key != by.key and one.started and one.started < seen]
+    weights, edits = compiled.weights, compiled.edit_counts()
+    earlier = [
+        session for session in nearby if session.key != lister.key and session.started and session.started < listed_at
+    ]
     # Some agents write files by shell commands only, so their sessions have no edits to count.
-    changed = [one for one in earlier if edits.get(one.key, 0) >= weights.min_edits] or earlier
-    changed.sort(key=lambda one: (min(one.ended or seen, seen), one.key), reverse=True)
-    yield from ((one.key, weights.earlier_session * weights.earlier_decay**place) for place, one in enumerate(changed))
-    if any(one.key == by.key for one in near):
-        yield by.key, weights.earlier_session * weights.log_printer
+    candidates = [session for session in earlier if edits.get(session.key, 0) >= weights.min_edits] or earlier
+    candidates.sort(key=lambda session: (min(session.ended or listed_at, listed_at), session.key), reverse=True)
+    yield from (
+        (session.key, weights.earlier_session * weights.earlier_decay**rank) for rank, session in enumerate(candidates)
+    )
+    if any(session.key == lister.key for session in nearby):
+        yield lister.key, weights.earlier_session * weights.log_printer
 
 
 def find_repository_name(project: str) -> str:
     """Return the folder name of a repository; all its worktrees have the same name."""
     names = [name for name in project.replace("\\", "/").split("/") if name]
-    trees = next((place for place, name in enumerate(names) if place and name in _WORKTREES), len(names))
-    behind = names[trees + 1 :]
-    if behind and names[trees - 1] in _SHARED:
-        return behind[_SHARED[names[trees - 1]]]
-    if behind and names[trees - 1].startswith(".") and trees > 1:  # the agent's folder in the repository
-        trees -= 1
-    return names[trees - 1] if names else ""
+    worktree_index = next((index for index, name in enumerate(names) if index and name in _WORKTREES), len(names))
+    names_below = names[worktree_index + 1 :]
+    if names_below and names[worktree_index - 1] in _SHARED:
+        return names_below[_SHARED[names[worktree_index - 1]]]
+    if (
+        names_below and names[worktree_index - 1].startswith(".") and worktree_index > 1
+    ):  # the agent's folder in the repository
+        worktree_index -= 1
+    return names[worktree_index - 1] if names else ""

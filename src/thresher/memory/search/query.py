@@ -106,7 +106,7 @@ class Query(Struct, frozen=True, kw_only=True):
 def parse_query(text: str) -> Query:
     """Parse the words, phrases and prefixes of a query."""
     text = typed = text[:MAX_QUERY_LENGTH].replace("\0", " ")
-    phrases = tuple(phrase for found in _QUOTED.finditer(text) if (phrase := (found[1] or found[2] or "").strip()))
+    phrases = tuple(phrase for match in _QUOTED.finditer(text) if (phrase := (match[1] or match[2] or "").strip()))
     text = _QUOTED.sub(" ", text)
     prefixes = tuple(dict.fromkeys(_PREFIX.findall(text)))
     return Query(typed=typed, words=" ".join(_PREFIX.sub(" ", text).split()), phrases=phrases, prefixes=prefixes)
@@ -119,11 +119,11 @@ def is_stop_word(word: str) -> bool:
 
 def content_words(words: Iterable[str], most: int = MOST_WORDS) -> list[str]:
     """Return the unique words without stop words, or all words if nothing else remains."""
-    every = list(dict.fromkeys(words))
-    kept = [
-        word for word in every if word not in _STEMMED_STOP_WORDS and (len(word) > 1 or not word.isascii())
-    ] or every
-    return kept[:most]
+    unique = list(dict.fromkeys(words))
+    significant = [
+        word for word in unique if word not in _STEMMED_STOP_WORDS and (len(word) > 1 or not word.isascii())
+    ] or unique
+    return significant[:most]
 
 
 _STEMMED_STOP_WORDS = STOP_WORDS | {"ani", "befor", "doe", "ha", "pleas", "thi", "wa", "whi"}
@@ -134,17 +134,17 @@ def parse_date_or_age(text: str, now: datetime, *, end: bool = False) -> datetim
 
     With `end`, a date means the end of that day, so `--until 2026-03-01` includes it.
     """
-    told = text.strip().lower()
+    normalized = text.strip().lower()
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    days = {"today": 0, "yesterday": 1}.get(told)
+    days = {"today": 0, "yesterday": 1}.get(normalized)
     if days is not None:
         return midnight - timedelta(days=days - (1 if end else 0))
-    if found := _AGO.fullmatch(told):
-        return now - timedelta(days=min(int(found[1]), 100_000) * _UNITS[found[2]])
+    if match := _AGO.fullmatch(normalized):
+        return now - timedelta(days=min(int(match[1]), 100_000) * _UNITS[match[2]])
     try:
-        time = datetime.fromisoformat(told.upper())
+        time = datetime.fromisoformat(normalized.upper())
     except ValueError:
         raise OptionError(f"invalid date `{text}`; use for example `2026-03-01`, `7d`, `2w` or `today`") from None
-    if end and len(told) == 10:
+    if end and len(normalized) == 10:
         time += timedelta(days=1)
     return time if time.tzinfo else time.replace(tzinfo=now.tzinfo) if now.tzinfo == UTC else time.astimezone()

@@ -44,15 +44,15 @@ class CompiledQuery:
     ) -> None:
         self.query, self._index, self.weights = query, index, weights
         self._only, self._excluded = None if only is None else frozenset(only), without
-        spoken = " ".join((query.words, *query.phrases))
-        rest, unspaced = split_unspaced_runs(normalize_text(spoken))
-        spaced, runs = tokenize_words(rest), [*map(tokenize_words, unspaced)]
-        self.terms = content_words([*spaced, *(run[0] for run in runs if len(run) == 1)])
-        neighbours = (pair for pair in pairwise(spaced) if not any(map(is_stop_word, pair)))
+        text = " ".join((query.words, *query.phrases))
+        spaced_text, unspaced = split_unspaced_runs(normalize_text(text))
+        words, runs = tokenize_words(spaced_text), [*map(tokenize_words, unspaced)]
+        self.terms = content_words([*words, *(characters[0] for characters in runs if len(characters) == 1)])
+        neighbours = (pair for pair in pairwise(words) if not any(map(is_stop_word, pair)))
         self._adjacent_pairs: list[Pair] = list(dict.fromkeys(neighbours))[:MOST_PAIRS]
-        self._character_pairs: list[Pair] = list(dict.fromkeys(pair for run in runs for pair in pairwise(run)))[
-            :MOST_PAIRS
-        ]
+        self._character_pairs: list[Pair] = list(
+            dict.fromkeys(pair for characters in runs for pair in pairwise(characters))
+        )[:MOST_PAIRS]
         self._kinds = MAIN_FIELD_KINDS.intersection(query.fields)
         if query.file:
             touching = frozenset(index.count_by_field(self._file_query()))
@@ -75,8 +75,10 @@ class CompiledQuery:
 
     def count_in_sessions(self, sessions: Collection[int]) -> int:
         """Return the number of matching messages in excluded sessions."""
-        among = sessions if self._only is None else self._only.intersection(sessions)
-        return sum(self._index.search_messages(self._build_query(among, barred=False))[0].values()) if among else 0
+        included = sessions if self._only is None else self._only.intersection(sessions)
+        return (
+            sum(self._index.search_messages(self._build_query(included, barred=False))[0].values()) if included else 0
+        )
 
     def count_cut_off(self) -> int:
         """Return the number of matches that the cut-off excludes."""
@@ -121,38 +123,47 @@ class CompiledQuery:
     ) -> IndexQuery:
         """Build the query for these sessions; without `ranked`, scores are arbitrary."""
         query = self.query
-        ways = [self._field_query("said", MAIN_FIELD_KINDS - self._kinds, ranked=ranked)] if self._kinds else []
-        ways += [self._field_query(field, ranked=ranked) for field in ("output", "paths") if field in query.fields]
-        reasons = self._range("reason", 1, None)
+        field_queries = (
+            [self._field_query("said", MAIN_FIELD_KINDS - self._kinds, ranked=ranked)] if self._kinds else []
+        )
+        field_queries += [
+            self._field_query(field, ranked=ranked) for field in ("output", "paths") if field in query.fields
+        ]
+        excluded = self._range("reason", 1, None)
         # Filters come first, so that index segments without a match skip the word search.
-        must = [
-            *([reasons] if left_out else ()),
+        required = [
+            *([excluded] if left_out else ()),
             *self._session_queries(sessions),
             *self._filter_queries(),
-            _either(ways),
+            _either(field_queries),
         ]
-        never = [*(() if left_out or query.everything else [reasons]), *(self._exclusion_queries() if barred else ())]
-        return _all(must, never)
+        forbidden = [
+            *(() if left_out or query.everything else [excluded]),
+            *(self._exclusion_queries() if barred else ()),
+        ]
+        return _all(required, forbidden)
 
     def _field_query(self, field: str, others: Iterable[TextKind] = (), *, ranked: bool) -> IndexQuery:
         """Build the conditions on one text in one index field, excluding other kinds."""
         query = self.query
-        must = [self._phrase(field, text) for text in (*query.require, *query.phrases)]
-        must += [self._prefix_query(field, prefix) for prefix in query.prefixes]
-        must += [_either(list(self._alternatives(field, ranked=ranked)))] if query.words else []
-        must += [self._file_query()] if query.file and not must else []
-        never = [
+        required = [self._phrase(field, text) for text in (*query.require, *query.phrases)]
+        required += [self._prefix_query(field, prefix) for prefix in query.prefixes]
+        required += [_either(list(self._alternatives(field, ranked=ranked)))] if query.words else []
+        required += [self._file_query()] if query.file and not required else []
+        forbidden = [
             self._kind(kind) for kind in sorted(others)
         ]  # few kinds, so this is much faster than requiring the rest
-        never += [self._phrase(field, text) for text in query.exclude if tokenize_words(text)]
-        if not must:  # a regex query, which the index cannot answer
-            return _all([IndexQuery.all_query()], never) if field == "said" else IndexQuery.empty_query()
-        return _all(must, never)
+        forbidden += [self._phrase(field, text) for text in query.exclude if tokenize_words(text)]
+        if not required:  # a regex query, which the index cannot answer
+            return _all([IndexQuery.all_query()], forbidden) if field == "said" else IndexQuery.empty_query()
+        return _all(required, forbidden)
 
     def _alternatives(self, field: str, *, ranked: bool) -> Iterator[IndexQuery]:
         if field == "output":  # output is neither stemmed nor indexed with positions
-            signs = (sign for pair in self._character_pairs for sign in pair)
-            yield from (self._term(field, word) for word in [*content_words(tokenize_output(self.query.words)), *signs])
+            characters = (character for pair in self._character_pairs for character in pair)
+            yield from (
+                self._term(field, word) for word in [*content_words(tokenize_output(self.query.words)), *characters]
+            )
             return
         yield from (self._term(field, term) for term in self.terms)
         for pair in self._adjacent_pairs:
@@ -163,16 +174,16 @@ class CompiledQuery:
 
     def _phrase(self, field: str, text: str) -> IndexQuery:
         """Build the query for a word or phrase; a text without words matches nothing."""
-        spoken = tokenize_output(text) if field == "output" else tokenize_words(text)
-        if not spoken:
+        words = tokenize_output(text) if field == "output" else tokenize_words(text)
+        if not words:
             return IndexQuery.empty_query()
         if field == "output":
-            return _all([self._term(field, word) for word in spoken])
-        return self._adjacent_query(field, spoken)
+            return _all([self._term(field, word) for word in words])
+        return self._adjacent_query(field, words)
 
     def _prefix_query(self, field: str, prefix: str) -> IndexQuery:
-        known = {*self._index.terms_with_prefix(field, prefix.lower(), MAX_PREFIX_TERMS), *tokenize_words(prefix)[:1]}
-        return _either([self._term(field, word) for word in sorted(known)])
+        terms = {*self._index.terms_with_prefix(field, prefix.lower(), MAX_PREFIX_TERMS), *tokenize_words(prefix)[:1]}
+        return _either([self._term(field, word) for word in sorted(terms)])
 
     def _file_query(self) -> IndexQuery:
         return self._term("file", next(iter(path_suffixes(self.query.file)), ""))
@@ -211,25 +222,25 @@ class CompiledQuery:
         return IndexQuery.term_set_query(self._index.schema, field, sorted(numbers))
 
     def _range(self, field: str, low: int, high: int | None) -> IndexQuery:
-        limited = IndexQuery.range_query(self._index.schema, field, FieldType.Integer, low, high)
-        return IndexQuery.const_score_query(limited, 0.0)
+        query = IndexQuery.range_query(self._index.schema, field, FieldType.Integer, low, high)
+        return IndexQuery.const_score_query(query, 0.0)
 
     def _term(self, field: str, value: str | int) -> IndexQuery:
         return IndexQuery.term_query(self._index.schema, field, value)
 
-    def _adjacent_query(self, field: str, spoken: Sequence[str]) -> IndexQuery:
-        if len(spoken) == 1:
-            return self._term(field, spoken[0])
-        return IndexQuery.phrase_query(self._index.schema, field, list(spoken))
+    def _adjacent_query(self, field: str, words: Sequence[str]) -> IndexQuery:
+        if len(words) == 1:
+            return self._term(field, words[0])
+        return IndexQuery.phrase_query(self._index.schema, field, list(words))
 
 
 def _either(parts: Sequence[IndexQuery]) -> IndexQuery:
     return IndexQuery.boolean_query([(Occur.Should, part) for part in parts]) if parts else IndexQuery.empty_query()
 
 
-def _all(parts: Iterable[IndexQuery], never: Iterable[IndexQuery] = ()) -> IndexQuery:
+def _all(parts: Iterable[IndexQuery], forbidden: Iterable[IndexQuery] = ()) -> IndexQuery:
     return IndexQuery.boolean_query(
-        [*((Occur.Must, part) for part in parts), *((Occur.MustNot, part) for part in never)]
+        [*((Occur.Must, part) for part in parts), *((Occur.MustNot, part) for part in forbidden)]
     )
 
 

@@ -41,24 +41,24 @@ def has_message_conditions(query: Query) -> bool:
     return any(special) or bool(query.since or query.until) or query.fields != DEFAULT_SEARCH_FIELDS
 
 
-def score_sessions(asked: CompiledQuery, matches: Mapping[int, int], texts: Iterable[IndexHit]) -> dict[int, float]:
+def score_sessions(compiled: CompiledQuery, matches: Mapping[int, int], texts: Iterable[IndexHit]) -> dict[int, float]:
     """Score sessions by their best texts, at most about 1; sessions that match only by title score 0."""
-    found = dict.fromkeys(matches, 0.0) | _score_texts(texts, asked.weights)
-    if asked.terms and not has_message_conditions(asked.query):
-        found |= {one.session: 0.0 for one in asked.title_matches() if one.session not in found}
-    return found
+    scores = dict.fromkeys(matches, 0.0) | _score_texts(texts, compiled.weights)
+    if compiled.terms and not has_message_conditions(compiled.query):
+        scores |= {hit.session: 0.0 for hit in compiled.title_matches() if hit.session not in scores}
+    return scores
 
 
-def _score_texts(found: Iterable[IndexHit], weights: RankingWeights) -> dict[int, float]:
+def _score_texts(hits: Iterable[IndexHit], weights: RankingWeights) -> dict[int, float]:
     """Return session scores relative to the highest one."""
     messages: dict[tuple[int, int], list[float]] = defaultdict(list)
-    for one in found:
-        worth = (weights.derived if one.derived else 1.0) * (weights.edit if one.kind == _EDITS else 1.0)
-        messages[one.session, one.at].append(one.score * worth)
+    for hit in hits:
+        weight = (weights.derived if hit.derived else 1.0) * (weights.edit if hit.kind == _EDITS else 1.0)
+        messages[hit.session, hit.at].append(hit.score * weight)
     sessions: dict[int, list[float]] = defaultdict(list)
-    beside = [weights.extra_text**rank for rank in range(len(TEXT_KINDS))]
+    text_shares = [weights.extra_text**rank for rank in range(len(TEXT_KINDS))]
     for (session, _), texts in messages.items():
-        sessions[session].append(_weighted_sum(texts, beside))
+        sessions[session].append(_weighted_sum(texts, text_shares))
     sums = {session: _weighted_sum(many, weights.message_shares) for session, many in sessions.items()}
     highest = max(sums.values(), default=0.0) or 1.0
     return {session: score / highest for session, score in sums.items()}
@@ -70,24 +70,42 @@ def _weighted_sum(scores: list[float], shares: Sequence[float]) -> float:
 
 
 def rank_sessions(
-    candidates: Iterable[ArchivedSession], found: Mapping[int, float], matches: Mapping[int, int], asked: CompiledQuery
+    candidates: Iterable[ArchivedSession],
+    scores: Mapping[int, float],
+    matches: Mapping[int, int],
+    compiled: CompiledQuery,
 ) -> list[RankedSession]:
     """Return one entry per family, best first."""
-    wanted = frozenset(asked.terms)
+    wanted = frozenset(compiled.terms)
     ranked = [
-        RankedSession(one, found[one.key] + asked.weights.title * _score_title(one, wanted), matches.get(one.key, 0))
-        for one in candidates
+        RankedSession(
+            candidate,
+            scores[candidate.key] + compiled.weights.title * _score_title(candidate, wanted),
+            matches.get(candidate.key, 0),
+        )
+        for candidate in candidates
     ]
-    if asked.query.rank == "matches":
-        ranked.sort(key=lambda one: (one.matches, not one.session.gone, one.session.ended or _NEVER), reverse=True)
+    if compiled.query.rank == "matches":
+        ranked.sort(
+            key=lambda candidate: (candidate.matches, not candidate.session.gone, candidate.session.ended or _NEVER),
+            reverse=True,
+        )
     else:
         ranked.sort(
-            key=lambda one: (round(one.score, 3), not one.session.gone, one.session.ended or _NEVER), reverse=True
+            key=lambda candidate: (
+                round(candidate.score, 3),
+                not candidate.session.gone,
+                candidate.session.ended or _NEVER,
+            ),
+            reverse=True,
         )
     families: dict[tuple[str, str], list[RankedSession]] = defaultdict(list)
-    for one in ranked:
-        families[one.session.agent, one.session.root or one.session.id].append(one)
-    return [first._replace(family=tuple(one.session.id for one in others)) for first, *others in families.values()]
+    for candidate in ranked:
+        families[candidate.session.agent, candidate.session.root or candidate.session.id].append(candidate)
+    return [
+        first._replace(family=tuple(candidate.session.id for candidate in others))
+        for first, *others in families.values()
+    ]
 
 
 def _score_title(facts: ArchivedSession, wanted: Collection[str]) -> float:

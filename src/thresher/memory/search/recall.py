@@ -62,82 +62,93 @@ def recall_session(
     if not question.strip():
         raise OptionError("the question is empty; ask one in plain words")
     query = structs.replace(parse_query(question), fields=RECALL_FIELDS, subagents=True)
-    asked = compile_query(store, query)
-    if asked is None:
+    compiled = compile_query(store, query)
+    if compiled is None:
         raise NotStoredError("the search index is empty; run `thresher sync`")
     with store.message_reader() as message:
-        shower = HitBuilder(message, asked, SearchView(messages=MAX_MESSAGES, context=EXCERPT_LENGTH, reveal=reveal))
-        matches, _ = asked.message_matches([facts.key])
-        shown = shower.best_messages(facts.key, matches.get(facts.key, 0))
-        session = shower.build_session(RankedSession(facts, 0.0, len(shown)))
-    held = {mark.word for one in shown for mark in one.marks}
-    speaks = len(held) >= asked.weights.min_recalled_terms * len(asked.terms)
-    kept = _fit_budget(budget, _build_excerpts(store, facts.key, shower, shown, reveal)) if speaks else []
-    told = RecallResult(
+        builder = HitBuilder(
+            message, compiled, SearchView(messages=MAX_MESSAGES, context=EXCERPT_LENGTH, reveal=reveal)
+        )
+        matches, _ = compiled.message_matches([facts.key])
+        best_messages = builder.best_messages(facts.key, matches.get(facts.key, 0))
+        session = builder.build_session(RankedSession(facts, 0.0, len(best_messages)))
+    terms_found = {mark.word for match in best_messages for mark in match.marks}
+    is_relevant = len(terms_found) >= compiled.weights.min_recalled_terms * len(compiled.terms)
+    excerpts = (
+        _fit_budget(budget, _build_excerpts(store, facts.key, builder, best_messages, reveal)) if is_relevant else []
+    )
+    result = RecallResult(
         session=session,
         question=question,
-        excerpts=tuple(sorted(kept, key=lambda one: one.at)),
-        tokens=sum(one.tokens for one in kept),
-        found=bool(kept),
+        excerpts=tuple(sorted(excerpts, key=lambda match: match.at)),
+        tokens=sum(match.tokens for match in excerpts),
+        found=bool(excerpts),
     )
-    return told if endpoint is None or not kept else _ask_model(told, endpoint)
+    return result if endpoint is None or not excerpts else _ask_model(result, endpoint)
 
 
 def _build_excerpts(
-    store: SessionStore, key: int, shower: HitBuilder, shown: Sequence[MatchedMessage], reveal: bool
+    store: SessionStore, key: int, builder: HitBuilder, matches: Sequence[MatchedMessage], reveal: bool
 ) -> Iterator[Excerpt]:
     """Yield relevant excerpts, best first, each message once."""
     seen: set[int] = set()
-    for one in shown:
-        at = one.hit.at
-        if at not in seen and not shower.is_question(one):
-            seen.add(at)
+    for match in matches:
+        index = match.hit.at
+        if index not in seen and not builder.is_question(match):
+            seen.add(index)
             yield _excerpt(
-                one.message, at, TEXT_KINDS[one.hit.kind], build_snippet(one.best_text.text, one.marks, EXCERPT_LENGTH)
+                match.message,
+                index,
+                TEXT_KINDS[match.hit.kind],
+                build_snippet(match.best_text.text, match.marks, EXCERPT_LENGTH),
             )
-        if one.message.author == "human" and (last := _find_final_answer(store, key, at)) and last[0] not in seen:
-            seen.add(last[0])
-            text = last[1].text if reveal else redact(last[1].text)
-            yield _excerpt(last[1], last[0], "agent", build_snippet(text, (), EXCERPT_LENGTH))
+        if (
+            match.message.author == "human"
+            and (answer := _find_final_answer(store, key, index))
+            and answer[0] not in seen
+        ):
+            seen.add(answer[0])
+            text = answer[1].text if reveal else redact(answer[1].text)
+            yield _excerpt(answer[1], answer[0], "agent", build_snippet(text, (), EXCERPT_LENGTH))
 
 
-def _excerpt(message: Message, at: int, kind: TextKind, piece: Snippet) -> Excerpt:
-    hit = build_search_hit(message, at, kind, piece, 0.0)
-    return Excerpt(**structs.asdict(hit), tokens=estimate_part_tokens(Text(piece.text)) + CITATION)
+def _excerpt(message: Message, at: int, kind: TextKind, snippet: Snippet) -> Excerpt:
+    hit = build_search_hit(message, at, kind, snippet, 0.0)
+    return Excerpt(**structs.asdict(hit), tokens=estimate_part_tokens(Text(snippet.text)) + CITATION)
 
 
 def _find_final_answer(store: SessionStore, key: int, at: int) -> tuple[int, Message] | None:
     """Return the model's last message before the next prompt, with its index."""
     last = None
-    for place, message in enumerate(store.messages(key, at + 1, at + 1 + ANSWER_LOOKAHEAD), at + 1):
+    for index, message in enumerate(store.messages(key, at + 1, at + 1 + ANSWER_LOOKAHEAD), at + 1):
         if message.role == "user" and message.author == "human":
             break
         if message.author == "model" and message.text.strip():
-            last = (place, message)
+            last = (index, message)
     return last
 
 
-def _fit_budget(budget: int, pieces: Iterator[Excerpt]) -> list[Excerpt]:
+def _fit_budget(budget: int, excerpts: Iterator[Excerpt]) -> list[Excerpt]:
     """Select excerpts that fit the budget, best first; truncate the first one if necessary."""
-    kept: list[Excerpt] = []
-    left = budget
-    for piece in pieces:
-        if not kept and piece.tokens > left:
-            piece = _shorten(piece, left)  # noqa: PLW2901 - the same piece, smaller
-        if piece.tokens <= left or not kept:
-            kept.append(piece)
-            left -= piece.tokens
-    return kept
+    fitting: list[Excerpt] = []
+    remaining = budget
+    for excerpt in excerpts:
+        if not fitting and excerpt.tokens > remaining:
+            excerpt = _shorten(excerpt, remaining)  # noqa: PLW2901 - the same piece, smaller
+        if excerpt.tokens <= remaining or not fitting:
+            fitting.append(excerpt)
+            remaining -= excerpt.tokens
+    return fitting
 
 
-def _shorten(piece: Excerpt, tokens: int) -> Excerpt:
-    length = max(tokens - CITATION, 1) * len(piece.text) // max(piece.tokens - CITATION, 1)
-    marks = tuple((start, stop) for start, stop in piece.marks if stop <= length)
-    return structs.replace(piece, text=piece.text[:length], marks=marks, cut=(piece.cut[0], True), tokens=tokens)
+def _shorten(excerpt: Excerpt, tokens: int) -> Excerpt:
+    length = max(tokens - CITATION, 1) * len(excerpt.text) // max(excerpt.tokens - CITATION, 1)
+    marks = tuple((start, stop) for start, stop in excerpt.marks if stop <= length)
+    return structs.replace(excerpt, text=excerpt.text[:length], marks=marks, cut=(excerpt.cut[0], True), tokens=tokens)
 
 
-def _ask_model(told: RecallResult, endpoint: Endpoint) -> RecallResult:
-    numbered = "\n\n".join(f"[{one.at}] {one.author}: {one.text}" for one in told.excerpts)
-    reply = ask_model(endpoint, INSTRUCTIONS, f"{numbered}\n\nQuestion: {told.question}").strip()
+def _ask_model(result: RecallResult, endpoint: Endpoint) -> RecallResult:
+    numbered = "\n\n".join(f"[{excerpt.at}] {excerpt.author}: {excerpt.text}" for excerpt in result.excerpts)
+    reply = ask_model(endpoint, INSTRUCTIONS, f"{numbered}\n\nQuestion: {result.question}").strip()
     found = not reply.strip(' .`"*[]').upper().startswith(NOT_FOUND_REPLY)
-    return structs.replace(told, answer=reply if found else "", found=found)
+    return structs.replace(result, answer=reply if found else "", found=found)

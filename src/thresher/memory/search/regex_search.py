@@ -45,26 +45,30 @@ def search_by_regex(store: SessionStore, query: Query, view: SearchView) -> Sear
             f"a regex cannot search only {' or '.join(UNSCANNED_FIELDS)}, nor be combined with `cutoff`; remove these"
         )
     scope = SearchScope(store, query)
-    others = _prepare_other_conditions(store, query, scope)
+    conditions = _prepare_other_conditions(store, query, scope)
     wanted = view.page * view.sessions
-    watch = TimedPattern(query.regex)
-    found: dict[tuple[str, str], SessionHit] = {}
+    pattern = TimedPattern(query.regex)
+    sessions: dict[tuple[str, str], SessionHit] = {}
     for facts in scope.newest_sessions():
         family = (facts.agent, facts.root)
-        places = None if others is None else {one.at for one in others.best_matches(MAX_FILTERED_MESSAGES, [facts.key])}
-        if family in found or (places is not None and not places):
+        indexes = (
+            None
+            if conditions is None
+            else {hit.at for hit in conditions.best_matches(MAX_FILTERED_MESSAGES, [facts.key])}
+        )
+        if family in sessions or (indexes is not None and not indexes):
             continue
-        hits = tuple(_scan_session(store, facts.key, query, view, places, watch))
+        hits = tuple(_scan_session(store, facts.key, query, view, indexes, pattern))
         if hits:
-            found[family] = build_session_hit(
+            sessions[family] = build_session_hit(
                 RankedSession(facts, float(len(hits)), len(hits)), hits[: view.messages], view
             )
-        if len(found) > wanted:
+        if len(sessions) > wanted:
             break
-    page = tuple(found.values())[wanted - view.sessions : wanted]
-    notes = ("newest sessions first; the search has not read older ones",) if len(found) > wanted else ()
+    page = tuple(sessions.values())[wanted - view.sessions : wanted]
+    notes = ("newest sessions first; the search has not read older ones",) if len(sessions) > wanted else ()
     return SearchResults(
-        query.words, page, len(found), page=view.page, notes=(*notes, *scope.notes), more=len(found) > wanted
+        query.words, page, len(sessions), page=view.page, notes=(*notes, *scope.notes), more=len(sessions) > wanted
     )
 
 
@@ -75,22 +79,21 @@ def _prepare_other_conditions(store: SessionStore, query: Query, scope: SearchSc
 
 
 def _scan_session(
-    store: SessionStore, key: int, query: Query, view: SearchView, places: set[int] | None, watch: "TimedPattern"
+    store: SessionStore, key: int, query: Query, view: SearchView, indexes: set[int] | None, pattern: "TimedPattern"
 ) -> Iterator[SearchHit]:
     """Yield the matching messages of a session in order."""
     messages = store.messages(key)
     fields = {FIELD_BY_KIND.get(field, field) for field in query.fields}
-    for at, said in attribute_texts(messages):
-        message = messages[at]
-        if message.carried or (places is not None and at not in places) or not _matches_filters(message, query):
+    for index, texts in attribute_texts(messages):
+        message = messages[index]
+        if message.carried or (indexes is not None and index not in indexes) or not _matches_filters(message, query):
             continue
-        for piece in said:
-            if piece.field in fields and (query.everything or not piece.reason):
-                text = piece.text if view.reveal else redact(piece.text)
-                if marks := watch.find_matches(text):
-                    yield build_search_hit(
-                        message, at, piece.field, build_snippet(text, marks, view.context), float(len(marks))
-                    )
+        for attributed in texts:
+            if attributed.field in fields and (query.everything or not attributed.reason):
+                text = attributed.text if view.reveal else redact(attributed.text)
+                if marks := pattern.find_matches(text):
+                    snippet = build_snippet(text, marks, view.context)
+                    yield build_search_hit(message, index, attributed.field, snippet, float(len(marks)))
                     break
 
 
@@ -112,13 +115,13 @@ class TimedPattern:
 
     def find_matches(self, text: str) -> list[TermMatch]:
         """Return the matches in a text."""
-        began = perf_counter()
+        started = perf_counter()
         try:
-            found = islice(self._pattern.finditer(text, timeout=TEXT_TIMEOUT_SECONDS), MARKS)
-            marks = [TermMatch(match.start(), match.end(), self._source) for match in found]
+            matches = islice(self._pattern.finditer(text, timeout=TEXT_TIMEOUT_SECONDS), MARKS)
+            marks = [TermMatch(match.start(), match.end(), self._source) for match in matches]
         except (TimeoutError, MemoryError, RecursionError) as error:
             raise self._timeout_error(f"one text of {len(text):,} characters") from error
-        self._seconds += perf_counter() - began
+        self._seconds += perf_counter() - started
         self._characters += len(text)
         if self._seconds > SCAN_SECONDS + self._characters / CHARACTERS_PER_SECOND:
             raise self._timeout_error(f"{self._characters:,} characters")
@@ -130,8 +133,6 @@ class TimedPattern:
 
 
 _LARGE_REPEAT = re.compile(r"[{,]0*[1-9]\d{4,}[,}]")
-
-
 """Regex for a large repeat count, which no timeout can interrupt."""
 
 

@@ -42,9 +42,9 @@ class TermFinder:
         """`terms` are words of the index; `phrases` match literally (text without spaces, quoted words)."""
         self._terms = frozenset(terms)
         self._words = words
-        begins = sorted({re.escape(term[: max(MIN_STEM_LENGTH, len(term) - 2)]) for term in self._terms}, key=len)
-        exact = sorted({re.escape(phrase.lower()) for phrase in phrases if phrase}, key=len, reverse=True)
-        self._pattern_text = "|".join([*exact, *(f"{begin}[^\\W_]*" for begin in reversed(begins))])
+        prefixes = sorted({re.escape(term[: max(MIN_STEM_LENGTH, len(term) - 2)]) for term in self._terms}, key=len)
+        literals = sorted({re.escape(phrase.lower()) for phrase in phrases if phrase}, key=len, reverse=True)
+        self._pattern_text = "|".join([*literals, *(f"{prefix}[^\\W_]*" for prefix in reversed(prefixes))])
         self._checked: dict[str, str] = {}
         self._exact = frozenset(phrase.lower() for phrase in phrases)
 
@@ -52,14 +52,14 @@ class TermFinder:
         """Return all matches in order."""
         if not self._pattern_text:
             return []
-        found: list[TermMatch] = []
+        confirmed: list[TermMatch] = []
         # A search in lower case is several times as fast, but only ASCII keeps its length.
         matches = self._in_lower_case.finditer(text.lower()) if text.isascii() else self._in_any_case.finditer(text)
         for match in matches:
-            found += self._confirm(text, match.start(), match.end())
-            if len(found) >= MAX_MATCHES:
+            confirmed += self._confirm(text, match.start(), match.end())
+            if len(confirmed) >= MAX_MATCHES:
                 break
-        return found
+        return confirmed
 
     @cached_property
     def _in_lower_case(self) -> re.Pattern[str]:
@@ -70,22 +70,22 @@ class TermFinder:
         return re.compile(self._pattern_text, re.IGNORECASE)
 
     def _confirm(self, text: str, start: int, stop: int) -> Iterator[TermMatch]:
-        piece = text[start:stop]
-        if piece.lower() in self._exact:
-            yield TermMatch(start, stop, piece.lower())
+        candidate = text[start:stop]
+        if candidate.lower() in self._exact:
+            yield TermMatch(start, stop, candidate.lower())
             return
-        if start and text[start - 1].isalpha() and (text[start - 1].islower() == piece[0].islower()):
+        if start and text[start - 1].isalpha() and (text[start - 1].islower() == candidate[0].islower()):
             return  # inside another word
-        hump = _first_word_end(piece)
-        word = self._find_term(piece[:hump])
+        end = _first_word_end(candidate)
+        word = self._find_term(candidate[:end])
         if word:
-            yield TermMatch(start, start + hump, word)
+            yield TermMatch(start, start + end, word)
 
-    def _find_term(self, piece: str) -> str:
+    def _find_term(self, word: str) -> str:
         """Return the term that matches a form of a word, if any."""
-        if piece not in self._checked:
-            self._checked[piece] = next((word for word in self._words(piece) if word in self._terms), "")
-        return self._checked[piece]
+        if word not in self._checked:
+            self._checked[word] = next((token for token in self._words(word) if token in self._terms), "")
+        return self._checked[word]
 
 
 def _first_word_end(piece: str) -> int:
@@ -109,18 +109,18 @@ def build_snippet(text: str, marks: Sequence[TermMatch], length: int) -> Snippet
 def _best(marks: Sequence[TermMatch], length: int) -> int:
     """Return the start of the first passage with the most distinct words."""
     best, most = marks[0].start if marks else 0, 0
-    reach, first = length - length // 3, 0
-    inside: dict[str, int] = {}
+    limit, first = length - length // 3, 0
+    counts: dict[str, int] = {}
     for mark in marks:
-        inside[mark.word] = inside.get(mark.word, 0) + 1
-        while mark.stop - marks[first].start > reach and marks[first] is not mark:
-            left = marks[first].word
-            inside[left] -= 1
-            if not inside[left]:
-                del inside[left]
+        counts[mark.word] = counts.get(mark.word, 0) + 1
+        while mark.stop - marks[first].start > limit and marks[first] is not mark:
+            dropped = marks[first].word
+            counts[dropped] -= 1
+            if not counts[dropped]:
+                del counts[dropped]
             first += 1
-        if len(inside) > most:
-            best, most = marks[first].start, len(inside)
+        if len(counts) > most:
+            best, most = marks[first].start, len(counts)
     return best
 
 
@@ -132,7 +132,7 @@ def _word_start(text: str, start: int) -> int:
 def _word_stop(text: str, stop: int) -> int:
     if stop >= len(text):
         return stop
-    space = max(text.rfind(sign, stop - 20, stop) for sign in (" ", "\n", "\t"))
+    space = max(text.rfind(blank, stop - 20, stop) for blank in (" ", "\n", "\t"))
     return space if space > 0 else stop
 
 
@@ -159,4 +159,4 @@ def _flatten(text: str, marks: Collection[TermMatch], start: int, stop: int) -> 
 
 def split_unspaced(text: str) -> list[str]:
     """Return pairs of adjacent characters in scripts without spaces, and single characters."""
-    return [run[at : at + 2] for run in split_unspaced_runs(text)[1] for at in range(max(1, len(run) - 1))]
+    return [run[index : index + 2] for run in split_unspaced_runs(text)[1] for index in range(max(1, len(run) - 1))]
