@@ -258,9 +258,8 @@ class SqliteArchive:
     def find_blocks(self, sessions: Collection[int] | None = None, *, after: int = 0) -> list[BlockRow]:
         """Return the blocks of the given (or all) sessions with an id above `after`, by session and number."""
         condition = "" if sessions is None else "AND session IN (SELECT value FROM json_each(?))"
-        statement = (
-            f"SELECT session, number, id, digest FROM blocks WHERE id > ? {condition} ORDER BY +session, +number"
-        )
+        order = "ORDER BY +session, +number"
+        statement = f"SELECT session, number, id, digest FROM blocks WHERE id > ? {condition} {order}"
         values = () if sessions is None else (json.dumps([*sessions]),)
         return [*map(BlockRow._make, self._run(statement, after, *values))]
 

@@ -179,7 +179,7 @@ class TantivyIndex:
     @_translate_errors
     def search_messages(
         self, query: tantivy.Query, best: int = 0, each: int = 0
-    ) -> tuple[dict[int, int], list[IndexHit]]:
+    ) -> tuple[Counter[int], list[IndexHit]]:
         """Count the matching messages of each session, and return the best documents.
 
         A message counts once, even if several of its documents match. The documents are the `best` of all sessions,

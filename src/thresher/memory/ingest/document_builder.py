@@ -116,21 +116,15 @@ def _build_message_documents(message: Message, attributed: list[AttributedText],
         next(iter(groups.values()))[1].extend(path for call in calls for path in list_touched_files(call))
     role, time = ROLES.index(message.role), int(message.time.timestamp()) if message.time else 0
     for (kind, reason, derived), (texts, paths) in groups.items():
-        redacted_paths = tuple(map(redact, paths))
+        clean_paths = tuple(map(redact, paths))
         commits = _commits(attributed) if kind == "output" and not reason else CommitSubjects()
-        yield IndexDocument(
-            at, kind, texts, EXCLUSION_REASONS.index(reason), derived, role, time, redacted_paths, commits
-        )
+        yield IndexDocument(at, kind, texts, EXCLUSION_REASONS.index(reason), derived, role, time, clean_paths, commits)
 
 
-def _commits(attributed: Iterable[AttributedText]) -> CommitSubjects:
+def _commits(texts: Iterable[AttributedText]) -> CommitSubjects:
     """Return the commit subjects from complete outputs, before truncation."""
-    subjects = [extract_commit_subjects(text.text) for text in attributed if text.field == "output" and not text.reason]
-    return (
-        subjects[0]
-        if len(subjects) == 1
-        else CommitSubjects(*(sum(groups, ()) for groups in zip(*subjects, strict=True)))
-    )
+    found = [extract_commit_subjects(text.text) for text in texts if text.field == "output" and not text.reason]
+    return found[0] if len(found) == 1 else CommitSubjects(*(sum(groups, ()) for groups in zip(*found, strict=True)))
 
 
 def _classify_tool_use(details: ToolCallDetails) -> TextKind:

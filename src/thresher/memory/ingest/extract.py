@@ -48,7 +48,7 @@ class IngestJob(NamedTuple):
     format: str
     stat: FileStat
     source: SourceRecord | None
-    only_parts_changed: bool
+    only_parts_changed: bool = False
     """True if the file itself is unchanged, but one of its parts changed."""
     whole: str = ""
     """Deleted main file with which this file was read before."""
@@ -105,28 +105,22 @@ def prepare_file(job: IngestJob, read: SessionReader = read_all) -> PreparedFile
     except UnknownFormatError:
         return PreparedFile(source._replace(state="foreign", prefix=b""), "foreign")
     except (ReadError, OSError) as error:
-        return (
-            PreparedFile(source, "vanished")
-            if read_file_stat(job.path) is None
-            else build_failed_file(source, str(error))
-        )
+        is_gone = read_file_stat(job.path) is None
+        return PreparedFile(source, "vanished") if is_gone else build_failed_file(source, str(error))
     except MemoryError:
         return build_failed_file(source, f"{job.path}: not enough memory to read the file")
     parts = tuple(_find_companion_files(source.path, sessions, began))
     if remaining:  # if the sync stops here, the next one considers the file changed
         source = source._replace(stat=job.stat._replace(size=-1), prefix=b"")
     change = "grown" if change == "touched" else change
-    return PreparedFile(
-        source, change, prepared, parts, frozenset(versions or ()) - selected, job.already_read | selected, remaining
-    )
+    unchanged = frozenset(versions or ()) - selected
+    return PreparedFile(source, change, prepared, parts, unchanged, job.already_read | selected, remaining)
 
 
 def _select_changed(job: IngestJob, versions: Mapping[str, str]) -> tuple[frozenset[str], int]:
     """Select changed sessions of a multi-session file by id; also return how many others remain."""
-    stored_versions = {id: digests.source_version for (_, id, _, _), digests in job.stored.items()}
-    changed = [
-        id for id, version in versions.items() if stored_versions.get(id) != version and id not in job.already_read
-    ]
+    stored = {id: digests.source_version for (_, id, _, _), digests in job.stored.items()}
+    changed = [id for id, version in versions.items() if stored.get(id) != version and id not in job.already_read]
     return frozenset(changed[: job.most_sessions]), max(0, len(changed) - job.most_sessions)
 
 
@@ -162,19 +156,12 @@ def _prepare_session(
     messages, attributed = flatten_messages(session), attribute_session(session)
     blocks = _blocks(messages, attributed)
     text = text_size(message for message in messages if not message.carried)
-    unchanged = (
-        count_same_digests(stored.digests, blocks) if stored is not None and stored.made_by == facts.made_by else 0
-    )
-    documents = {
-        number: [*build_documents(messages, attributed, number, made_by=facts.made_by)]
-        for number in range(unchanged, len(blocks))
-    }
-    return PreparedSession(
-        EncodedSession(facts, compute_origin_id(session), encode_layout(session), text, blocks),
-        ordinal,
-        owner,
-        documents,
-    )
+    is_comparable = stored is not None and stored.made_by == facts.made_by
+    unchanged = count_same_digests(stored.digests, blocks) if stored is not None and is_comparable else 0
+    new_blocks = range(unchanged, len(blocks))
+    documents = {n: [*build_documents(messages, attributed, n, made_by=facts.made_by)] for n in new_blocks}
+    encoded = EncodedSession(facts, compute_origin_id(session), encode_layout(session), text, blocks)
+    return PreparedSession(encoded, ordinal, owner, documents)
 
 
 def _blocks(messages: Sequence[Message], attributed: Sequence[list[AttributedText]]) -> list[EncodedBlock]:

@@ -346,15 +346,13 @@ _CJK_CHARACTER = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 def _exclude_short(texts: list[AttributedText]) -> list[AttributedText]:
     """Exclude a message of few characters. A CJK character counts as three."""
-    conversation = [
-        attributed for attributed in texts if not attributed.reason and attributed.field in ("human", "agent")
-    ]
-    length = sum([len(attributed.text.strip()) for attributed in conversation])
+    conversation = [text for text in texts if not text.reason and text.field in ("human", "agent")]
+    length = sum([len(text.text.strip()) for text in conversation])
     if not conversation or length >= MIN_TEXT_LENGTH:
         return texts
-    if length + 2 * sum(len(_CJK_CHARACTER.findall(attributed.text)) for attributed in conversation) >= MIN_TEXT_LENGTH:
+    if length + 2 * sum(len(_CJK_CHARACTER.findall(text.text)) for text in conversation) >= MIN_TEXT_LENGTH:
         return texts
-    return [attributed._replace(reason="short") if attributed in conversation else attributed for attributed in texts]
+    return [text._replace(reason="short") if text in conversation else text for text in texts]
 
 
 def _join_argument_texts(arguments: str) -> str:

@@ -82,9 +82,7 @@ def _plan_sync(sources: Mapping[str, SourceRecord], wanted: Mapping[str, str]) -
         if not _is_text(path):
             plan.invalid_names.append(f"`{path!a}` has a name that is not valid text; rename it")
         elif known_source is None or known_source.stat != stat:
-            plan.jobs.append(
-                IngestJob(Path(path), wanted[path], stat, known_source, only_parts_changed=False, whole=main_file)
-            )
+            plan.jobs.append(IngestJob(Path(path), wanted[path], stat, known_source, whole=main_file))
         elif any(read_file_stat(part.path) != part.stat for part in parts.get(path, ())):
             plan.jobs.append(IngestJob(Path(path), wanted[path], stat, known_source, only_parts_changed=True))
         else:
@@ -131,9 +129,8 @@ class _SyncRun:
         self.store.refresh_index(self.progress)  # what an interrupted sync left, or everything
         workers = self.options.workers
         workers = worker_count(len(self.plan.jobs), self.total) if workers is None else workers
-        with closing(
-            prepare_files(self._pending_jobs(order_by_age(self.plan.jobs)), workers, self.options)
-        ) as prepared_files:
+        jobs = self._pending_jobs(order_by_age(self.plan.jobs))
+        with closing(prepare_files(jobs, workers, self.options)) as prepared_files:
             for job, prepared in prepared_files:
                 if prepared.source.path not in self.parts:
                     self._record_all(job, prepared)
@@ -199,11 +196,10 @@ class _SyncRun:
             case change:
                 self.counts[change] += 1
                 grown = change == "grown"
-                recorded = self.store.record(
-                    prepared.source, prepared.sessions, prepared.parts, grown=grown, same=prepared.unchanged_ids
-                )
-                self.messages += recorded.new_messages
-                self.forgotten += recorded.forgotten
+                same = prepared.unchanged_ids
+                counts = self.store.record(prepared.source, prepared.sessions, prepared.parts, grown=grown, same=same)
+                self.messages += counts.new_messages
+                self.forgotten += counts.forgotten
                 self.parts.update(part.path for part in prepared.parts)
 
 

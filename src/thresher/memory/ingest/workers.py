@@ -84,12 +84,13 @@ def prepare_files(
         for job in jobs:
             queue.append((job, pool.submit(job)))
             while (
-                len(queue) > AHEAD_FILES * workers or sum(queued.stat.size for queued, _ in queue) > options.ahead_bytes
+                len(queue) > AHEAD_FILES * workers
+                or sum(waiting.stat.size for waiting, _ in queue) > options.ahead_bytes
             ):
-                first, result = queue.popleft()
-                yield first, result.result()
-        for first, result in queue:
-            yield first, result.result()
+                first, future = queue.popleft()
+                yield first, future.result()
+        for first, future in queue:
+            yield first, future.result()
 
 
 class _WorkerPool:
@@ -119,13 +120,11 @@ class _WorkerPool:
             process = None
         finally:
             self._idle.put(process)
-        if (
-            job.stat.size > self._options.ahead_bytes
-        ):  # the worker probably ran short of memory, which in this process would end the sync
+        # The worker probably ran short of memory, which in this process would end the sync.
+        if job.stat.size > self._options.ahead_bytes:
             source = SourceRecord(str(job.path), job.stat, format=job.format)
-            return build_failed_file(
-                source, f"{job.path}: the worker process died, probably because of too little memory"
-            )
+            problem = f"{job.path}: the worker process died, probably because of too little memory"
+            return build_failed_file(source, problem)
         return prepare_file(job)
 
     def _start_worker(self) -> "subprocess.Popen[bytes]":

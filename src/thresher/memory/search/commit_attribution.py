@@ -47,75 +47,57 @@ def adjust_for_commits(scores: Mapping[int, float], compiled: CompiledQuery, sto
         ids = ", ".join(session.id for session in store.find_sessions(makers))
         return AdjustedScores({**scores, **gained}, makers, (f"{ids} made a commit with this subject",) if ids else ())
     first_listed = compiled.commits_seen()
-    lister = (
-        next(iter(store.find_sessions([min(first_listed, key=first_listed.__getitem__)])), None)
-        if first_listed
-        else None
-    )
-    return (
-        AdjustedScores(dict(scores))
-        if lister is None
-        else _adjust_by_date(scores, lister, first_listed[lister.key], compiled, store)
-    )
+    printers = store.find_sessions(sorted(first_listed, key=first_listed.__getitem__)[:1])
+    if not printers:
+        return AdjustedScores(dict(scores))
+    return _adjust_by_date(scores, printers[0], first_listed[printers[0].key], compiled, store)
 
 
 def _find_kin_of_makers(makers: Collection[int], scores: Mapping[int, float], store: SessionStore) -> frozenset[int]:
     """Return matching sessions whose sub-agents or other excluded relatives made the commit."""
     roots = {(session.agent, session.root) for session in store.find_sessions(set(makers) - scores.keys())}
-    return (
-        frozenset(session.key for session in store.find_sessions(scores) if (session.agent, session.root) in roots)
-        if roots
-        else frozenset()
-    )
+    matching = store.find_sessions(scores) if roots else ()
+    return frozenset(session.key for session in matching if (session.agent, session.root) in roots)
 
 
 def _adjust_by_date(
-    scores: Mapping[int, float], lister: ArchivedSession, time: int, compiled: CompiledQuery, store: SessionStore
+    scores: Mapping[int, float], printer: ArchivedSession, time: int, compiled: CompiledQuery, store: SessionStore
 ) -> AdjustedScores:
     """Adjust the scores by the time at which session `by` listed the commit."""
-    adjusted, repository = dict(scores), find_repository_name(lister.project)
+    adjusted, repository = dict(scores), find_repository_name(printer.project)
     listed_at = datetime.fromtimestamp(time + 1, UTC)  # the index stores whole seconds
     nearby = [
-        session
-        for session in store.find_sessions(adjusted)
-        if session.started and find_repository_name(session.project) == repository
+        one for one in store.find_sessions(adjusted) if one.started and find_repository_name(one.project) == repository
     ]
-    for key, gain in _date_bonuses(nearby, lister, listed_at, compiled):
+    for key, gain in _date_bonuses(nearby, printer, listed_at, compiled):
         adjusted[key] += gain
-    later_keys = [session.key for session in nearby if session.started and session.started >= listed_at]
+    later_keys = [one.key for one in nearby if one.started and one.started >= listed_at]
     adjusted |= {key: adjusted[key] * compiled.weights.later_session for key in later_keys}
-    note = f"a commit with this subject was first listed on {listed_at:%Y-%m-%d} in {lister.id}"
-    return AdjustedScores(
-        adjusted, notes=(f"{note}; earlier sessions of that repository rank first",) if nearby else ()
-    )
+    note = f"a commit with this subject was first listed on {listed_at:%Y-%m-%d} in {printer.id}"
+    notes = (f"{note}; earlier sessions of that repository rank first",) if nearby else ()
+    return AdjustedScores(adjusted, notes=notes)
 
 
 def _date_bonuses(
-    nearby: list[ArchivedSession], lister: ArchivedSession, listed_at: datetime, compiled: CompiledQuery
+    nearby: list[ArchivedSession], printer: ArchivedSession, listed_at: datetime, compiled: CompiledQuery
 ) -> Iterator[tuple[int, float]]:
     weights, edits = compiled.weights, compiled.edit_counts()
-    earlier = [
-        session for session in nearby if session.key != lister.key and session.started and session.started < listed_at
-    ]
+    earlier = [one for one in nearby if one.key != printer.key and one.started and one.started < listed_at]
     # Some agents write files by shell commands only, so their sessions have no edits to count.
-    candidates = [session for session in earlier if edits.get(session.key, 0) >= weights.min_edits] or earlier
-    candidates.sort(key=lambda session: (min(session.ended or listed_at, listed_at), session.key), reverse=True)
-    yield from (
-        (session.key, weights.earlier_session * weights.earlier_decay**rank) for rank, session in enumerate(candidates)
-    )
-    if any(session.key == lister.key for session in nearby):
-        yield lister.key, weights.earlier_session * weights.log_printer
+    candidates = [one for one in earlier if edits.get(one.key, 0) >= weights.min_edits] or earlier
+    candidates.sort(key=lambda one: (min(one.ended or listed_at, listed_at), one.key), reverse=True)
+    yield from ((one.key, weights.earlier_session * weights.earlier_decay**rank) for rank, one in enumerate(candidates))
+    if any(one.key == printer.key for one in nearby):
+        yield printer.key, weights.earlier_session * weights.log_printer
 
 
 def find_repository_name(project: str) -> str:
     """Return the folder name of a repository; all its worktrees have the same name."""
     names = [name for name in project.replace("\\", "/").split("/") if name]
-    worktree_index = next((index for index, name in enumerate(names) if index and name in _WORKTREES), len(names))
-    names_below = names[worktree_index + 1 :]
-    if names_below and names[worktree_index - 1] in _SHARED:
-        return names_below[_SHARED[names[worktree_index - 1]]]
-    if (
-        names_below and names[worktree_index - 1].startswith(".") and worktree_index > 1
-    ):  # the agent's folder in the repository
-        worktree_index -= 1
-    return names[worktree_index - 1] if names else ""
+    root_end = next((index for index, name in enumerate(names) if index and name in _WORKTREES), len(names))
+    names_below = names[root_end + 1 :]
+    if names_below and names[root_end - 1] in _SHARED:
+        return names_below[_SHARED[names[root_end - 1]]]
+    if names_below and names[root_end - 1].startswith(".") and root_end > 1:  # the agent's folder in the repository
+        root_end -= 1
+    return names[root_end - 1] if names else ""

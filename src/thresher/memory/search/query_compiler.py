@@ -76,9 +76,9 @@ class CompiledQuery:
     def count_in_sessions(self, sessions: Collection[int]) -> int:
         """Return the number of matching messages in excluded sessions."""
         included = sessions if self._only is None else self._only.intersection(sessions)
-        return (
-            sum(self._index.search_messages(self._build_query(included, barred=False))[0].values()) if included else 0
-        )
+        if not included:
+            return 0
+        return self._index.search_messages(self._build_query(included, barred=False))[0].total()
 
     def count_cut_off(self) -> int:
         """Return the number of matches that the cut-off excludes."""
@@ -94,20 +94,17 @@ class CompiledQuery:
 
     def title_matches(self) -> list[IndexHit]:
         """Return the titles that contain any of the words."""
-        titled = [
-            _either(list(self._alternatives("said", ranked=True))),
-            IndexQuery.const_score_query(self._kind("title"), 0.0),
-        ]
-        return self._index.search(
-            _all([*titled, *self._session_queries(self._only)], self._exclusion_queries()), TITLES
-        )
+        words = _either(list(self._alternatives("said", ranked=True)))
+        is_title = IndexQuery.const_score_query(self._kind("title"), 0.0)
+        required = [words, is_title, *self._session_queries(self._only)]
+        return self._index.search(_all(required, self._exclusion_queries()), TITLES)
 
     def commits_made(self, *, barred: bool = True) -> Collection[int]:
         """Return sessions that made a commit with the query as its subject; with `barred`, only searched ones."""
         made = self._term("made", normalize_subject(self.query.full_text))
-        return self._index.count_by_field(
-            _all([made, *self._session_queries(self._only)], self._exclusion_queries()) if barred else made
-        )
+        if barred:
+            made = _all([made, *self._session_queries(self._only)], self._exclusion_queries())
+        return self._index.count_by_field(made)
 
     def commits_seen(self) -> dict[int, int]:
         """Return the time at which each session first listed such a commit, if known."""
@@ -123,25 +120,16 @@ class CompiledQuery:
     ) -> IndexQuery:
         """Build the query for these sessions; without `ranked`, scores are arbitrary."""
         query = self.query
-        field_queries = (
-            [self._field_query("said", MAIN_FIELD_KINDS - self._kinds, ranked=ranked)] if self._kinds else []
-        )
-        field_queries += [
-            self._field_query(field, ranked=ranked) for field in ("output", "paths") if field in query.fields
-        ]
+        fields = [field for field in ("output", "paths") if field in query.fields]
+        field_queries = [self._field_query(field, ranked=ranked) for field in fields]
+        if self._kinds:
+            field_queries.insert(0, self._field_query("said", MAIN_FIELD_KINDS - self._kinds, ranked=ranked))
         excluded = self._range("reason", 1, None)
         # Filters come first, so that index segments without a match skip the word search.
-        required = [
-            *([excluded] if left_out else ()),
-            *self._session_queries(sessions),
-            *self._filter_queries(),
-            _either(field_queries),
-        ]
-        forbidden = [
-            *(() if left_out or query.everything else [excluded]),
-            *(self._exclusion_queries() if barred else ()),
-        ]
-        return _all(required, forbidden)
+        required = [excluded] if left_out else []
+        required += [*self._session_queries(sessions), *self._filter_queries(), _either(field_queries)]
+        forbidden = [] if left_out or query.everything else [excluded]
+        return _all(required, [*forbidden, *(self._exclusion_queries() if barred else ())])
 
     def _field_query(self, field: str, others: Iterable[TextKind] = (), *, ranked: bool) -> IndexQuery:
         """Build the conditions on one text in one index field, excluding other kinds."""
@@ -161,9 +149,8 @@ class CompiledQuery:
     def _alternatives(self, field: str, *, ranked: bool) -> Iterator[IndexQuery]:
         if field == "output":  # output is neither stemmed nor indexed with positions
             characters = (character for pair in self._character_pairs for character in pair)
-            yield from (
-                self._term(field, word) for word in [*content_words(tokenize_output(self.query.words)), *characters]
-            )
+            words = content_words(tokenize_output(self.query.words))
+            yield from (self._term(field, word) for word in [*words, *characters])
             return
         yield from (self._term(field, term) for term in self.terms)
         for pair in self._adjacent_pairs:
@@ -210,9 +197,8 @@ class CompiledQuery:
 
     def _before_recalls(self) -> Iterator[IndexQuery]:
         """For each session with a recall, match everything up to its last one."""
-        for session, time in self._index.times_by_session(
-            self._range("reason", RECALL_REASON, RECALL_REASON), "max"
-        ).items():
+        recalls = self._range("reason", RECALL_REASON, RECALL_REASON)
+        for session, time in self._index.times_by_session(recalls, "max").items():
             yield _all([self._term("session", session), self._range("time", 1, time)])
 
     def _kind(self, kind: TextKind) -> IndexQuery:
@@ -239,9 +225,8 @@ def _either(parts: Sequence[IndexQuery]) -> IndexQuery:
 
 
 def _all(parts: Iterable[IndexQuery], forbidden: Iterable[IndexQuery] = ()) -> IndexQuery:
-    return IndexQuery.boolean_query(
-        [*((Occur.Must, part) for part in parts), *((Occur.MustNot, part) for part in forbidden)]
-    )
+    required = [(Occur.Must, part) for part in parts]
+    return IndexQuery.boolean_query(required + [(Occur.MustNot, part) for part in forbidden])
 
 
 def compile_query(

@@ -70,42 +70,24 @@ def _weighted_sum(scores: list[float], shares: Sequence[float]) -> float:
 
 
 def rank_sessions(
-    candidates: Iterable[ArchivedSession],
+    sessions: Iterable[ArchivedSession],
     scores: Mapping[int, float],
     matches: Mapping[int, int],
     compiled: CompiledQuery,
 ) -> list[RankedSession]:
     """Return one entry per family, best first."""
     wanted = frozenset(compiled.terms)
-    ranked = [
-        RankedSession(
-            candidate,
-            scores[candidate.key] + compiled.weights.title * _score_title(candidate, wanted),
-            matches.get(candidate.key, 0),
-        )
-        for candidate in candidates
-    ]
-    if compiled.query.rank == "matches":
-        ranked.sort(
-            key=lambda candidate: (candidate.matches, not candidate.session.gone, candidate.session.ended or _NEVER),
-            reverse=True,
-        )
-    else:
-        ranked.sort(
-            key=lambda candidate: (
-                round(candidate.score, 3),
-                not candidate.session.gone,
-                candidate.session.ended or _NEVER,
-            ),
-            reverse=True,
-        )
+    ranked: list[RankedSession] = []
+    for session in sessions:
+        score = scores[session.key] + compiled.weights.title * _score_title(session, wanted)
+        ranked.append(RankedSession(session, score, matches.get(session.key, 0)))
+    ranked.sort(key=lambda one: (not one.session.gone, one.session.ended or _NEVER), reverse=True)
+    by_matches = compiled.query.rank == "matches"
+    ranked.sort(key=lambda one: one.matches if by_matches else round(one.score, 3), reverse=True)
     families: dict[tuple[str, str], list[RankedSession]] = defaultdict(list)
-    for candidate in ranked:
-        families[candidate.session.agent, candidate.session.root or candidate.session.id].append(candidate)
-    return [
-        first._replace(family=tuple(candidate.session.id for candidate in others))
-        for first, *others in families.values()
-    ]
+    for one in ranked:
+        families[one.session.agent, one.session.root or one.session.id].append(one)
+    return [first._replace(family=tuple(one.session.id for one in others)) for first, *others in families.values()]
 
 
 def _score_title(facts: ArchivedSession, wanted: Collection[str]) -> float:

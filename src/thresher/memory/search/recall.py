@@ -16,7 +16,7 @@ from thresher.errors import OptionError
 from thresher.memory.ingest.redaction import redact
 from thresher.memory.records import TEXT_KINDS, ArchivedSession, TextKind
 from thresher.memory.results import Excerpt, RecallResult
-from thresher.memory.search.query import SearchField, parse_query
+from thresher.memory.search.query import DEFAULT_SEARCH_FIELDS, SearchField, parse_query
 from thresher.memory.search.query_compiler import compile_query
 from thresher.memory.search.rank import RankedSession
 from thresher.memory.search.search import HitBuilder, MatchedMessage, SearchView, build_search_hit
@@ -33,16 +33,7 @@ EXCERPT_LENGTH = 900
 """Maximum characters of an excerpt."""
 ANSWER_LOOKAHEAD = 200
 """Number of messages after a prompt to search for its answer."""
-RECALL_FIELDS: tuple[SearchField, ...] = (
-    "human",
-    "agent",
-    "thinking",
-    "summary",
-    "input",
-    "commands",
-    "edits",
-    "output",
-)
+RECALL_FIELDS: tuple[SearchField, ...] = (*DEFAULT_SEARCH_FIELDS, "output")
 CITATION = 12
 """Tokens of a citation."""
 NOT_FOUND_REPLY = "NOT IN THIS SESSION"
@@ -66,24 +57,17 @@ def recall_session(
     if compiled is None:
         raise NotStoredError("the search index is empty; run `thresher sync`")
     with store.message_reader() as message:
-        builder = HitBuilder(
-            message, compiled, SearchView(messages=MAX_MESSAGES, context=EXCERPT_LENGTH, reveal=reveal)
-        )
+        view = SearchView(messages=MAX_MESSAGES, context=EXCERPT_LENGTH, reveal=reveal)
+        builder = HitBuilder(message, compiled, view)
         matches, _ = compiled.message_matches([facts.key])
         best_messages = builder.best_messages(facts.key, matches.get(facts.key, 0))
         session = builder.build_session(RankedSession(facts, 0.0, len(best_messages)))
     terms_found = {mark.word for match in best_messages for mark in match.marks}
     is_relevant = len(terms_found) >= compiled.weights.min_recalled_terms * len(compiled.terms)
-    excerpts = (
-        _fit_budget(budget, _build_excerpts(store, facts.key, builder, best_messages, reveal)) if is_relevant else []
-    )
-    result = RecallResult(
-        session=session,
-        question=question,
-        excerpts=tuple(sorted(excerpts, key=lambda match: match.at)),
-        tokens=sum(match.tokens for match in excerpts),
-        found=bool(excerpts),
-    )
+    candidates = _build_excerpts(store, facts.key, builder, best_messages, reveal) if is_relevant else iter(())
+    excerpts = tuple(sorted(_fit_budget(budget, candidates), key=lambda excerpt: excerpt.at))
+    tokens = sum(excerpt.tokens for excerpt in excerpts)
+    result = RecallResult(session, question, excerpts, tokens, found=bool(excerpts))
     return result if endpoint is None or not excerpts else _ask_model(result, endpoint)
 
 
@@ -96,17 +80,10 @@ def _build_excerpts(
         index = match.hit.at
         if index not in seen and not builder.is_question(match):
             seen.add(index)
-            yield _excerpt(
-                match.message,
-                index,
-                TEXT_KINDS[match.hit.kind],
-                build_snippet(match.best_text.text, match.marks, EXCERPT_LENGTH),
-            )
-        if (
-            match.message.author == "human"
-            and (answer := _find_final_answer(store, key, index))
-            and answer[0] not in seen
-        ):
+            snippet = build_snippet(match.best_text.text, match.marks, EXCERPT_LENGTH)
+            yield _excerpt(match.message, index, TEXT_KINDS[match.hit.kind], snippet)
+        answer = _find_final_answer(store, key, index) if match.message.author == "human" else None
+        if answer is not None and answer[0] not in seen:
             seen.add(answer[0])
             text = answer[1].text if reveal else redact(answer[1].text)
             yield _excerpt(answer[1], answer[0], "agent", build_snippet(text, (), EXCERPT_LENGTH))

@@ -51,25 +51,21 @@ def search_by_regex(store: SessionStore, query: Query, view: SearchView) -> Sear
     sessions: dict[tuple[str, str], SessionHit] = {}
     for facts in scope.newest_sessions():
         family = (facts.agent, facts.root)
-        indexes = (
-            None
-            if conditions is None
-            else {hit.at for hit in conditions.best_matches(MAX_FILTERED_MESSAGES, [facts.key])}
-        )
-        if family in sessions or (indexes is not None and not indexes):
+        if family in sessions:
             continue
-        hits = tuple(_scan_session(store, facts.key, query, view, indexes, pattern))
+        indexes: set[int] | None = None
+        if conditions is not None:
+            indexes = {hit.at for hit in conditions.best_matches(MAX_FILTERED_MESSAGES, [facts.key])}
+        hits = tuple(_scan_session(store, facts.key, query, view, indexes, pattern)) if indexes != set() else ()
         if hits:
-            sessions[family] = build_session_hit(
-                RankedSession(facts, float(len(hits)), len(hits)), hits[: view.messages], view
-            )
+            ranked = RankedSession(facts, float(len(hits)), len(hits))
+            sessions[family] = build_session_hit(ranked, hits[: view.messages], view)
         if len(sessions) > wanted:
             break
     page = tuple(sessions.values())[wanted - view.sessions : wanted]
-    notes = ("newest sessions first; the search has not read older ones",) if len(sessions) > wanted else ()
-    return SearchResults(
-        query.words, page, len(sessions), page=view.page, notes=(*notes, *scope.notes), more=len(sessions) > wanted
-    )
+    more = len(sessions) > wanted
+    notes = ("newest sessions first; the search has not read older ones",) if more else ()
+    return SearchResults(query.words, page, len(sessions), view.page, more, notes=(*notes, *scope.notes))
 
 
 def _prepare_other_conditions(store: SessionStore, query: Query, scope: SearchScope) -> CompiledQuery | None:

@@ -66,9 +66,7 @@ def search_archive(
         scope = SearchScope(store, query)
         compiled = compile_query(store, query, only=scope.allowed, excluded=scope.excluded, weights=weights)
         if compiled is None:
-            return SearchResults(
-                query=query.words, sessions=(), found=0, page=view.page, notes=("the archive is empty",)
-            )
+            return SearchResults(query.words, (), 0, view.page, notes=("the archive is empty",))
         matches = compiled.match_counts()
         if query.rank == "matches":
             matches, _ = compiled.message_matches(matches.keys())
@@ -78,21 +76,18 @@ def search_archive(
         best_keys.sort(key=scores.__getitem__, reverse=True)
         if query.rank == "matches":
             best_keys = sorted(matches, key=matches.__getitem__, reverse=True)
-        start = (view.page - 1) * view.sessions
+        start, stop = (view.page - 1) * view.sessions, view.page * view.sessions
         loaded = max(CANDIDATES, start + 2 * view.sessions)
         ranked = rank_sessions(store.find_sessions(best_keys[:loaded]), scores, matches, compiled)
         builder = HitBuilder(message, compiled, view)
-        page = builder.rerank(ranked, start + view.sessions, texts, makers)[start : start + view.sessions]
-        match_counts = builder.prefetch([session.session.key for session in page])
-        sessions = tuple(
-            builder.build_session(session._replace(matches=match_counts.get(session.session.key, 0)))
-            for session in page
-        )
+        page = builder.rerank(ranked, stop, texts, makers)[start:stop]
+        match_counts = builder.prefetch([one.session.key for one in page])
+        page = [one._replace(matches=match_counts.get(one.session.key, 0)) for one in page]
         return SearchResults(
             query=query.words,
-            sessions=sessions,
+            sessions=tuple(map(builder.build_session, page)),
             found=len(ranked) if len(best_keys) <= loaded else len(best_keys),
-            more=len(ranked) > start + view.sessions,
+            more=len(ranked) > stop,
             page=view.page,
             excluded=_count_excluded(compiled, scope),
             notes=(*scope.notes, *commit_notes, *_unknown_word_notes(store, query)),
@@ -131,8 +126,8 @@ class SearchScope:
         included = (
             row.session for row in self._store.archive.find_sessions(self._filter) if row.key not in self.excluded
         )
-        searched = (session for session in included if self._query.everything or not session.made_by)
-        return sorted(searched, key=lambda session: session.ended.timestamp() if session.ended else 0.0, reverse=True)
+        searched = (one for one in included if self._query.everything or not one.made_by)
+        return sorted(searched, key=lambda one: one.ended.timestamp() if one.ended else 0.0, reverse=True)
 
     @property
     def excluded(self) -> frozenset[int]:
@@ -141,10 +136,8 @@ class SearchScope:
 
 
 def _find_family_keys(store: SessionStore, id: str) -> frozenset[int]:
-    families = {
-        (session.agent, session.root) for session in store.find_sessions(id=to_storable_text(id)) if session.id == id
-    }
-    return frozenset(session.key for agent, root in families for session in store.find_sessions(agent=agent, root=root))
+    families = {(one.agent, one.root) for one in store.find_sessions(id=to_storable_text(id)) if one.id == id}
+    return frozenset(one.key for agent, root in families for one in store.find_sessions(agent=agent, root=root))
 
 
 def to_storable_text(text: str) -> str:
@@ -194,38 +187,28 @@ class HitBuilder:
         """Move sessions that only asked the question behind the others, except for `makers`."""
         if self._runner.query.rank == "matches":
             return list(ranked)
-        head = ranked[: wanted + LOOKAHEAD_SESSIONS]
-        facts = {ranked_session.session.key: ranked_session.session for ranked_session in head}
+        head = list(ranked[: wanted + LOOKAHEAD_SESSIONS])
+        facts = {one.session.key: one.session for one in head}
         best_texts: dict[int, list[IndexHit]] = {key: [] for key in facts}
         for text in _sort_by_value(text for text in texts if text.session in best_texts):
             best_texts[text.session].append(text)
         asking = {key for key in best_texts.keys() - makers if self._is_question_only(facts[key], best_texts[key])}
-        highest = max(
-            (ranked_session.score for ranked_session in head if ranked_session.session.key not in asking), default=0.0
-        )
+        highest = max((one.score for one in head if one.session.key not in asking), default=0.0)
         score_cap = self._weights.question_only_cap * highest if highest > self._weights.min_other else 1.0
-        reranked = [
-            ranked_session._replace(score=min(score_cap, self._weights.question_only * ranked_session.score))
-            if ranked_session.session.key in asking
-            else ranked_session
-            for ranked_session in head
-        ]
-        return [
-            *sorted(reranked, key=lambda ranked_session: -ranked_session.score),
-            *ranked[wanted + LOOKAHEAD_SESSIONS :],
-        ]
+        for index, one in enumerate(head):
+            if one.session.key in asking:
+                head[index] = one._replace(score=min(score_cap, self._weights.question_only * one.score))
+        return [*sorted(head, key=lambda one: -one.score), *ranked[len(head) :]]
 
     def _is_question_only(self, facts: ArchivedSession, best: Sequence[IndexHit]) -> bool:
         """Return whether only the question itself matches: the best match is a prompt without a follow-up action."""
-        prompts = [prompt for prompt in best[:2] if ROLES[prompt.role] == "user" and prompt.at >= 0]
-        others = max(
-            (prompt.score for prompt in best if ROLES[prompt.role] != "user" and not prompt.derived), default=0.0
-        )
+        prompts = [hit for hit in best[:2] if ROLES[hit.role] == "user" and hit.at >= 0]
+        others = max((hit.score for hit in best if ROLES[hit.role] != "user" and not hit.derived), default=0.0)
         return any(
-            others < self._weights.min_answer * prompt.score
-            and self.is_question(self._load_match(prompt))
-            and not self._is_acted_on(prompt, facts.messages)
-            for prompt in prompts
+            others < self._weights.min_answer * hit.score
+            and self.is_question(self._load_match(hit))
+            and not self._is_acted_on(hit, facts.messages)
+            for hit in prompts
         )
 
     def _is_acted_on(self, prompt: IndexHit, messages: int) -> bool:
@@ -234,11 +217,8 @@ class HitBuilder:
             message = self._read_message(prompt.session, at)
             if message.role == "user" and message.author == "human":
                 return False
-            if any(
-                describe_tool_call(call).category in ("file_edit", "execution")
-                for call in message.calls
-                if not classify_recall(call)
-            ):
+            calls = (describe_tool_call(call) for call in message.calls if not classify_recall(call))
+            if any(call.category in ("file_edit", "execution") for call in calls):
                 return True
         return False
 
@@ -251,10 +231,9 @@ class HitBuilder:
             return False
         if len(self._runner.terms) < 3 and not match.best_text.text.rstrip().endswith(("?", "？")):
             return False
-        prompt_words = content_words(tokenize_words(match.best_text.text[:2000]))
-        return len(frozenset(prompt_words) & frozenset(self._runner.terms)) >= self._weights.question_similarity * len(
-            prompt_words
-        )
+        prompt_words = frozenset(content_words(tokenize_words(match.best_text.text[:2000])))
+        shared = prompt_words.intersection(self._runner.terms)
+        return len(shared) >= self._weights.question_similarity * len(prompt_words)
 
     def best_messages(self, key: int, matches: int) -> list[MatchedMessage]:
         """Return the best matching messages of a session, best first."""
@@ -273,9 +252,8 @@ class HitBuilder:
         best, hits_by_session = _by_session(texts[:limit]), _by_session(texts)
         for key in keys:
             is_enough = len({hit.at for hit in best[key]}) >= min(self._view.messages, matches.get(key, 0))
-            self._best[key] = _sort_by_value(
-                best[key] if is_enough else hits_by_session[key][: self._texts_per_session]
-            )
+            hits = best[key] if is_enough else hits_by_session[key][: self._texts_per_session]
+            self._best[key] = _sort_by_value(hits)
         return matches
 
     def _load_match(self, hit: IndexHit) -> MatchedMessage:
@@ -286,15 +264,9 @@ class HitBuilder:
     def _match_message(self, hit: IndexHit, message: Message) -> MatchedMessage:
         texts = [text for _, message_texts in attribute_texts([message]) for text in message_texts]
         field = FIELD_BY_KIND.get(TEXT_KINDS[hit.kind], TEXT_KINDS[hit.kind])
-        same_field = [
-            text for text in texts if text.field == field and EXCLUSION_REASONS.index(text.reason) == hit.reason
-        ]
-        redacted = [
-            text if self._view.reveal else text._replace(text=redact(text.text)) for text in same_field or texts
-        ]
-        marked = [(text, self._finder.find_matches(text.text)) for text in redacted] or [
-            (AttributedText("human", ""), [])
-        ]
+        fitting = [text for text in texts if text.field == field and EXCLUSION_REASONS.index(text.reason) == hit.reason]
+        redacted = [text if self._view.reveal else text._replace(text=redact(text.text)) for text in fitting or texts]
+        marked = [(text, self._finder.find_matches(text.text)) for text in redacted or [AttributedText("human", "")]]
         text, marks = max(marked, key=lambda pair: len({mark.word for mark in pair[1]}))
         return MatchedMessage(hit, message, text, marks)
 
