@@ -14,7 +14,7 @@ from thresher.memory.archive.sqlite import SqliteArchive
 from thresher.memory.index.tokenizer import tokenize_words
 from thresher.memory.ingest.provenance import attribute_texts
 from thresher.memory.ingest.sync import sync_sources
-from thresher.memory.records import ArchivedSession, MemorySizes, SyncReport
+from thresher.memory.records import ArchivedSession, MemorySizes, SyncReport, to_storable_text
 from thresher.memory.results import RecallResult, SearchResults
 from thresher.memory.search.query import (
     SEARCH_FIELDS,
@@ -24,7 +24,7 @@ from thresher.memory.search.query import (
     parse_date_or_age,
     parse_query,
 )
-from thresher.memory.search.search import SearchView, search_archive, to_storable_text
+from thresher.memory.search.search import SearchView, search_archive
 from thresher.memory.session_store import MEMORY_FOLDER, SessionStore
 from thresher.model import History, Session
 from thresher.store.errors import AmbiguousIdError, NotStoredError, StoreError
@@ -230,7 +230,10 @@ class Memory:
         """
         if not (ids or project or before):
             raise OptionError("no sessions selected; give `ids`, a `project` or a `before` date")
-        selected = {copy.key: copy for id in ids for copy in self._copies(self.facts(id))}
+        selected: dict[int, ArchivedSession] = {}
+        for facts in map(self.facts, ids):
+            family = self.store.find_sessions(agent=facts.agent, root=facts.root)
+            selected |= {session.key: session for session in family if session.id == facts.id}
         if project or before:
             for session in self.store.find_sessions(project=to_storable_text(project)):
                 if before is None or (session.ended and session.ended < before):
@@ -238,10 +241,6 @@ class Memory:
         if not dry:
             self._forget([*selected.values()], progress=progress)
         return list(selected.values())
-
-    def _copies(self, facts: ArchivedSession) -> list[ArchivedSession]:
-        family = self.store.find_sessions(agent=facts.agent, root=facts.root)
-        return [session for session in family if session.id == facts.id]
 
     def sizes(self) -> MemorySizes:
         """Return the number of archived sessions and messages, and the sizes on disk."""

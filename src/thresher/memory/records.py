@@ -59,6 +59,11 @@ class SourceRecord(NamedTuple):
     """Main file with which this file is read."""
 
 
+def to_storable_text(text: str) -> str:
+    """Replace unpaired surrogates, which a database cannot store."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
 def hash_hidden_path(path: str) -> str:
     """Return the name for a file whose sessions were all forgotten. It does not reveal the path."""
     return HIDDEN_PATH_PREFIX + blake2b(path.encode("utf-8", "replace"), digest_size=16).hexdigest()

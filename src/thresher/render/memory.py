@@ -184,23 +184,11 @@ def search_result_value(results: SearchResults) -> dict[str, Any]:
 
 
 def _session_value(session: SessionHit) -> dict[str, Any]:
-    return {
-        "id": session.id,
-        "agent": session.agent,
-        "project": session.project,
-        "branch": session.branch,
-        "title": session.title,
-        "file": session.file,
-        "line": session.line,
-        "score": session.score,
-        "matches": session.matches,
-        "time": _iso(session.time),
-        "family": list(session.family),
-        "parent": session.parent,
-        "file_deleted": session.gone,
-        "resume_command": session.resume,
-        "hits": [_hit_value(hit) for hit in session.hits],
-    }
+    fields = ("id", "agent", "project", "branch", "title", "file", "line", "score", "matches")
+    value = {field: getattr(session, field) for field in fields}
+    value |= {"time": _iso(session.time), "family": list(session.family), "parent": session.parent}
+    value |= {"file_deleted": session.gone, "resume_command": session.resume}
+    return value | {"hits": [_hit_value(hit) for hit in session.hits]}
 
 
 def _hit_value(hit: SearchHit) -> dict[str, Any]:
@@ -259,24 +247,15 @@ def _citation(excerpt: Excerpt) -> StyledLine:
 
 def recall_value(recalled: RecallResult) -> dict[str, Any]:
     """Return a recall result as a JSON value."""
-    session = recalled.session
+    session = _session_value(recalled.session)
+    shown = ("id", "agent", "project", "branch", "title", "file", "file_deleted", "resume_command")
+    file = recalled.session.file
     return {
         "question": recalled.question,
         "is_answered": recalled.found,
         "answer": recalled.answer,
-        "session": {
-            "id": session.id,
-            "agent": session.agent,
-            "project": session.project,
-            "branch": session.branch,
-            "title": session.title,
-            "file": session.file,
-            "file_deleted": session.gone,
-            "resume_command": session.resume,
-        },
-        "excerpts": [
-            _hit_value(excerpt) | {"file": session.file, "tokens": excerpt.tokens} for excerpt in recalled.excerpts
-        ],
+        "session": {field: session[field] for field in shown},
+        "excerpts": [_hit_value(one) | {"file": file, "tokens": one.tokens} for one in recalled.excerpts],
         "tokens": recalled.tokens,
     }
 

@@ -227,14 +227,12 @@ class TantivyIndex:
         if self._writer is None:
             self._last_block = self.read_state().last_block
             is_small = size < SMALL_WRITE_BYTES
-            self._writer = self._inner.writer(
-                SMALL_WRITE_BYTES if is_small else HEAP, 1 if is_small else min(4, os.cpu_count() or 1)
-            )
+            threads = 1 if is_small else min(4, os.cpu_count() or 1)
+            self._writer = self._inner.writer(SMALL_WRITE_BYTES if is_small else HEAP, threads)
             # A killed writer leaves files whose names the next writer would reuse.
             self._writer.garbage_collect_files()
-            stale = tantivy.Query.range_query(
-                self.schema, "block", tantivy.FieldType.Integer, lower_bound=self._last_block, include_lower=False
-            )
+            first = self._last_block + 1
+            stale = tantivy.Query.range_query(self.schema, "block", tantivy.FieldType.Integer, lower_bound=first)
             self._writer.delete_documents_by_query(stale)
 
     @_translate_errors

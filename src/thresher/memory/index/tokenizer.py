@@ -71,9 +71,6 @@ def tokenize_output(text: str) -> list[str]:
 @cache
 def analyzer(name: str) -> tantivy.TextAnalyzer:
     """Return the text analyzer of this name."""
-    builder = (
-        tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
-        .filter(tantivy.Filter.remove_long(MAX_WORD_BYTES))
-        .filter(tantivy.Filter.lowercase())
-    )
+    builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
+    builder = builder.filter(tantivy.Filter.remove_long(MAX_WORD_BYTES)).filter(tantivy.Filter.lowercase())
     return builder.filter(tantivy.Filter.stemmer("english")).build() if name == STEMMED else builder.build()

@@ -27,7 +27,7 @@ from thresher.memory.ingest.change_detection import (
 from thresher.memory.ingest.document_builder import attribute_session, build_documents, clean_title, encode_exclusions
 from thresher.memory.ingest.memory_tools import detect_memory_tool
 from thresher.memory.ingest.provenance import AttributedText
-from thresher.memory.records import MESSAGES_PER_BLOCK, ArchivedSession, FileStat, SourceRecord
+from thresher.memory.records import MESSAGES_PER_BLOCK, ArchivedSession, FileStat, SourceRecord, to_storable_text
 from thresher.model import Message, Session
 from thresher.transcripts import list_session_versions, read_all
 
@@ -178,27 +178,22 @@ def _blocks(messages: Sequence[Message], attributed: Sequence[list[AttributedTex
 def _describe_session(session: Session, *, is_child: bool) -> ArchivedSession:
     return ArchivedSession(
         key=0,
-        id=_clean(session.id),
+        id=to_storable_text(session.id),
         agent=session.agent,
         file=session.file,
-        project=_clean(session.project),
-        branch=_clean(session.git_branch),
-        title=_clean(clean_title(session)),
-        version=_clean(session.version),
-        parent=_clean(session.parent),
+        project=to_storable_text(session.project),
+        branch=to_storable_text(session.git_branch),
+        title=to_storable_text(clean_title(session)),
+        version=to_storable_text(session.version),
+        parent=to_storable_text(session.parent),
         subagent=is_child or session.is_subagent,
-        call=_clean(session.call_id),
+        call=to_storable_text(session.call_id),
         started=session.started,
         ended=session.ended,
         messages=sum(len(history) for history in (*session.segments, *(branch.history for branch in session.branches))),
         compactions=session.compactions,
         made_by=detect_memory_tool(session),
     )
-
-
-def _clean(text: str) -> str:
-    """Replace unpaired surrogates, which a database cannot store."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _find_companion_files(path: str, sessions: Sequence[Session], began: int) -> Iterator[SourceRecord]:

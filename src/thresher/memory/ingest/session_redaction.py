@@ -1,7 +1,7 @@
 """Redact all texts of a session, including vendor fields."""
 
 from itertools import islice, zip_longest
-from typing import NamedTuple, assert_never
+from typing import NamedTuple, assert_never, cast
 
 from msgspec import structs
 
@@ -67,7 +67,7 @@ def _redact_extras(pocket: VendorExtras | None) -> VendorExtras | None:
 def _part(part: Part) -> Part:
     pocket = _redact_extras(part.pocket)
     match part:
-        case Summary():
+        case Text() | Summary():
             return structs.replace(part, text=redact(part.text), pocket=pocket)
         case Thinking():
             text = redact(part.text)
@@ -76,18 +76,8 @@ def _part(part: Part) -> Part:
         case ToolCall():
             return structs.replace(part, arguments=redact(part.arguments), pocket=pocket)
         case ToolResult():
-            return structs.replace(part, content=tuple(map(_plain_part, part.content)), pocket=pocket)
-        case Text() | Image() | Unknown():
-            return _plain_part(part)
-        case _:
-            assert_never(part)
-
-
-def _plain_part(part: ResultPart) -> ResultPart:
-    pocket = _redact_extras(part.pocket)
-    match part:
-        case Text():
-            return Text(redact(part.text), pocket)
+            content = cast("tuple[ResultPart, ...]", tuple(map(_part, part.content)))
+            return structs.replace(part, content=content, pocket=pocket)
         case Image():
             return structs.replace(part, url=redact(part.url), pocket=pocket)
         case Unknown():

@@ -48,8 +48,8 @@ class CompiledQuery:
         spaced_text, unspaced = split_unspaced_runs(normalize_text(text))
         words, runs = tokenize_words(spaced_text), [*map(tokenize_words, unspaced)]
         self.terms = content_words([*words, *(characters[0] for characters in runs if len(characters) == 1)])
-        neighbours = (pair for pair in pairwise(words) if not any(map(is_stop_word, pair)))
-        self._adjacent_pairs: list[Pair] = list(dict.fromkeys(neighbours))[:MOST_PAIRS]
+        neighbors = (pair for pair in pairwise(words) if not any(map(is_stop_word, pair)))
+        self._adjacent_pairs: list[Pair] = list(dict.fromkeys(neighbors))[:MOST_PAIRS]
         self._character_pairs: list[Pair] = list(
             dict.fromkeys(pair for characters in runs for pair in pairwise(characters))
         )[:MOST_PAIRS]

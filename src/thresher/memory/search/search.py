@@ -22,7 +22,7 @@ from thresher.memory.index.tokenizer import tokenize_words
 from thresher.memory.ingest.memory_tools import classify_recall
 from thresher.memory.ingest.provenance import AttributedText, attribute_texts
 from thresher.memory.ingest.redaction import redact
-from thresher.memory.records import EXCLUSION_REASONS, ROLES, TEXT_KINDS, ArchivedSession
+from thresher.memory.records import EXCLUSION_REASONS, ROLES, TEXT_KINDS, ArchivedSession, to_storable_text
 from thresher.memory.results import SearchHit, SearchResults, SessionHit
 from thresher.memory.search.commit_attribution import adjust_for_commits
 from thresher.memory.search.query import MOST_WORDS, Query, content_words
@@ -138,11 +138,6 @@ class SearchScope:
 def _find_family_keys(store: SessionStore, id: str) -> frozenset[int]:
     families = {(one.agent, one.root) for one in store.find_sessions(id=to_storable_text(id)) if one.id == id}
     return frozenset(one.key for agent, root in families for one in store.find_sessions(agent=agent, root=root))
-
-
-def to_storable_text(text: str) -> str:
-    """Replace unpaired surrogates, which a database cannot store."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def _count_excluded(compiled: CompiledQuery, scope: SearchScope) -> dict[str, int]:
