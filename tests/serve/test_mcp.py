@@ -71,7 +71,7 @@ def test_answers_are_right_and_errors_say_what_to_do(samples: Path) -> None:
             assert not older.is_error
             wrong = await client.call_tool("read_session", {"session": "nobody"})
             assert wrong.is_error
-            assert "no remembered session is called" in _text(wrong)
+            assert "no archived session has the id" in _text(wrong)
 
     anyio.run(ask)
 
