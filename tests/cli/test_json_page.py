@@ -14,7 +14,7 @@ from thresher.samples import write_samples
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "json.md"
 SAMPLES = ("--no-discover", "--source", "samples")
-COMMANDS = {
+COMMANDS: dict[str, list[tuple[str, ...]]] = {
     "": [()],
     "sessions": [SAMPLES],
     "show": [
