@@ -108,16 +108,16 @@ class Told:
     """What all ways did with one session: by way and price list; or why one could not."""
 
     file: str
-    tallies: dict[str, dict[str, ReplayTotals]] = field(default_factory=dict)
+    totals_by_setting: dict[str, dict[str, ReplayTotals]] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
 
-    def add(self, way: str, price: str, found: ReplayTotals) -> None:
+    def add(self, strategy: str, price: str, found: ReplayTotals) -> None:
         """Take in what a way did with a segment."""
-        self.tallies.setdefault(way, {}).setdefault(price, ReplayTotals()).add(found)
+        self.totals_by_setting.setdefault(strategy, {}).setdefault(price, ReplayTotals()).add(found)
 
-    def of(self, way: str, price: str) -> ReplayTotals | None:
+    def of(self, strategy: str, price: str) -> ReplayTotals | None:
         """What a way did; none where it could not take the whole session."""
-        return None if way in self.errors else self.tallies.get(way, {}).get(price)
+        return None if strategy in self.errors else self.totals_by_setting.get(strategy, {}).get(price)
 
 
 def run_session(task: tuple[Place, Options]) -> Told:
@@ -128,12 +128,14 @@ def run_session(task: tuple[Place, Options]) -> Told:
     for number, segment in enumerate(session.segments, 1):
         recording = build_recording(segment, f"{place.file}#{session.id}/{number}")
         store = InMemoryContentStore()
-        referee = ResidencyChecker(recording.trace, store=store)
+        checker = ResidencyChecker(recording.trace, store=store)
         for price in options.prices if recording.trace.calls else ():
             rates = rates_for_price_list(price)
             for one in options.ways(price):
                 try:
-                    told.add(one.name, price, replay_recording(recording, one.way, rates, referee=referee, store=store))
+                    told.add(
+                        one.name, price, replay_recording(recording, one.strategy, rates, checker=checker, store=store)
+                    )
                 except Exception as error:  # noqa: BLE001 - whatever a tool raises is told
                     told.errors.setdefault(one.name, f"{recording.trace.name}: {error!r}"[:300])
     return told
@@ -160,7 +162,7 @@ class Line(NamedTuple):
 
 def lines(results: Sequence[Told], price: str) -> list[Line]:
     """Every way, against the full history of the same sessions."""
-    names = dict.fromkeys(name for told in results for name in told.tallies)
+    names = dict.fromkeys(name for told in results for name in told.totals_by_setting)
     return [line for name in names if (line := line_of(results, name, price))]
 
 
@@ -178,8 +180,8 @@ def line_of(results: Sequence[Told], name: str, price: str) -> Line | None:
         name,
         sessions=len(pairs),
         tokens=mine.tokens / mine.calls,
-        served=mine.served / max(1, mine.bearing),
-        lost=mine.lost / max(1, sum(mine.needles.values())),
+        served=mine.served / max(1, mine.calls_with_references),
+        lost=mine.lost / max(1, sum(mine.references.values())),
         cost=mine.cost / full.cost,
         with_refetch=(mine.cost + mine.refetch) / full.cost,
         replans=mine.replans / mine.calls,
@@ -295,7 +297,7 @@ def _number(cost: float | None) -> str:
 
 def versions(options: Options) -> dict[str, str]:
     """The packages that were measured."""
-    names = dict.fromkeys(way.package for way in options.ways(options.prices[0]) if way.package)
+    names = dict.fromkeys(strategy.package for strategy in options.ways(options.prices[0]) if strategy.package)
     return {name: installed(name) for name in dict.fromkeys((OWN, *names))}
 
 

@@ -101,12 +101,16 @@ def measured(
     return found
 
 
-def averaged(tallies: TotalsBySetting) -> dict[StrategySetting, dict[str, ReplayTotals]]:
+def averaged(totals_by_setting: TotalsBySetting) -> dict[StrategySetting, dict[str, ReplayTotals]]:
     """Chance as the mean of its seeds; sums of calls stay sums, for all that is told of them are shares."""
-    found = {setting: dict(by) for setting, by in tallies.items() if setting.name not in SEEDS[1:]}
+    found = {setting: dict(by) for setting, by in totals_by_setting.items() if setting.name not in SEEDS[1:]}
     for setting, by in found.items():
         if setting.name == CHANCE:
-            of = [one for seed in SEEDS if (one := tallies.get(StrategySetting(seed, setting.budget))) is not None]
+            of = [
+                one
+                for seed in SEEDS
+                if (one := totals_by_setting.get(StrategySetting(seed, setting.budget))) is not None
+            ]
             found[setting] = {key: _mean([one[key] for one in of]) for key in by if all(key in one for one in of)}
     return found
 
@@ -130,8 +134,10 @@ def projects_of(data: Path, sessions: Mapping[str, ReplayedSession]) -> dict[str
 
 def report_on(results: SweepResults, prices: str, only: Sequence[str] = ()) -> ReplayReport:
     """What is said of all policies, or of some."""
-    taken = {setting: by for setting, by in averaged(results.tallies).items() if not only or setting.name in only}
-    return build_replay_report(structs.replace(results, tallies=taken), prices)
+    taken = {
+        setting: by for setting, by in averaged(results.totals_by_setting).items() if not only or setting.name in only
+    }
+    return build_replay_report(structs.replace(results, totals_by_setting=taken), prices)
 
 
 # What is kept
@@ -140,10 +146,10 @@ def report_on(results: SweepResults, prices: str, only: Sequence[str] = ()) -> R
 class Measured(Struct, frozen=True):
     """One way at one budget with one session."""
 
-    way: str
+    strategy: str
     budget: int | None
     session: str
-    tally: ReplayTotals
+    totals: ReplayTotals
 
 
 class Kept(Struct, frozen=True):
@@ -153,9 +159,9 @@ class Kept(Struct, frozen=True):
     files: int
     short: int
     sessions: dict[str, ReplayedSession]
-    floors: dict[str, list[MinimumCost]]
+    minimum_costs: dict[str, list[MinimumCost]]
     failures: list[ReplayFailure]
-    tallies: list[Measured]
+    totals_by_setting: list[Measured]
     report: dict[str, Any] = {}
     """What `thresher replay --json` says of it."""
     definition: str = ""
@@ -164,9 +170,13 @@ class Kept(Struct, frozen=True):
 
 def kept(results: SweepResults, prices: str) -> Kept:
     """Results as they are written."""
-    rows = [Measured(*setting, key, tally) for setting, by in results.tallies.items() for key, tally in by.items()]
+    rows = [
+        Measured(*setting, key, totals)
+        for setting, by in results.totals_by_setting.items()
+        for key, totals in by.items()
+    ]
     said = replay_report_value(report_on(results, prices))
-    facts = results.sessions, results.floors, results.failures
+    facts = results.sessions, results.minimum_costs, results.failures
     return Kept(prices, results.files, results.short, *facts, rows, said, REFERENCE_DEFINITION)
 
 
@@ -176,13 +186,15 @@ def joined(files: Sequence[Kept]) -> SweepResults:
         raise ValueError(f"these files cannot be told together: {'; '.join(wrong)}")
     results = [results_of(one) for one in files]
     known: dict[tuple[str, str], ReplayFailure] = {}
-    tallies: dict[StrategySetting, dict[str, ReplayTotals]] = {}
+    totals_by_setting: dict[StrategySetting, dict[str, ReplayTotals]] = {}
     for one in results:
-        ways = {setting.name for setting in one.tallies}
-        tallies = {setting: of for setting, of in tallies.items() if setting.name not in ways} | one.tallies
-        known = {key: failure for key, failure in known.items() if failure.way not in ways}
-        known |= {(failure.file, failure.way): failure for failure in one.failures}
-    return structs.replace(results[-1], tallies=tallies, failures=list(known.values()))
+        ways = {setting.name for setting in one.totals_by_setting}
+        totals_by_setting = {
+            setting: of for setting, of in totals_by_setting.items() if setting.name not in ways
+        } | one.totals_by_setting
+        known = {key: failure for key, failure in known.items() if failure.strategy not in ways}
+        known |= {(failure.file, failure.strategy): failure for failure in one.failures}
+    return structs.replace(results[-1], totals_by_setting=totals_by_setting, failures=list(known.values()))
 
 
 def differences(files: Sequence[Kept]) -> list[str]:
@@ -201,13 +213,13 @@ def differences(files: Sequence[Kept]) -> list[str]:
 
 def results_of(one: Kept) -> SweepResults:
     """And as they are read."""
-    tallies: dict[StrategySetting, dict[str, ReplayTotals]] = {}
-    for row in one.tallies:
-        tallies.setdefault(StrategySetting(row.way, row.budget), {})[row.session] = row.tally
+    totals_by_setting: dict[StrategySetting, dict[str, ReplayTotals]] = {}
+    for row in one.totals_by_setting:
+        totals_by_setting.setdefault(StrategySetting(row.strategy, row.budget), {})[row.session] = row.totals
     return SweepResults(
         sessions=one.sessions,
-        tallies=tallies,
-        floors=one.floors,
+        totals_by_setting=totals_by_setting,
+        minimum_costs=one.minimum_costs,
         failures=one.failures,
         files=one.files,
         short=one.short,
@@ -219,7 +231,7 @@ def results_of(one: Kept) -> SweepResults:
 
 def broken(results: SweepResults) -> list[str]:
     """Where a way serves more than can be."""
-    found = find_bound_violations(results.tallies, results.floors, {*BASELINES, *SEEDS})
+    found = find_bound_violations(results.totals_by_setting, results.minimum_costs, {*BASELINES, *SEEDS})
     return [
         f"{one.setting.name} at {one.setting.budget} serves {one.served:.2%} of {one.session}; "
         f"{one.max_served:.2%} can be"

@@ -72,10 +72,11 @@ class Equal(NamedTuple):
 class Curves:
     """Policies over the sessions that all of them could take, which may be drawn anew."""
 
-    def __init__(self, tallies: TotalsBySetting, sessions: Sequence[str], names: Sequence[str]) -> None:
+    def __init__(self, totals_by_setting: TotalsBySetting, sessions: Sequence[str], names: Sequence[str]) -> None:
         """The full history ends every curve but ours: with such a budget nobody drops anything."""
         asked = {
-            name: [by for setting, by in tallies.items() if setting.name == name] for name in (*names, FULL_HISTORY)
+            name: [by for setting, by in totals_by_setting.items() if setting.name == name]
+            for name in (*names, FULL_HISTORY)
         }
         self.sessions = [key for key in sessions if all(key in by for of in asked.values() for by in of)]
         rows = {name: [[by[key] for key in self.sessions] for by in of] for name, of in asked.items()}
@@ -88,9 +89,9 @@ class Curves:
             both = [(one, weight) for one, weight in zip(row, weights, strict=True) if weight]
             calls = sum(weight * one.calls for one, weight in both)
             sent = sum(weight * one.tokens for one, weight in both)
-            bearing = sum(weight * one.bearing for one, weight in both)
+            calls_with_references = sum(weight * one.calls_with_references for one, weight in both)
             served = sum(weight * one.served for one, weight in both)
-            found.append(Point(sent / calls, served / bearing if bearing else 1.0))
+            found.append(Point(sent / calls, served / calls_with_references if calls_with_references else 1.0))
         return sorted(found)
 
     def equal(self, others: Sequence[str]) -> Equal | None:
@@ -150,9 +151,9 @@ class Tables(NamedTuple):
         return self.report.results
 
     @property
-    def tallies(self) -> TotalsBySetting:
+    def totals_by_setting(self) -> TotalsBySetting:
         """The same, by way and budget."""
-        return self.results.tallies
+        return self.results.totals_by_setting
 
 
 def markdown(of: Tables) -> Iterator[str]:
@@ -177,20 +178,25 @@ def markdown(of: Tables) -> Iterator[str]:
     yield from ("", *(f"{note[:1].upper()}{note[1:]}." for note in replay_notes(report)))
 
 
-def quotes_only(tallies: TotalsBySetting) -> dict[StrategySetting, dict[str, ReplayTotals]]:
+def quotes_only(totals_by_setting: TotalsBySetting) -> dict[StrategySetting, dict[str, ReplayTotals]]:
     """As if only lines and long runs of words had been used."""
     return {
-        setting: {key: structs.replace(one, bearing=one.quoting, served=one.quoted) for key, one in by.items()}
-        for setting, by in tallies.items()
+        setting: {
+            key: structs.replace(one, calls_with_references=one.calls_with_quotes, served=one.calls_with_all_quotes)
+            for key, one in by.items()
+        }
+        for setting, by in totals_by_setting.items()
     }
 
 
 def _quoted(of: Tables, sessions: Sequence[str]) -> dict[str, IntervalEstimate]:
-    found = score_group("", quotes_only(of.tallies), sessions)
+    found = score_group("", quotes_only(of.totals_by_setting), sessions)
     return {line.curve.name: line.curve.t95 for line in found.results}
 
 
-def _group_table(title: str, one: SessionGroup, quoted: Mapping[str, IntervalEstimate], at: int) -> Iterator[str]:
+def _group_table(
+    title: str, one: SessionGroup, calls_with_all_quotes: Mapping[str, IntervalEstimate], at: int
+) -> Iterator[str]:
     yield from ("", f"### {title}", "")
     heads = (
         "T95",
@@ -212,7 +218,7 @@ def _group_table(title: str, one: SessionGroup, quoted: Mapping[str, IntervalEst
             ""
             if gap is None or gap.value is None
             else format_estimate(gap, lambda value: format_rounded_percent(value, 0)),
-            format_estimate(structs.replace(quoted[curve.name], interval=None), format_thousands),
+            format_estimate(structs.replace(calls_with_all_quotes[curve.name], interval=None), format_thousands),
             *(() if score is None else (format_thousands(score.tokens_per_turn), format_rounded_percent(score.served))),
             *(() if score is None else (_number(score.cost_with_refetch),)),
         )
@@ -222,7 +228,7 @@ def _group_table(title: str, one: SessionGroup, quoted: Mapping[str, IntervalEst
 def _project_table(of: Tables) -> Iterator[str]:
     names = (OURS, WINDOW_BASELINE)
     large = {project: keys for project, keys in of.projects.items() if len(keys) >= MIN_INTERVAL_SESSIONS}
-    if not large or not {*names} <= {setting.name for setting in of.tallies}:
+    if not large or not {*names} <= {setting.name for setting in of.totals_by_setting}:
         return
     yield from ("", f"### `{OURS}` against `{WINDOW_BASELINE}`, project by project", "")
     heads = (
@@ -238,18 +244,20 @@ def _project_table(of: Tables) -> Iterator[str]:
     )
     yield from _head("project", heads)
     for project, keys in sorted(large.items(), key=lambda item: -len(item[1])):
-        equal = Curves(of.tallies, keys, names).equal((WINDOW_BASELINE,))
+        equal = Curves(of.totals_by_setting, keys, names).equal((WINDOW_BASELINE,))
         if equal is not None:
-            scores = ScoreCalculator(of.tallies, keys)
+            scores = ScoreCalculator(of.totals_by_setting, keys)
             t95 = (format_estimate(scores.curve(name).t95, format_thousands) for name in names)
             calls = sum(of.results.sessions[key].calls for key in keys)
             yield _row(project, f"{len(keys)}", f"{calls:,}", *t95, *_equal_cells(equal, WINDOW_BASELINE))
 
 
 def _control_table(of: Tables) -> Iterator[str]:
-    there = {setting.name for setting in of.tallies}
+    there = {setting.name for setting in of.totals_by_setting}
     names = [name for name in BESIDE if name in there]
-    equal = Curves(of.tallies, list(of.results.sessions), (OURS, *names)).equal(names) if OURS in there else None
+    equal = (
+        Curves(of.totals_by_setting, list(of.results.sessions), (OURS, *names)).equal(names) if OURS in there else None
+    )
     if equal is None:
         return
     yield from ("", f"### Controls with the tokens of `{OURS}`", "")

@@ -263,8 +263,8 @@ def test_wrong_use_is_refused_before_any_work(arguments: tuple[str, ...], told: 
 def test_a_way_above_the_bound_fails_the_run(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(str(runs), *FEW, "--policy", "controls").exit_code == 0
 
-    def stingy(floors: list[upper_bound.MinimumCost], tokens: float) -> float:
-        return upper_bound.most_served(floors, tokens) / 2
+    def stingy(minimum_costs: list[upper_bound.MinimumCost], tokens: float) -> float:
+        return upper_bound.most_served(minimum_costs, tokens) / 2
 
     monkeypatch.setattr(scores, "most_served", stingy)
     result = run(str(runs), *FEW, "--policy", "recency")

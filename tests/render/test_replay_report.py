@@ -35,19 +35,23 @@ USUAL: dict[str, Points] = {"auto": AUTO, "newest-batched": WINDOW, "oracle-batc
 def report(ways: Mapping[str, Points], *, sessions: int = 6) -> ReplayReport:
     """Sessions that differ a little, so that chance has something to draw."""
     keys = [f"s{n}" for n in range(sessions)]
-    tallies = {
+    totals_by_setting = {
         StrategySetting(name, budget): {key: _tally(sent + 200 * n, served) for n, key in enumerate(keys)}
         for name, points in {**ways, "full": FULL}.items()
         for budget, (sent, served) in points.items()
     }
     facts = {key: ReplayedSession(f"{key}.jsonl", key, "claude-code", f"p{n}", 1, 100) for n, key in enumerate(keys)}
-    floors = {key: [MinimumCost(100, 10, tuple(range(0, 500_000, 5_000)))] for key in keys}
-    return build_replay_report(SweepResults(sessions=facts, tallies=tallies, floors=floors), "anthropic")
+    minimum_costs = {key: [MinimumCost(100, 10, tuple(range(0, 500_000, 5_000)))] for key in keys}
+    return build_replay_report(
+        SweepResults(sessions=facts, totals_by_setting=totals_by_setting, minimum_costs=minimum_costs), "anthropic"
+    )
 
 
 def _tally(tokens: int, served: int) -> ReplayTotals:
     sent = 100 * tokens
-    return ReplayTotals(calls=100, tokens=sent, bearing=100, served=served, needles={"E": 100}, cost=sent / 10)
+    return ReplayTotals(
+        calls=100, tokens=sent, calls_with_references=100, served=served, references={"E": 100}, cost=sent / 10
+    )
 
 
 def shown(of: ReplayReport, width: int = 80) -> list[str]:

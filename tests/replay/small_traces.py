@@ -34,8 +34,8 @@ def trace(*groups: list[Message]) -> Trace:
 
 def last_needles(of: Trace, kinds: str = "EGIP") -> list[Reference]:
     """What the last call refers to."""
-    return [needle for needle in find_references(of)[-1] if needle.kind in kinds]
+    return [reference for reference in find_references(of)[-1] if reference.kind in kinds]
 
 
-def texts(needles: list[Reference]) -> list[str]:
-    return [needle.text for needle in needles]
+def texts(references: list[Reference]) -> list[str]:
+    return [reference.text for reference in references]

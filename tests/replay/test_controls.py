@@ -32,20 +32,20 @@ def conversation(count: int, name: str = "small", *, words: int = 80) -> Recordi
     return build_recording(History(tuple(message for group in groups for message in group)), name)
 
 
-def sent(recording: Recording, way: Strategy) -> list[list[RequestPiece]]:
+def sent(recording: Recording, strategy: Strategy) -> list[list[RequestPiece]]:
     """Every request of a way."""
     requests: list[list[RequestPiece]] = []
 
-    def start(feed: ReplayConversation, referee: ResidencyChecker) -> RequestBuilder:
-        ask = way.start(feed, referee)
+    def start(conversation: ReplayConversation, checker: ResidencyChecker) -> RequestBuilder:
+        build_request = strategy.start(conversation, checker)
 
         def kept(at: float | None) -> list[RequestPiece]:
-            requests.append(list(ask(at)))
+            requests.append(list(build_request(at)))
             return requests[-1]
 
         return kept
 
-    replay_recording(recording, Strategy(way.name, start), Rates())
+    replay_recording(recording, Strategy(strategy.name, start), Rates())
     return requests
 
 
@@ -75,24 +75,26 @@ def test_full_sends_all_that_came(recording: Recording) -> None:
     assert full_history_strategy().budget is None
 
 
-@pytest.mark.parametrize("way", ALL, ids=lambda way: way.name)
-def test_the_head_and_the_news_are_in_every_request(recording: Recording, way: Strategy) -> None:
-    for number, request in enumerate(sent(recording, way)):
+@pytest.mark.parametrize("way", ALL, ids=lambda strategy: strategy.name)
+def test_the_head_and_the_news_are_in_every_request(recording: Recording, strategy: Strategy) -> None:
+    for number, request in enumerate(sent(recording, strategy)):
         assert [piece.text for piece in request[:2]] == ["the rules", "the first request"]
         assert not number or files(request)[-1] == number - 1
 
 
-@pytest.mark.parametrize("way", ALL, ids=lambda way: way.name)
-def test_no_request_weighs_more_than_the_budget_and_something_is_dropped(recording: Recording, way: Strategy) -> None:
-    requests = sent(recording, way)
+@pytest.mark.parametrize("way", ALL, ids=lambda strategy: strategy.name)
+def test_no_request_weighs_more_than_the_budget_and_something_is_dropped(
+    recording: Recording, strategy: Strategy
+) -> None:
+    requests = sent(recording, strategy)
     assert max(map(weight, requests)) <= BUDGET
-    assert way.budget == BUDGET
+    assert strategy.budget == BUDGET
     assert len(files(requests[-1])) < 29
 
 
-@pytest.mark.parametrize("way", ALL, ids=lambda way: way.name)
-def test_calls_keep_their_results_and_nothing_comes_back(recording: Recording, way: Strategy) -> None:
-    requests = sent(recording, way)
+@pytest.mark.parametrize("way", ALL, ids=lambda strategy: strategy.name)
+def test_calls_keep_their_results_and_nothing_comes_back(recording: Recording, strategy: Strategy) -> None:
+    requests = sent(recording, strategy)
     assert all(files(request) == asked(request) for request in requests)
     for number, (before, after) in enumerate(pairwise(requests)):
         assert set(files(after)) <= {*files(before), number}
@@ -108,10 +110,10 @@ def test_a_window_that_moves_holds_as_many_of_the_newest_as_fit(recording: Recor
             assert weight(request) + one > BUDGET
 
 
-@pytest.mark.parametrize("way", BATCHED, ids=lambda way: way.name)
-def test_in_batches_a_request_goes_on_from_the_last_or_falls(recording: Recording, way: Strategy) -> None:
+@pytest.mark.parametrize("way", BATCHED, ids=lambda strategy: strategy.name)
+def test_in_batches_a_request_goes_on_from_the_last_or_falls(recording: Recording, strategy: Strategy) -> None:
     falls = 0
-    for before, after in pairwise(sent(recording, way)):
+    for before, after in pairwise(sent(recording, strategy)):
         if after[: len(before)] != before:
             falls += 1
             assert weight(after) <= BUDGET * LOW_WATER_SHARE
@@ -134,19 +136,23 @@ def test_chance_depends_on_the_seed_and_the_recording_alone(recording: Recording
 
 
 @pytest.mark.parametrize(
-    "way", [recency_strategy(50), newest_batched_strategy(50), random_strategy(50, 1)], ids=lambda way: way.name
+    "way",
+    [recency_strategy(50), newest_batched_strategy(50), random_strategy(50, 1)],
+    ids=lambda strategy: strategy.name,
 )
-def test_what_is_new_is_shown_though_it_does_not_fit(way: Strategy) -> None:
-    requests = sent(conversation(5), way)
+def test_what_is_new_is_shown_though_it_does_not_fit(strategy: Strategy) -> None:
+    requests = sent(conversation(5), strategy)
     assert [files(request) for request in requests] == [[], [0], [1], [2], [3]]
     assert all(weight(request) > 50 for request in requests[1:])
 
 
 @pytest.mark.parametrize(
-    "way", [recency_strategy(50), newest_batched_strategy(50), random_strategy(50, 1)], ids=lambda way: way.name
+    "way",
+    [recency_strategy(50), newest_batched_strategy(50), random_strategy(50, 1)],
+    ids=lambda strategy: strategy.name,
 )
-def test_a_new_request_of_the_user_does_not_hide_what_came_with_it(way: Strategy) -> None:
+def test_a_new_request_of_the_user_does_not_hide_what_came_with_it(strategy: Strategy) -> None:
     groups = (user("go"), did("c0", "Read", "file 0 " + "pad " * 80, path="a"), user("and now"), did("c1", "Read", "x"))
     of = build_recording(History(tuple(message for group in groups for message in group)))
-    texts = [[piece.text for piece in request] for request in sent(of, way)]
+    texts = [[piece.text for piece in request] for request in sent(of, strategy)]
     assert [text[:6] for text in texts[1]] == ["go", "Read\na", "file 0", "and no"]

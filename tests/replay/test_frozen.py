@@ -50,6 +50,8 @@ V1 = """
 
 
 def test_the_definition_finds_what_it_always_found() -> None:
-    found = [f"{one.call} {one.kind} {one.age} {one.text}" for needles in find_references(SESSION) for one in needles]
+    found = [
+        f"{one.call} {one.kind} {one.age} {one.text}" for references in find_references(SESSION) for one in references
+    ]
     assert REFERENCE_DEFINITION == "v1"
     assert found == V1.strip().splitlines()

@@ -63,7 +63,7 @@ def searched(of: Trace) -> Searched:
         index.add(block.text)
         if block.kind in "AC" and block.visible:
             once.update(((block.visible, one), None) for one in find_reference_candidates(of, block))
-    home = Counter((needle.kind, needle.text) for needles in find_references(of) for needle in needles)
+    home = Counter((reference.kind, reference.text) for references in find_references(of) for reference in references)
     return Searched(of, index, Counter(one for _, one in once), home)
 
 
@@ -190,9 +190,9 @@ def test_what_is_found_abroad_is_what_the_definition_finds(shared_data: Path) ->
     for one, other in permutations(sample(shared_data, "entireio/cli", 4), 2):
         for said in [m for m in one.of.history.messages if any(c.name == "Edit" for c in m.calls)][::20]:
             joined = trace_history(History((*other.of.history.messages, *user("go"), said)))
-            needles = {(needle.kind, needle.text) for needle in find_references(joined)[-1]}
+            references = {(reference.kind, reference.text) for reference in find_references(joined)[-1]}
             written = [block for block in joined.blocks if block.visible == len(joined.calls) and block.kind in "AC"]
             sought = {found for block in written for found in find_reference_candidates(joined, block)}
-            assert {found for found in sought if other.holds(*found)} == needles
-            alike += len(needles)
+            assert {found for found in sought if other.holds(*found)} == references
+            alike += len(references)
     assert alike > 20

@@ -39,20 +39,20 @@ def spoken(*groups: list[Message]) -> Recording:
     return build_recording(History(tuple(message for group in whole for message in group)), "small")
 
 
-def run(recording: Recording, way: Strategy) -> tuple[ReplayTotals, list[list[RequestPiece]]]:
+def run(recording: Recording, strategy: Strategy) -> tuple[ReplayTotals, list[list[RequestPiece]]]:
     """What became of a recording, and every request."""
     requests: list[list[RequestPiece]] = []
 
-    def start(feed: ReplayConversation, referee: ResidencyChecker) -> RequestBuilder:
-        ask = way.start(feed, referee)
+    def start(conversation: ReplayConversation, checker: ResidencyChecker) -> RequestBuilder:
+        build_request = strategy.start(conversation, checker)
 
         def kept(at: float | None) -> list[RequestPiece]:
-            requests.append(list(ask(at)))
+            requests.append(list(build_request(at)))
             return requests[-1]
 
         return kept
 
-    return replay_recording(recording, Strategy(way.name, start), Rates()), requests
+    return replay_recording(recording, Strategy(strategy.name, start), Rates()), requests
 
 
 def held(requests: list[list[RequestPiece]], name: str) -> list[int]:
@@ -65,16 +65,16 @@ def weight(pieces: list[RequestPiece]) -> int:
 
 
 def test_a_file_is_held_until_it_was_used_and_no_longer() -> None:
-    tally, requests = run(spoken(read("a"), read("b"), idle(1), edit("a"), idle(2)), oracle_strategy(PLENTY))
-    assert (tally.served, tally.bearing) == (1, 1)
+    totals, requests = run(spoken(read("a"), read("b"), idle(1), edit("a"), idle(2)), oracle_strategy(PLENTY))
+    assert (totals.served, totals.calls_with_references) == (1, 1)
     assert held(requests, "a") == [1, 2, 3]
     assert held(requests, "b") == [2]
 
 
 def test_of_two_copies_the_older_goes_when_a_newer_comes_before_the_use() -> None:
     of = spoken(read("a"), idle(1), read("a", copy=" again"), idle(2), edit("a"))
-    tally, requests = run(of, oracle_strategy(PLENTY))
-    assert tally.served == 1
+    totals, requests = run(of, oracle_strategy(PLENTY))
+    assert totals.served == 1
     assert held(requests, "a") == [1, 3, 4]
 
 
@@ -89,8 +89,8 @@ def test_a_lighter_copy_that_is_held_for_another_reason_serves_too() -> None:
     light = did("both", "Read", f"{line('a')}\n{line('b')}", where="both")
     heavy = did("again", "Read", f"{line('a')}\n" + "pad " * 200, where="again")
     of = spoken(light, heavy, idle(1), edit("b"), edit("a"))
-    tally, requests = run(of, oracle_strategy(PLENTY))
-    assert (tally.served, tally.fetched) == (2, 0)
+    totals, requests = run(of, oracle_strategy(PLENTY))
+    assert (totals.served, totals.fetched) == (2, 0)
     weights = [max((p.tokens for p in sent if p.text.startswith(line("a"))), default=0) for sent in requests]
     assert weights[2] > 200 > weights[3] == weights[4] > 0
 
@@ -99,10 +99,10 @@ def test_what_does_not_fit_is_that_which_is_used_last() -> None:
     of = spoken(read("a"), read("b"), idle(1), idle(2), edit("b"), idle(3), edit("a"))
     one = weight([p for p in run(of, full_history_strategy())[1][-1] if p.text.startswith(line("a"))])
     news = weight(run(of, oracle_strategy(0))[1][3])
-    tally, requests = run(of, oracle_strategy(news + one))
+    totals, requests = run(of, oracle_strategy(news + one))
     assert held(requests, "b") == [2, 3, 4]
     assert 3 not in held(requests, "a")
-    assert (tally.served, tally.bearing) == (1, 2)
+    assert (totals.served, totals.calls_with_references) == (1, 2)
 
 
 def test_what_is_fetched_is_held_for_its_next_use() -> None:
@@ -111,27 +111,27 @@ def test_what_is_fetched_is_held_for_its_next_use() -> None:
     tight = run(of, oracle_strategy(0))[0]
     assert (tight.served, tight.fetched) == (0, 2)
     # The heavy file leaves no room for the other, which is used right then.
-    tally, requests = run(of, oracle_strategy(300))
-    assert (tally.served, tally.fetched) == (1, 1)
+    totals, requests = run(of, oracle_strategy(300))
+    assert (totals.served, totals.fetched) == (1, 1)
     assert held(requests, "a") == [1, 3, 4, 5]
 
 
-@pytest.mark.parametrize("way", [oracle_strategy(0), batched_oracle_strategy(0)], ids=lambda way: way.name)
-def test_what_is_new_is_shown_though_nothing_fits(way: Strategy) -> None:
+@pytest.mark.parametrize("way", [oracle_strategy(0), batched_oracle_strategy(0)], ids=lambda strategy: strategy.name)
+def test_what_is_new_is_shown_though_nothing_fits(strategy: Strategy) -> None:
     of = spoken(read("a"), read("b"), idle(1))
-    requests = run(of, way)[1]
+    requests = run(of, strategy)[1]
     assert held(requests, "a") == [1]
     assert held(requests, "b") == [2]
 
 
 def test_in_batches_nothing_goes_before_the_budget_is_passed() -> None:
     of = spoken(read("a"), *(idle(n) for n in range(30)), edit("a"), idle(31))
-    tally, requests = run(of, batched_oracle_strategy(1000))
+    totals, requests = run(of, batched_oracle_strategy(1000))
     falls = [(before, after) for before, after in pairwise(requests) if after[: len(before)] != before]
     assert 1 <= len(falls) < 6
     assert all(weight(after) <= 1000 * LOW_WATER_SHARE for _, after in falls)
     assert max(map(weight, requests)) <= 1000
-    assert (tally.served, tally.bearing) == (1, 1)
+    assert (totals.served, totals.calls_with_references) == (1, 1)
     assert run(of, newest_batched_strategy(1000))[0].served == 0
 
 
@@ -139,7 +139,7 @@ def test_with_room_for_all_that_is_used_all_is_served_for_less() -> None:
     names = "abcdefgh"
     of = spoken(*map(read, names), *map(edit, names), *(edit(name, " too") for name in reversed(names)))
     best, most = run(of, oracle_strategy(PLENTY))[0], run(of, full_history_strategy())[0]
-    assert best.served == most.served == best.bearing
+    assert best.served == most.served == best.calls_with_references
     assert best.tokens < most.tokens / 1.5
 
 
@@ -147,8 +147,8 @@ def test_a_later_text_that_says_the_same_is_not_what_was_fetched() -> None:
     """The block that is fetched has a twin that is still to come: both have their place."""
     twin = read("a", words=5), read("a", words=5, copy=" again")
     of = spoken(twin[0], idle(1), edit("a"), idle(2), twin[1], idle(3), edit("a", " too"))
-    tally, _ = run(of, oracle_strategy(0))
-    assert tally.fetched == 2
+    totals, _ = run(of, oracle_strategy(0))
+    assert totals.fetched == 2
     assert run(of, oracle_strategy(PLENTY))[0].served == 2
 
 

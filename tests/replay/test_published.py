@@ -19,11 +19,13 @@ from replay_tables import Curves, Point, Tables, height, markdown, quotes_only, 
 from replay import SEEDS, Kept, averaged, broken, joined, kept, report_on, results_of
 
 
-def tally(tokens: int, served: int, *, cost: float = 1.0, quoted: int = 0) -> ReplayTotals:
+def totals(tokens: int, served: int, *, cost: float = 1.0, calls_with_all_quotes: int = 0) -> ReplayTotals:
     """Ten calls that used something; half of them quotes."""
     used = {"E": 100}
-    of = ReplayTotals(calls=10, tokens=10 * tokens, bearing=100, served=served, needles=used, cost=cost)
-    return msgspec.structs.replace(of, quoting=50, quoted=quoted)
+    of = ReplayTotals(
+        calls=10, tokens=10 * tokens, calls_with_references=100, served=served, references=used, cost=cost
+    )
+    return msgspec.structs.replace(of, calls_with_quotes=50, calls_with_all_quotes=calls_with_all_quotes)
 
 
 SESSIONS = ("a.jsonl#1", "b.jsonl#2", "c.jsonl#3", "d.jsonl#4", "e.jsonl#5")
@@ -36,7 +38,7 @@ CURVES = {
     ("random", 100): (250, 50),
     ("oracle-batched", 100): (150, 99),
 }
-TALLIES = {StrategySetting(*one): dict.fromkeys(SESSIONS, tally(*told)) for one, told in CURVES.items()}
+TALLIES = {StrategySetting(*one): dict.fromkeys(SESSIONS, totals(*told)) for one, told in CURVES.items()}
 
 
 def results() -> SweepResults:
@@ -44,8 +46,8 @@ def results() -> SweepResults:
         sessions={
             key: ReplayedSession(key.partition("#")[0], key[-1], "claude-code", "shop", 1, 10) for key in SESSIONS
         },
-        tallies=TALLIES,
-        floors={key: [MinimumCost(10, 100, (1,) * 100)] for key in SESSIONS},
+        totals_by_setting=TALLIES,
+        minimum_costs={key: [MinimumCost(10, 100, (1,) * 100)] for key in SESSIONS},
         failures=[ReplayFailure("x.txt", "", "no format", "format")],
         files=6,
         short=2,
@@ -74,21 +76,21 @@ def test_others_are_compared_at_the_tokens_of_ours() -> None:
 
 
 def test_a_session_that_one_of_them_could_not_take_counts_for_none() -> None:
-    less = {**TALLIES, StrategySetting("newest-batched", 100): dict.fromkeys(SESSIONS[1:], tally(100, 40))}
+    less = {**TALLIES, StrategySetting("newest-batched", 100): dict.fromkeys(SESSIONS[1:], totals(100, 40))}
     assert Curves(less, SESSIONS, ("auto", "newest-batched")).sessions == [*SESSIONS[1:]]
 
 
 def test_chance_is_the_mean_of_its_seeds() -> None:
-    made = {StrategySetting(seed, 100): {"a": tally(100 * n, 10 * n, cost=n)} for n, seed in enumerate(SEEDS, 1)}
-    one = averaged({StrategySetting("full", None): {"a": tally(1000, 100)}, **made})[StrategySetting("random", 100)][
+    made = {StrategySetting(seed, 100): {"a": totals(100 * n, 10 * n, cost=n)} for n, seed in enumerate(SEEDS, 1)}
+    one = averaged({StrategySetting("full", None): {"a": totals(1000, 100)}, **made})[StrategySetting("random", 100)][
         "a"
     ]
-    assert (one.tokens / one.calls, one.served / one.bearing, one.cost) == (200, 0.2, 2)
+    assert (one.tokens / one.calls, one.served / one.calls_with_references, one.cost) == (200, 0.2, 2)
     assert make_strategy("random-7", 100, rates_for_price_list("anthropic")).budget == 100
 
 
 def test_quotes_are_counted_by_themselves() -> None:
-    made = {StrategySetting("auto", 100): {"a": tally(100, 90, quoted=20)}}
+    made = {StrategySetting("auto", 100): {"a": totals(100, 90, calls_with_all_quotes=20)}}
     assert (
         ScoreCalculator({**made, StrategySetting("full", None): made[StrategySetting("auto", 100)]}, ["a"])
         .curve("auto")
@@ -97,7 +99,7 @@ def test_quotes_are_counted_by_themselves() -> None:
         == 0.9
     )
     quotes = quotes_only(made)[StrategySetting("auto", 100)]["a"]
-    assert (quotes.bearing, quotes.served) == (50, 20)
+    assert (quotes.calls_with_references, quotes.served) == (50, 20)
 
 
 def test_what_was_measured_comes_back_and_says_the_same() -> None:
@@ -106,12 +108,14 @@ def test_what_was_measured_comes_back_and_says_the_same() -> None:
 
 
 def test_runs_of_the_same_sessions_are_told_together_and_the_later_one_counts() -> None:
-    newer = {StrategySetting("auto", 300): dict.fromkeys(SESSIONS, tally(600, 100))}
-    first, second = (kept(one, "openai") for one in (results(), msgspec.structs.replace(results(), tallies=newer)))
-    found = joined([first, second]).tallies
+    newer = {StrategySetting("auto", 300): dict.fromkeys(SESSIONS, totals(600, 100))}
+    first, second = (
+        kept(one, "openai") for one in (results(), msgspec.structs.replace(results(), totals_by_setting=newer))
+    )
+    found = joined([first, second]).totals_by_setting
     assert found == {**{one: by for one, by in TALLIES.items() if one.name != "auto"}, **newer}
     old = msgspec.structs.replace(first, definition="")
-    assert joined([old, second]).tallies == found
+    assert joined([old, second]).totals_by_setting == found
 
 
 @pytest.mark.parametrize(
@@ -146,6 +150,8 @@ def test_the_tables_say_who_is_better_and_what_was_left_out() -> None:
 
 def test_whoever_is_above_the_bound_is_told() -> None:
     assert broken(results()) == []
-    dear = msgspec.structs.replace(results(), floors={key: [MinimumCost(10, 100, (10**6,) * 100)] for key in SESSIONS})
+    dear = msgspec.structs.replace(
+        results(), minimum_costs={key: [MinimumCost(10, 100, (10**6,) * 100)] for key in SESSIONS}
+    )
     assert any(text.startswith("newest-batched at 200 serves 80.00%") for text in broken(dear))
     assert not any(text.startswith("auto") for text in broken(dear))

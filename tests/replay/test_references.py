@@ -89,7 +89,7 @@ def test_a_patch_quotes_what_it_changes() -> None:
 
 def test_the_agents_own_text_is_a_source_of_lines() -> None:
     written = did("1", "Write", "ok", file_path="/elsewhere", content=FILE)
-    assert [sorted(needle.sources) for needle in last_needles(trace(user("go"), written, agent(edit(FILE))), "E")] == [
+    assert [sorted(reference.sources) for reference in last_needles(trace(user("go"), written, agent(edit(FILE))), "E")] == [
         [1], [1],
     ]  # fmt: skip
 
@@ -192,9 +192,9 @@ def test_what_the_agent_said_first_is_its_own_unless_it_is_a_line_of_an_edit() -
         "1", "Write", f"wrote {FILE} src/new_file.py {PROSE}", path="src/new_file.py", content=f"{FILE}\n{PROSE}"
     )
     again = agent(PROSE, edit(FILE), call("Read", "8", file_path="src/new_file.py"))
-    assert {needle.kind for needle in last_needles(trace(user("go"), coined, again))} == {"E"}
+    assert {reference.kind for reference in last_needles(trace(user("go"), coined, again))} == {"E"}
     told_before = trace(user(f"src/new_file.py {PROSE}"), coined, again)
-    assert {needle.kind for needle in last_needles(told_before)} == {"E", "G", "I", "P"}
+    assert {reference.kind for reference in last_needles(told_before)} == {"E", "G", "I", "P"}
 
 
 def test_what_the_agent_only_thought_first_is_its_own_too() -> None:
@@ -251,21 +251,23 @@ def test_the_index_finds_what_a_plain_search_finds(held: list[str], text: str) -
     assert [index.add(one) for one in held] == list(range(len(held)))
     sought: list[tuple[ReferenceKind, str]] = [("I", "ab_cd1"), ("P", "lib/a.py")]
     sought += [("E", line) for line in find_quotable_lines(text) if len(line.split()) > 2]
-    for kind, needle in sought:
-        assert set(index.find_holders(kind, needle)) == {n for n, one in enumerate(held) if plainly(kind, needle, one)}
-        assert index.find_holders(kind, needle, {1, 3}) == index.find_holders(kind, needle) & {1, 3}
+    for kind, reference in sought:
+        assert set(index.find_holders(kind, reference)) == {
+            n for n, one in enumerate(held) if plainly(kind, reference, one)
+        }
+        assert index.find_holders(kind, reference, {1, 3}) == index.find_holders(kind, reference) & {1, 3}
 
 
 # Chance
 
 
-def held_by(other: Trace, needles: list[Reference]) -> dict[str, float]:
+def held_by(other: Trace, references: list[Reference]) -> dict[str, float]:
     """The share of each kind that another conversation holds."""
     index = ReferenceIndex()
     for block in other.blocks:
         index.add(block.text)
-    found = Counter(needle.kind for needle in needles if index.find_holders(needle.kind, needle.text))
-    return {kind: found[kind] / count for kind, count in Counter(needle.kind for needle in needles).items()}
+    found = Counter(reference.kind for reference in references if index.find_holders(reference.kind, reference.text))
+    return {kind: found[kind] / count for kind, count in Counter(reference.kind for reference in references).items()}
 
 
 def test_another_conversation_holds_none_of_it() -> None:
@@ -282,6 +284,6 @@ def test_in_recordings_most_calls_refer_to_something_and_not_by_chance(shared_da
     found = [max(trace_session(th.read_all(shared_data / file)[0]), key=lambda one: len(one.calls)) for file in files]
     for of, other in zip(found, [*found[1:], found[0]], strict=True):
         calls = find_references(of)
-        needles = [needle for one in calls for needle in one]
+        references = [reference for one in calls for reference in one]
         assert sum(map(bool, calls)) > 0.3 * len(calls)
-        assert all(share <= 0.1 for kind, share in held_by(other, needles).items() if kind in "EG")
+        assert all(share <= 0.1 for kind, share in held_by(other, references).items() if kind in "EG")

@@ -53,19 +53,19 @@ def steps(count: int, *, words: int = 40, first: int = 1) -> list[Message]:
     ]
 
 
-def run(of: Recording, way: Strategy) -> list[list[str]]:
+def run(of: Recording, strategy: Strategy) -> list[list[str]]:
     """The texts of every request, without fetching."""
-    feed = ReplayConversation(of, InMemoryContentStore())
-    ask = way.start(feed, ResidencyChecker(of.trace))
+    conversation = ReplayConversation(of, InMemoryContentStore())
+    build_request = strategy.start(conversation, ResidencyChecker(of.trace))
     sent = []
     for one in of.trace.calls:
-        feed.advance(one.stop)
-        sent.append([piece.text for piece in ask(one.time)])
+        conversation.advance(one.stop)
+        sent.append([piece.text for piece in build_request(one.time)])
     return sent
 
 
 def whole(of: Recording) -> list[list[str]]:
-    return run(of, Strategy("full", lambda feed, _: lambda _: feed.all_pieces()))
+    return run(of, Strategy("full", lambda conversation, _: lambda _: conversation.all_pieces()))
 
 
 def outputs(texts: list[str]) -> list[str]:
@@ -108,12 +108,12 @@ class TestAll:
         )
         told = replay_recording(of, make(600), Rates())
         assert told.calls == len(of.trace.calls)
-        assert told.fetched == told.bearing - told.served
+        assert told.fetched == told.calls_with_references - told.served
 
     def test_equal_settings_send_equal_requests(self, make: Callable[[int], Strategy]) -> None:
         of = recording(user("go"), steps(9), agent("done"))
-        way = make(600)
-        assert run(of, way) == run(of, way)
+        strategy = make(600)
+        assert run(of, strategy) == run(of, strategy)
 
 
 def test_an_empty_conversation_is_nothing_to_send() -> None:
@@ -203,9 +203,9 @@ def test_opencode_waits_until_enough_would_go_and_spares_skills() -> None:
     of = recording(user("go"), spared, agent("done"), rest)
     assert run(of, opencode_strategy(60)) == whole(of)
     few = recording(user("go"), steps(1, words=10), steps(1, words=40, first=2), agent("done"), rest)
-    feed = ReplayConversation(few, InMemoryContentStore())
-    feed.advance(len(few.trace.history))
-    small, large = (feed.rows[number].tokens for number in feed.result_rows)
+    conversation = ReplayConversation(few, InMemoryContentStore())
+    conversation.advance(len(few.trace.history))
+    small, large = (conversation.rows[number].tokens for number in conversation.result_rows)
     assert small < large / 2
     assert run(few, opencode_strategy(large * 3 // 2 + 1)) == whole(few)  # all but the small one is protected
     assert CLEARED in run(few, opencode_strategy(large))[-1]
@@ -269,9 +269,9 @@ def test_cline_says_so_in_the_first_answer() -> None:
 
 def test_a_row_as_a_chat_message() -> None:
     of = recording(user("go"), agent("so", call("Bash", "1", command="ls")), result("a b", "1"))
-    feed = ReplayConversation(of, InMemoryContentStore())
-    feed.advance(len(of.trace.history))
-    said, called, told = map(to_chat_message, feed.rows)
+    conversation = ReplayConversation(of, InMemoryContentStore())
+    conversation.advance(len(of.trace.history))
+    said, called, told = map(to_chat_message, conversation.rows)
     assert said == {"role": "user", "content": "go"}
     assert called["content"] == "so"
     assert called["tool_calls"][0]["function"] == {"name": "Bash", "arguments": '{"command": "ls"}'}

@@ -32,19 +32,21 @@ def recording(*times: float | None) -> Recording:
 def test_where_no_time_was_recorded_none_has_passed() -> None:
     asked: list[float | None] = []
 
-    def start(feed: ReplayConversation, _: ResidencyChecker) -> RequestBuilder:
-        def ask(at: float | None) -> list[RequestPiece]:
+    def start(conversation: ReplayConversation, _: ResidencyChecker) -> RequestBuilder:
+        def build_request(at: float | None) -> list[RequestPiece]:
             asked.append(at)
-            return feed.all_pieces()
+            return conversation.all_pieces()
 
-        return ask
+        return build_request
 
     def costs(*times: float | None) -> list[float]:
         one, store = recording(*times), InMemoryContentStore()
-        way = Strategy("full", start)
+        strategy = Strategy("full", start)
         return [
             told.cost
-            for told in replay_requests(one, way, Rates(minimum=1), ResidencyChecker(one.trace, store=store), store)
+            for told in replay_requests(
+                one, strategy, Rates(minimum=1), ResidencyChecker(one.trace, store=store), store
+            )
         ]
 
     assert costs(None, 5.0, None) == costs(0.0, 5.0, 5.0)
@@ -57,9 +59,9 @@ def test_a_fetch_costs_the_context_the_text_and_a_question() -> None:
     rates = Rates(minimum=1)
     fed: list[ReplayConversation] = []
 
-    def start(feed: ReplayConversation, _: ResidencyChecker) -> RequestBuilder:
-        fed.append(feed)
-        return lambda _: feed.pieces_since(0)[:1]  # the first request, and nothing else
+    def start(conversation: ReplayConversation, _: ResidencyChecker) -> RequestBuilder:
+        fed.append(conversation)
+        return lambda _: conversation.pieces_since(0)[:1]  # the first request, and nothing else
 
     *_, last = replay_requests(one, Strategy("amnesia", start), rates, ResidencyChecker(one.trace, store=store), store)
     fetched = sum(row.tokens for row in fed[0].rows[-2:])

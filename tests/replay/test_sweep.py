@@ -72,7 +72,7 @@ def comparable(results: SweepResults) -> dict[StrategySetting, dict[str, Any]]:
     """All but the time that it took."""
     return {
         setting: {key: {**msgspec.to_builtins(one), "seconds": 0} for key, one in by.items()}
-        for setting, by in results.tallies.items()
+        for setting, by in results.totals_by_setting.items()
     }
 
 
@@ -91,15 +91,15 @@ def test_a_sweep_tells_what_replaying_by_hand_does(files: list[Path]) -> None:
             for recording in build_session_recordings(session):
                 found.add(replay_recording(recording, make_strategy(name, budget, Rates()), Rates()))
             by_hand[StrategySetting(name, budget)][f"{session.file}#{session.id}"] = found
-    assert comparable(results) == comparable(SweepResults(tallies=by_hand))
-    assert results.tallies[StrategySetting(FULL_HISTORY, None)][f"{files[1]}#large"].bearing > 3
+    assert comparable(results) == comparable(SweepResults(totals_by_setting=by_hand))
+    assert results.totals_by_setting[StrategySetting(FULL_HISTORY, None)][f"{files[1]}#large"].calls_with_references > 3
 
 
 def test_facts_and_floors_are_kept_by_session_and_short_recordings_are_counted(files: list[Path]) -> None:
     results = run_sweep(files, WAYS_TRIED, Rates())
     facts = [(Path(one.file).name, one.id, one.agent, one.calls) for one in results.sessions.values()]
     assert facts == [("large.json", "large", "anthropic", 30), ("small.json", "small", "anthropic", 18)]
-    assert {key: [one.calls for one in floors] for key, floors in results.floors.items()} == {
+    assert {key: [one.calls for one in minimum_costs] for key, minimum_costs in results.minimum_costs.items()} == {
         f"{files[1]}#large": [30],
         f"{files[0]}#small": [18],
     }
@@ -158,7 +158,7 @@ def test_what_cannot_be_read_is_told_and_the_rest_goes_on(files: list[Path], tmp
     strange, gone = tmp_path / "shopping.txt", tmp_path / "gone.json"
     strange.write_text("milk")
     results = run_sweep([*files, strange, gone], WAYS_TRIED, Rates())
-    assert [(Path(one.file).name, one.way, one.kind) for one in results.failures] == [
+    assert [(Path(one.file).name, one.strategy, one.kind) for one in results.failures] == [
         ("shopping.txt", "", "format"),
         ("gone.json", "", "read"),
     ]
@@ -175,11 +175,11 @@ def test_a_policy_that_raises_on_one_session_is_told_and_has_the_others(files: l
     )
     name = f"{path}:picky"
     results = run_sweep(files, [(name, 500), ("recency", 500)], Rates())
-    mine = results.tallies[StrategySetting(name, 500)]
-    assert [(Path(one.file).name, one.way) for one in results.failures] == [("large.json", name)]
+    mine = results.totals_by_setting[StrategySetting(name, 500)]
+    assert [(Path(one.file).name, one.strategy) for one in results.failures] == [("large.json", name)]
     assert "not these" in results.failures[0].error
     assert list(mine) == [f"{files[0]}#small"]
-    assert len(results.tallies[StrategySetting("recency", 500)]) == 2
+    assert len(results.totals_by_setting[StrategySetting("recency", 500)]) == 2
 
 
 @pytest.mark.parametrize("last", ["raise SystemExit", "raise ValueError('boom \\udcff')"])
@@ -202,7 +202,7 @@ def test_a_file_whose_name_is_no_text_stops_nothing(files: list[Path], tmp_path:
     except OSError:
         pytest.skip("this file system has no such names")
     results = run_sweep([*files, odd], [("recency", 500)], Rates(), resume=tmp_path / "resume")
-    assert len(results.tallies[StrategySetting("recency", 500)]) == 3
+    assert len(results.totals_by_setting[StrategySetting("recency", 500)]) == 3
 
 
 def test_what_failed_is_tried_again(files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,7 +251,7 @@ def test_a_sweep_that_was_stopped_goes_on_where_it_was(
     assert not {unit.name for unit in first} & {unit.name for unit in second}
     assert comparable(results) == comparable(whole)
     assert results.sessions == whole.sessions
-    assert results.floors == whole.floors
+    assert results.minimum_costs == whole.minimum_costs
     assert list(folder.iterdir()) == []
 
 
@@ -318,12 +318,12 @@ def test_a_sub_agents_own_file_is_told_with_its_parent(files: list[Path], monkey
     monkeypatch.setattr(sweeping, "read_all", family)
     results = run_sweep(files, WAYS_TRIED, Rates())
     assert [(one.id, one.recordings, one.calls) for one in results.sessions.values()] == [("large", 2, 48)]
-    assert all(list(by) == [f"{files[1]}#large"] for by in results.tallies.values())
+    assert all(list(by) == [f"{files[1]}#large"] for by in results.totals_by_setting.values())
 
 
 def test_the_full_history_is_always_there_once_whatever_budget_it_is_asked_for(files: list[Path]) -> None:
     results = run_sweep(files, [(FULL_HISTORY, 8), (FULL_HISTORY, 9)], Rates())
-    assert list(results.tallies) == [StrategySetting(FULL_HISTORY, None)]
+    assert list(results.totals_by_setting) == [StrategySetting(FULL_HISTORY, None)]
 
 
 # Names
@@ -335,7 +335,7 @@ def test_the_full_history_is_always_there_once_whatever_budget_it_is_asked_for(f
 def test_every_name_makes_a_way_that_takes_a_session(name: str, files: list[Path]) -> None:
     results = run_sweep(files[:1], [(name, 600)], Rates())
     assert results.failures == []
-    assert all(len(by) == 1 for by in results.tallies.values())
+    assert all(len(by) == 1 for by in results.totals_by_setting.values())
 
 
 def test_groups_hold_what_they_say_and_a_name_counts_once() -> None:
@@ -354,7 +354,7 @@ def test_presets_of_the_user_have_names_too(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "thresher.toml").write_text('[presets]\nmine = ["mask"]\n')
     assert "mine" in select_strategies(["presets"])[0]
     results = run_sweep(files[:1], [("mine", 600)], Rates())
-    assert len(results.tallies[StrategySetting("mine", 600)]) == 1
+    assert len(results.totals_by_setting[StrategySetting("mine", 600)]) == 1
 
 
 def test_a_name_that_nobody_has_lists_those_that_there_are() -> None:

@@ -132,9 +132,9 @@ def test_settings_cross_to_a_window_by_the_name_of_the_way(monkeypatch: pytest.M
     monkeypatch.setattr(window, "Window", lambda *_, thresholds, **__: made.append(thresholds))
     start = make_default_settings()
     for choice in (start, {**start, "patience": 2.0, "min_expected_calls": 40}):
-        way = make_strategy(format_strategy_name(choice), 900, Rates())
-        assert (way.budget, way.name) == (900, format_strategy_name(choice))
-        way.start(_Feed(), None)  # type: ignore[arg-type]
+        strategy = make_strategy(format_strategy_name(choice), 900, Rates())
+        assert (strategy.budget, strategy.name) == (900, format_strategy_name(choice))
+        strategy.start(_Feed(), None)  # type: ignore[arg-type]
     assert made == [Thresholds(), Thresholds(patience=2.0, min_expected_calls=40)]
 
 
@@ -300,14 +300,14 @@ def test_one_project_is_split_by_session_and_folders_stand_for_projects_that_are
 
 
 def test_the_difference_is_of_the_same_sessions_and_tells_how_much_chance_is_in_it() -> None:
-    def tallies(*told: tuple[float, int]) -> dict[str, ReplayTotals]:
+    def totals_by_setting(*told: tuple[float, int]) -> dict[str, ReplayTotals]:
         return {
-            str(n): ReplayTotals(cost=cost, refetch=1.0, served=served, bearing=10)
+            str(n): ReplayTotals(cost=cost, refetch=1.0, served=served, calls_with_references=10)
             for n, (cost, served) in enumerate(told)
         }
 
     full = {str(n): ReplayTotals(cost=10.0) for n in range(4)}
-    before, after = tallies((6, 8), (6, 8), (6, 8), (6, 8)), tallies((5, 8), (5, 9), (4, 9), (4, 8))
+    before, after = totals_by_setting((6, 8), (6, 8), (6, 8), (6, 8)), totals_by_setting((5, 8), (5, 9), (4, 9), (4, 8))
     cost, served = measure_difference(before, after, full)
     assert [cost.value, cost.low, cost.high] == pytest.approx([-0.15, -0.2, -0.1])
     assert [served.value, served.low, served.high] == pytest.approx([0.05, 0.0, 0.1])
@@ -543,13 +543,15 @@ def test_the_figures_are_those_of_the_window_with_these_settings(files: list[Pat
     found = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000)
     ways: list[tuple[str, int | None]] = [("auto{}", 4_000), (format_strategy_name(found.chosen.settings), 4_000)]
     results = sweeping.run_sweep(files, ways, Rates())
-    for one, way in ((found.before, ways[0]), (found.after, ways[1]), (found.defaults, ways[0])):
+    for one, strategy in ((found.before, ways[0]), (found.after, ways[1]), (found.defaults, ways[0])):
         half = found.split.tune if one.split == "tune" else found.split.report
-        tallies = [results.tallies[StrategySetting(*way)][key] for key in half.sessions]
-        full = [results.tallies[StrategySetting("full", None)][key] for key in half.sessions]
-        paid = sum(tally.cost + tally.refetch for tally in tallies) / sum(tally.cost for tally in full)
+        totals_by_setting = [results.totals_by_setting[StrategySetting(*strategy)][key] for key in half.sessions]
+        full = [results.totals_by_setting[StrategySetting("full", None)][key] for key in half.sessions]
+        paid = sum(totals.cost + totals.refetch for totals in totals_by_setting) / sum(totals.cost for totals in full)
         assert one.cost_with_refetch == pytest.approx(paid)
-        assert one.served == pytest.approx(sum(t.served for t in tallies) / sum(t.bearing for t in tallies))
+        assert one.served == pytest.approx(
+            sum(t.served for t in totals_by_setting) / sum(t.calls_with_references for t in totals_by_setting)
+        )
 
 
 @pytest.mark.usefixtures("few")

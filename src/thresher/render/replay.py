@@ -60,7 +60,7 @@ class ReplayReport(Struct, frozen=True, kw_only=True):
     @property
     def minimum_costs(self) -> list[MinimumCost]:
         """Those of all sessions."""
-        return [one for floors in self.results.floors.values() for one in floors]
+        return [one for minimum_costs in self.results.minimum_costs.values() for one in minimum_costs]
 
 
 def build_replay_report(results: SweepResults, prices: str) -> ReplayReport:
@@ -70,14 +70,14 @@ def build_replay_report(results: SweepResults, prices: str) -> ReplayReport:
         agent: [key for key, facts in results.sessions.items() if facts.agent == agent]
         for agent in (agents if len(agents) > 1 else ())
     }
-    whole = score_group("", results.tallies, results.sessions)
-    floors = [one for of in results.floors.values() for one in of]
+    whole = score_group("", results.totals_by_setting, results.sessions)
+    minimum_costs = [one for of in results.minimum_costs.values() for one in of]
     return ReplayReport(
         prices=prices,
         results=results,
         overall=whole,
-        formats=tuple(score_group(agent, results.tallies, keys) for agent, keys in by_agent.items()),
-        bound=least_tokens(floors, TARGET_SERVED_SHARE) if whole.calls_with_references else None,
+        formats=tuple(score_group(agent, results.totals_by_setting, keys) for agent, keys in by_agent.items()),
+        bound=least_tokens(minimum_costs, TARGET_SERVED_SHARE) if whole.calls_with_references else None,
     )
 
 
@@ -257,7 +257,7 @@ def replay_notes(report: ReplayReport) -> Iterator[str]:
 def replay_failure_text(failure: ReplayFailure) -> str:
     """A failure in a sentence."""
     return strip_control_codes(
-        f"{failure.way} could not take {failure.file}: {failure.error}" if failure.way else failure.error
+        f"{failure.strategy} could not take {failure.file}: {failure.error}" if failure.strategy else failure.error
     )
 
 

@@ -39,7 +39,7 @@ BOUND_START_SHARE = 1 / 1000
 def replay_report_value(report: ReplayReport) -> dict[str, Any]:
     """All of it; the names are stable for other programs."""
     whole, results = report.overall, report.results
-    full = results.tallies.get(StrategySetting(FULL_HISTORY, None), {})
+    full = results.totals_by_setting.get(StrategySetting(FULL_HISTORY, None), {})
     return {
         "reference_definition": REFERENCE_DEFINITION,
         "prices": report.prices,
@@ -52,7 +52,7 @@ def replay_report_value(report: ReplayReport) -> dict[str, Any]:
         "calls_with_references": whole.calls_with_references,
         "references": whole.references,
         "sessions": [
-            {**msgspec.to_builtins(facts), "references": sum(full[key].needles.values()) if key in full else 0}
+            {**msgspec.to_builtins(facts), "references": sum(full[key].references.values()) if key in full else 0}
             for key, facts in results.sessions.items()
         ],
         "formats": [
@@ -74,7 +74,7 @@ def replay_report_value(report: ReplayReport) -> dict[str, Any]:
 def replay_failure_value(failure: ReplayFailure) -> dict[str, Any]:
     """Something that could not be replayed."""
     kind = "strategy" if failure.kind == "way" else failure.kind
-    return {"file": failure.file, "strategy": failure.way, "error": failure.error, "kind": kind}
+    return {"file": failure.file, "strategy": failure.strategy, "error": failure.error, "kind": kind}
 
 
 def _strategy_value(line: StrategyResult) -> dict[str, Any]:
@@ -158,19 +158,24 @@ def _series(curve: BudgetCurve, across: str, ours: str) -> ChartSeries:
 
 def _bound_curve(report: ReplayReport) -> list[tuple[float, float]]:
     """The bound in steps of equal factors, from far below what anybody sends: the axes cut it off."""
-    floors, most = report.minimum_costs, _max_tokens_per_turn(report)
+    minimum_costs, most = report.minimum_costs, _max_tokens_per_turn(report)
     places = (
-        [most * BOUND_START_SHARE ** (1 - n / BOUND_POINTS) for n in range(BOUND_POINTS + 1)] if floors and most else []
+        [most * BOUND_START_SHARE ** (1 - n / BOUND_POINTS) for n in range(BOUND_POINTS + 1)]
+        if minimum_costs and most
+        else []
     )
-    return [(place, most_served(floors, place)) for place in places]
+    return [(place, most_served(minimum_costs, place)) for place in places]
 
 
 def _bound_points(report: ReplayReport) -> list[tuple[float, float]]:
     """The bound over all the tokens that somebody sends."""
-    floors, most = report.minimum_costs, _max_tokens_per_turn(report)
+    minimum_costs, most = report.minimum_costs, _max_tokens_per_turn(report)
     return (
-        [(most * n / BOUND_POINTS, most_served(floors, most * n / BOUND_POINTS)) for n in range(BOUND_POINTS + 1)]
-        if floors
+        [
+            (most * n / BOUND_POINTS, most_served(minimum_costs, most * n / BOUND_POINTS))
+            for n in range(BOUND_POINTS + 1)
+        ]
+        if minimum_costs
         else []
     )
 

@@ -1,11 +1,11 @@
-"""Confidence intervals of drawn samples."""
+"""Confidence intervals of bootstrap samples."""
 
 from collections.abc import Sequence
 from math import isfinite
 
 
 def compute_interval(values: Sequence[float]) -> tuple[float | None, float | None] | None:
-    """The ends of the middle 95 %."""
+    """Return the middle 95 % of the values. An infinite end is None."""
     if not values:
         return None
     row, aside = sorted(values), int(0.025 * len(values))

@@ -1,15 +1,17 @@
-"""Many sessions, sent again in many ways: in several processes, and begun again where it was left.
+"""Replay many sessions with many strategies, in several processes, with resume.
 
-A unit of work is one file with one policy at a few budgets: little is lost where it is stopped, and references are not
-found again too often. What decides in no time (a control, a rule of others) has all its budgets in one. First comes the
-full history of every file, and with it the floor that the bound is made of: that tells which files hold anything to
-measure, so the policies see no others. The largest files go first, so that no processor waits at the end.
+A unit of work is one file with one policy at a few budgets, so that little is lost on an interruption and references
+are rarely searched twice. Strategies that decide instantly (baselines, peer rules) run at all budgets in one unit. The
+full history of every file is replayed first, with the minimum costs of the upper bound. That shows which files contain
+anything to measure, and only those are replayed with the policies. The largest files run first, so that no processor is
+left with a long one at the end.
 
-A unit that is done is one line in a file, whose name is a digest of all that its figures depend on: the definition, the
-version, the package's own sources, prices, settings, and the files by size and time. Whoever starts the same sweep
-again takes those lines and does the rest; a line that was torn is no line. When all is done the file goes.
+Each finished unit is one line of a checkpoint file. Its name is a digest of everything that the figures depend on: the
+reference definition, the version and source of this package, prices, settings, and the size and time of each file.
+Restarting the same sweep reads those lines and runs the rest; an incomplete line is ignored. The file is deleted when
+the sweep is complete.
 
-What cannot be read and whoever raises is told, and the rest goes on.
+Unreadable files and strategies that raise are reported, and the other units still run.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -49,13 +51,13 @@ from thresher.store import InMemoryContentStore
 from thresher.transcripts import read_all
 
 MIN_RECORDED_CALLS = 15
-"""A recording with fewer calls says too little."""
+"""Recordings with fewer calls are skipped: they say too little."""
 BUDGETS_PER_UNIT = 2
-"""Budgets of one policy that are measured in one go."""
+"""Number of budgets of a policy in one unit."""
 MAX_RESUME_AGE_SECONDS = 30 * 24 * 3600
-"""Seconds after which a sweep that was stopped is not thought to go on."""
+"""Age in seconds at which the checkpoint of another sweep is deleted."""
 SweepProgress = Callable[[int, int], None]
-"""How many units are done, and of how many."""
+"""Callback with the number of finished units and the total."""
 
 
 def run_sweep(
@@ -68,7 +70,7 @@ def run_sweep(
     progress: SweepProgress | None = None,
     resume: Path | None = None,
 ) -> SweepResults:
-    """Send all sessions of all files again; `resume` is the folder where what is done is kept until all is."""
+    """Replay all sessions of all files. `resume` is the folder of the checkpoint."""
     sized = sort_files_by_size(files)
     asked = _group_budgets(ways)
     saved = (
@@ -87,17 +89,17 @@ def run_sweep(
         kept = exclude_subagent_files(first)
         total = len(sized) + sum(bool(done.sessions) for done in kept) * len(asked)
         order = [done.file for done in kept if done.sessions]
-        units = [SweepUnit(file, way, budgets, minimum, rates) for file in order for way, budgets in asked]
+        units = [SweepUnit(file, strategy, budgets, minimum, rates) for file in order for strategy, budgets in asked]
         rest = workers.run_units(units)
     saved.delete()
     return _collect_results(kept, rest, ways, len(sized))
 
 
-# What is to be done
+# Planning
 
 
 def sort_files_by_size(files: Iterable[Path]) -> dict[Path, tuple[int, int]]:
-    """The files with size and time, the largest first; one that is gone has none, and fails when it is read."""
+    """Return size and time of each file, the largest first. A missing file gets zeros and fails when it is read."""
     found: dict[Path, tuple[int, int]] = {}
     for path in files:
         found[path] = (0, 0)
@@ -108,7 +110,7 @@ def sort_files_by_size(files: Iterable[Path]) -> dict[Path, tuple[int, int]]:
 
 
 def _group_budgets(ways: Sequence[tuple[str, int | None]]) -> list[tuple[str, tuple[int | None, ...]]]:
-    """Each policy with the budgets that are measured together; the full history is always there, and none of them."""
+    """Return each strategy with the budgets of one unit. The full history always runs and is not included."""
     found: dict[str, dict[int | None, None]] = {}
     for name, budget in ways:
         if name != FULL_HISTORY:
@@ -123,7 +125,7 @@ def _group_budgets(ways: Sequence[tuple[str, int | None]]) -> list[tuple[str, tu
 def compute_sweep_key(
     sized: Mapping[Path, tuple[int, int]], names: Iterable[str], rates: Rates, chosen: Settings
 ) -> str:
-    """A digest of all that a figure depends on."""
+    """Return a digest of everything that a figure depends on."""
     sources = Path(__file__).parents[1].rglob("*.py")
     policies = [path for name in names if (path := policy_file(name)) is not None]
     facts = (
@@ -142,7 +144,7 @@ def compute_sweep_key(
 
 
 def run_unit(unit: SweepUnit) -> UnitResult:
-    """All sessions of a file, in one way."""
+    """Replay all sessions of a file with one strategy."""
     told: dict[str, SessionResult] = {}
     failed: dict[str, ReplayFailure] = {}
     children: list[str] = []
@@ -170,48 +172,50 @@ def run_unit(unit: SweepUnit) -> UnitResult:
 
 
 def _select_long_recordings(session: Session, minimum: int) -> tuple[list[Recording], int]:
-    """The recordings with enough calls, and how many others there are."""
+    """Return the recordings with enough calls, and the number of the others."""
     every = list(build_session_recordings(session))
     found = [one for one in every if len(one.trace.calls) >= minimum]
     return found, len(every) - len(found)
 
 
 def _replay_session(session: Session, found: Sequence[Recording], unit: SweepUnit) -> SessionResult:
-    """One session in one way; each recording has one referee for all budgets."""
-    tallies = {_budget_key(budget): ReplayTotals() for budget in unit.budgets}
-    floors: list[MinimumCost] = []
+    """Replay one session with one strategy. A recording has one checker for all budgets."""
+    totals_by_setting = {_budget_key(budget): ReplayTotals() for budget in unit.budgets}
+    minimum_costs: list[MinimumCost] = []
     for recording in found:
         store = InMemoryContentStore()
-        referee = ResidencyChecker(recording.trace, store=store)
+        checker = ResidencyChecker(recording.trace, store=store)
         if unit.strategy == FULL_HISTORY:
-            floors.append(compute_minimum_cost(recording, referee))
+            minimum_costs.append(compute_minimum_cost(recording, checker))
         for budget in unit.budgets:
-            way = make_strategy(unit.strategy, budget, unit.rates)
-            tallies[_budget_key(budget)].add(replay_recording(recording, way, unit.rates, referee=referee, store=store))
+            strategy = make_strategy(unit.strategy, budget, unit.rates)
+            totals_by_setting[_budget_key(budget)].add(
+                replay_recording(recording, strategy, unit.rates, checker=checker, store=store)
+            )
     calls = sum(len(one.trace.calls) for one in found)
     return SessionResult(
         ReplayedSession(session.file, session.id, session.agent, session.project, len(found), calls),
-        tallies,
-        floors,
+        totals_by_setting,
+        minimum_costs,
     )
 
 
 def _merge_session_results(before: SessionResult | None, now: SessionResult) -> SessionResult:
-    """Two sessions of one id in one file are one."""
+    """Merge two sessions of one file that have the same id."""
     if before is None:
         return now
-    for label, tally in before.tallies.items():
-        now.tallies[label].add(tally)
+    for label, totals in before.totals_by_setting.items():
+        now.totals_by_setting[label].add(totals)
     facts = msgspec.structs.replace(
         now.facts,
         recordings=before.facts.recordings + now.facts.recordings,
         calls=before.facts.calls + now.facts.calls,
     )
-    return SessionResult(facts, now.tallies, [*before.floors, *now.floors])
+    return SessionResult(facts, now.totals_by_setting, [*before.minimum_costs, *now.minimum_costs])
 
 
 def _budget_key(budget: int | None) -> str:
-    """A budget as a key of JSON."""
+    """Return a budget as a JSON key."""
     return "" if budget is None else str(budget)
 
 
@@ -219,13 +223,13 @@ def _budget_key(budget: int | None) -> str:
 
 
 class SweepCheckpoint:
-    """The units that are done, one a line; without a folder, or where it cannot be written, none is kept.
+    """Finished units, one per line. Nothing is written without a folder, or if the folder is read-only.
 
-    What others began and nobody went on with goes after a while.
+    Old checkpoints of other sweeps are deleted.
     """
 
     def __init__(self, folder: Path | None, key: str) -> None:
-        """Read what is there."""
+        """Read the finished units."""
         self._path = None if folder is None else folder / f"{key}.jsonl"
         self.finished_units: dict[str, UnitResult] = {}
         if self._path is not None:
@@ -244,16 +248,16 @@ class SweepCheckpoint:
                 done = msgspec.json.decode(line, type=UnitResult)
                 self.finished_units[done.name] = done
         if told and not told.endswith(b"\n"):
-            self._append(b"\n")  # so that the next line does not go on from one that was torn
+            self._append(b"\n")  # so that the next line does not extend an incomplete one
 
     def add(self, done: UnitResult) -> None:
-        """One more; what failed may go well the next time, and a name that is no text cannot be written."""
+        """Add a unit. Skip failures, which may succeed next time, and file names that cannot be encoded."""
         if self._path is not None and not done.failures:
             with suppress(OSError, UnicodeEncodeError):
                 self._append(msgspec.json.encode(done) + b"\n")
 
     def delete(self) -> None:
-        """All is done."""
+        """Delete the checkpoint of a complete sweep."""
         if self._path is not None:
             with suppress(OSError):
                 self._path.unlink(missing_ok=True)
@@ -265,10 +269,10 @@ class SweepCheckpoint:
 
 
 class SweepWorkers:
-    """Does units, here or in other processes, in the order in which they are given."""
+    """Run units in this process or in worker processes."""
 
     def __init__(self, jobs: int, saved: SweepCheckpoint, tell: Callable[[int], None]) -> None:
-        """With one job, all is done in this process."""
+        """Create the worker pool; one job runs in this process."""
         spawn = get_context("spawn")
         self._pool = ProcessPoolExecutor(jobs, spawn, initializer=initialize_sweep_worker) if jobs > 1 else None
         self._checkpoint = saved
@@ -283,7 +287,7 @@ class SweepWorkers:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
     def run_units(self, units: Sequence[SweepUnit]) -> list[UnitResult]:
-        """All of them; what comes out is in their order."""
+        """Run all units and return the results in the same order."""
         found = {
             unit.name: self._checkpoint.finished_units[unit.name]
             for unit in units
@@ -312,11 +316,11 @@ class SweepWorkers:
             ) from error
 
 
-# What was found
+# Results
 
 
 def exclude_subagent_files(first: Sequence[UnitResult]) -> list[UnitResult]:
-    """What was found in the files, without those of sub-agents: these are told with their parents."""
+    """Drop the results of sub-agent files, which are counted with their parents."""
     children = {file for done in first for file in done.children}
     return [done for done in first if done.file not in children]
 
@@ -327,18 +331,18 @@ def _collect_results(
     every = [*first, *rest]
     told = {key: one for done in first for key, one in done.sessions.items()}
     settings = [StrategySetting(name, None if name == FULL_HISTORY else budget) for name, budget in ways]
-    tallies: dict[StrategySetting, dict[str, ReplayTotals]] = {
+    totals_by_setting: dict[StrategySetting, dict[str, ReplayTotals]] = {
         setting: {} for setting in (*settings, StrategySetting(FULL_HISTORY, None))
     }
     for done in every:
         for key, one in done.sessions.items():
-            for label, tally in one.tallies.items():
-                tallies[StrategySetting(done.way, int(label) if label else None)][key] = tally
+            for label, totals in one.totals_by_setting.items():
+                totals_by_setting[StrategySetting(done.strategy, int(label) if label else None)][key] = totals
     return SweepResults(
         sessions={key: one.facts for key, one in told.items()},
-        tallies=tallies,
-        floors={key: one.floors for key, one in told.items()},
-        # What raises at every budget is told once.
+        totals_by_setting=totals_by_setting,
+        minimum_costs={key: one.minimum_costs for key, one in told.items()},
+        # A strategy that raises at every budget is reported once.
         failures=list(dict.fromkeys(failure for done in every for failure in done.failures)),
         files=files,
         short=sum(done.short for done in first),

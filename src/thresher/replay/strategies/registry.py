@@ -1,10 +1,10 @@
-"""The ways of keeping requests small, by name: one row each. And the price lists, by theirs.
+"""Strategies by name, and price lists by name.
 
-A name means a preset or a policy of this package, one of the user's own presets, a rule that others follow, or a
-control (`random-1` is chance with another seed). `path/to/policy.py:name` is a policy in a file: anything that takes a
-history and gives edits. Behind one of ours a window's pace may stand, as JSON: `auto{"patience": 2}`; the rest of it is
-as by default, whatever is set. All that is needed to make a way again is its name, so a name is what goes to another
-process.
+A name is a preset or a policy of this package, a preset of the user, a rule of another tool, or a baseline (`random-1`
+is `random` with another seed). `path/to/policy.py:name` is a policy in a file: any callable that takes a history and
+returns edits. A window policy may be followed by thresholds as JSON: `auto{"patience": 2}`. Thresholds that are not
+listed there keep their default, regardless of the user's settings. A strategy can be created from its name alone, so
+only names are sent to worker processes.
 """
 
 import ast
@@ -34,21 +34,21 @@ from thresher.tokens.model_catalog import load_models
 from thresher.window import Thresholds
 
 StrategyFactory = Callable[[int, Rates], Strategy]
-"""A budget and what tokens cost, to a way."""
+"""Create a strategy from a budget and the rates."""
 PRICES = {
     "anthropic": ("claude-sonnet-4-6", False),
     "anthropic-1h": ("claude-sonnet-4-6", True),
     "openai": ("gpt-5.6-sol", False),
     "gemini": ("gemini-3.1-pro", False),
 }
-"""Whose rates a price list has, and whether of the cache that lasts an hour."""
+"""The model whose rates a price list has, and whether it uses the one-hour cache."""
 BUDGETS = (18_000, 27_000, 36_000, 48_000, 64_000, 90_000, 128_000, 180_000)
-"""Where curves are measured by default: smaller ones are slow and say little."""
+"""Default budgets of a curve. Smaller ones are slow to replay and say little."""
 SEED = 0
 
 
 def rates_for_price_list(name: str) -> Rates:
-    """The rates of a price list."""
+    """Return the rates of a price list."""
     if name not in PRICES:
         raise OptionError(f"no price list is called `{name}`; there are {', '.join(PRICES)}")
     model, hour = PRICES[name]
@@ -67,7 +67,9 @@ BASELINES: dict[str, StrategyFactory] = {
     "oracle": lambda budget, _: oracle.oracle_strategy(budget),
     ORACLE_BASELINE: lambda budget, _: oracle.batched_oracle_strategy(budget),
 }
-"""They keep whole blocks, and what is gone comes back only where it is fetched: the bound holds for all of them."""
+"""Strategies that keep or drop whole blocks and never bring one back unless it is refetched: the upper bound holds for
+them.
+"""
 PEER_STRATEGIES: dict[str, StrategyFactory] = {
     "clear-tool-uses": lambda budget, _: peer_rules.clear_tool_uses_strategy(budget),
     "clear-tool-uses-sticky": lambda budget, _: peer_rules.clear_tool_uses_sticky_strategy(budget),
@@ -87,13 +89,13 @@ GROUPS = ("presets", "peers", "controls", "all")
 
 
 def collect_strategies() -> Mapping[str, StrategyFactory]:
-    """Every way that has a name here, the user's own presets too; a control keeps its name."""
+    """Return every named strategy, including the user's presets. A baseline or peer keeps its name."""
     names = (*load_settings().presets, *policy_names())
     return {**{name: _window_factory(name) for name in names}, **STRATEGIES}
 
 
 def select_strategies(names: Iterable[str]) -> tuple[list[str], list[str]]:
-    """The ways that names and groups mean, each once; and those that a group leaves out, for they are not installed."""
+    """Expand names and groups to strategies without duplicates. Also return the group members that are not installed."""
     found: dict[str, None] = {}
     missing: dict[str, None] = {}
     for name in names:
@@ -101,28 +103,28 @@ def select_strategies(names: Iterable[str]) -> tuple[list[str], list[str]]:
             for one in _group(name):
                 (found if _is_available(one) else missing)[one] = None
         else:
-            make_strategy(name, 1, Rates())  # says now what is wrong with it, not in each process
+            make_strategy(name, 1, Rates())  # fail here rather than in each worker process
             found[name] = None
     return list(found), list(missing)
 
 
 def make_strategy(name: str, budget: int | None, rates: Rates) -> Strategy:
-    """A way by its name; a budget of None is for those that take none."""
+    """Create a strategy from its name. The budget is None if the strategy takes none."""
     return _find_factory(name)(budget or 0, rates)
 
 
 def is_baseline(name: str) -> bool:
-    """Whether a way is no policy but what policies are measured by; chance with any seed is one."""
+    """Report whether a strategy is a baseline, including `random` with any seed."""
     return name in BASELINES or _seed(name) is not None
 
 
 def takes_budget(name: str) -> bool:
-    """Whether a budget means anything to a way."""
+    """Report whether a strategy takes a budget."""
     return name != FULL_HISTORY
 
 
 def policy_file(name: str) -> Path | None:
-    """The file that a policy is in, where the name says one."""
+    """Return the file of a policy that is named as `path/to/policy.py:name`."""
     path, colon, inside = name.rpartition(":")
     return Path(path) if colon and inside and path.endswith(".py") else None
 
@@ -165,7 +167,7 @@ def _seed(name: str) -> int | None:
 
 
 def _make_threshold_factory(name: str) -> StrategyFactory:
-    """A policy in a window with a pace of its own."""
+    """Return a factory for a window policy with its own thresholds."""
     policy, _, told = name.partition("{")
     if policy in {*BASELINES, *PEER_STRATEGIES} or policy not in collect_strategies():
         raise OptionError(f"no policy with a window is called `{policy}`: `{name}` cannot be made")
@@ -181,7 +183,7 @@ def _make_threshold_factory(name: str) -> StrategyFactory:
 
 
 def _load_policy(path: Path, name: str) -> Policy:
-    """A policy from a file of the user's; a class is one with its options as they are."""
+    """Load a policy from a user's file. A class is instantiated with its default options."""
     if not path.is_file():
         raise OptionError(f"there is no file `{path}` with a policy; name one as path/to/policy.py:name")
     try:
@@ -199,7 +201,7 @@ def _load_policy(path: Path, name: str) -> Policy:
 
 
 class _UncachedLoader(SourceFileLoader):
-    """Runs what is written, never what was compiled before: that is told apart by whole seconds only."""
+    """Always compile the source: the bytecode cache compares whole seconds only and misses quick edits."""
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)
@@ -209,7 +211,7 @@ class _UncachedLoader(SourceFileLoader):
 
 @lru_cache(maxsize=64)
 def _module(path: Path, time: int, size: int) -> ModuleType:
-    """A file, run once as it was at that time; known as a module by then, for dataclasses look themselves up there."""
+    """Run a file once per version. It is in `sys.modules` first, because dataclasses look themselves up there."""
     name = f"thresher_policy_{path.stem}_{sha256(f'{path} {time} {size}'.encode('utf-8', 'replace')).hexdigest()[:12]}"
     spec = spec_from_file_location(name, path, loader=_UncachedLoader(name, str(path)))
     if spec is None or spec.loader is None:
@@ -225,7 +227,7 @@ def _module(path: Path, time: int, size: int) -> ModuleType:
 
 
 def _list_callables(path: Path, module: ModuleType) -> list[str]:
-    """What can be called in a file and was not brought there from elsewhere."""
+    """List the callables that a file defines and does not import."""
     nodes = ast.walk(ast.parse(path.read_bytes()))
     brought = {
         alias.asname or alias.name

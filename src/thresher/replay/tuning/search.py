@@ -1,13 +1,13 @@
-"""The settings of `auto` that do best on some sessions, and whether they do on others, too.
+"""Find the settings of `auto` that do best on some sessions, and measure whether they do better on others.
 
-The sessions are split in two. On one half settings are chosen by coordinate descent from the defaults: each setting in
-turn is given all its values, the best one stays, until none helps or the trials are spent. Best is what costs least,
-fetching included, of all that serves enough; where nothing does, what serves most. A gain that is too small to mean
-anything is none.
+The sessions are split into two halves. On the first, coordinate descent starts from the defaults: each setting in turn
+is tried at all its values and the best one is kept, until none improves or the trials are used up. The best
+configuration is the cheapest one, refetching included, that serves enough. If none does, it is the one that serves
+most. A gain below `MIN_GAIN` does not count.
 
-What was chosen is then measured beside the defaults on the other half, which had no part in the choice. How much chance
-is in the difference is told by drawing those sessions anew, as `scores` does. Draws of a handful of sessions all look
-alike and would call anything certain: below a few sessions nothing is recommended. Nor is what saves by serving less.
+The chosen settings and the defaults are then measured on the other half. Bootstrap samples of its sessions give a
+confidence interval of the difference. Samples of very few sessions look alike and suggest false certainty, so nothing
+is recommended below `MIN_REPORT_SESSIONS`, nor if the saving comes from serving less.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -56,23 +56,23 @@ SEARCH_SPACE: dict[str, tuple[float, ...]] = {
     "min_saving": (500, 1_000, 2_000, 4_000),
     "min_expected_calls": (10, 20, 40, 80),
 }
-"""What is tried, by the names of a window's pace; those that matter most come first."""
+"""Values to try for each threshold; the most important ones come first."""
 BUDGETS = (40_000, 60_000, 90_000, 140_000, 200_000)
 TRIALS = 60
 MIN_GAIN = 0.005
-"""The share by which a change must cost less; or miss less, where nothing serves enough."""
+"""Minimum relative reduction in cost (or in unserved calls, if nothing serves enough) that counts as better."""
 MIN_REPORT_SESSIONS = 8
-"""The fewest on the report half from which a difference is told from chance."""
+"""Minimum number of sessions in the report half for a recommendation."""
 MAX_SERVED_LOSS = 0.01
-"""How much less than the defaults may be served where the target is missed: at the lower end, not in the middle."""
+"""If the target is missed: how much less than the defaults may be served, at the lower end of the interval."""
 WIDTH = 79
 
 Verdict = Literal["same", "few", "chance", "unserved", "better"]
-"""Nothing beats the defaults; too few sessions to tell; no gain beyond chance; one that serves too little; better."""
+"""The defaults are best; too few sessions; no significant gain; serves too little; better."""
 
 
 class MeasuredDifference(Struct, frozen=True):
-    """How much more it is than before, and where that lies in 95 of 100 draws; no ends: too few sessions."""
+    """A difference and its 95 % interval; the ends are None if there are too few sessions."""
 
     value: float
     low: float | None = None
@@ -80,34 +80,34 @@ class MeasuredDifference(Struct, frozen=True):
 
 
 class TuningResult(Struct, frozen=True, kw_only=True):
-    """What was chosen, and what it is worth."""
+    """The chosen settings, and their measured effect."""
 
     target: float
-    """The share of calls that shall be served."""
+    """The share of calls that has to be served."""
     split: HoldoutSplit
     defaults: Trial
     chosen: Trial
-    """Both on the side where it was chosen."""
+    """Both measured on the tuning half."""
     before: Trial
     after: Trial
-    """The same on the other side."""
+    """Both measured on the report half."""
     cost: MeasuredDifference
-    """Of what it costs there, fetching included; the full history is 1."""
+    """Difference in cost on the report half, refetching included, relative to the full history."""
     served: MeasuredDifference
     trials: int
     reused: int
-    """Of these, the ones that were in the log."""
+    """Trials that the log already contained."""
     log: str
     failures: list[ReplayFailure]
 
     @property
     def is_changed(self) -> bool:
-        """Whether anything did better than the defaults where it was chosen."""
+        """Report whether any configuration beat the defaults on the tuning half."""
         return self.chosen.settings != self.defaults.settings
 
     @property
     def verdict(self) -> Verdict:
-        """What is to be said of it where it was not chosen."""
+        """Classify the result on the report half."""
         if not self.is_changed:
             return "same"
         if self.after.sessions < MIN_REPORT_SESSIONS or self.cost.high is None or self.served.low is None:
@@ -119,7 +119,7 @@ class TuningResult(Struct, frozen=True, kw_only=True):
 
     @property
     def is_better(self) -> bool:
-        """Whether it also does better where it was not chosen, by more than chance, and serves enough."""
+        """Report whether the gain on the report half is significant and enough calls are served."""
         return self.verdict == "better"
 
 
@@ -135,14 +135,11 @@ def tune(  # noqa: PLR0913 - a search has many keys
     log: Path | None = None,
     progress: SweepProgress | None = None,
 ) -> TuningResult:
-    """Choose settings on half of the sessions, and measure them on the others; a budget that is given stays.
-
-    The log lies in the folder unless it is named, and so does what was begun.
-    """
+    """Choose settings on half of the sessions and measure them on the other half. A given budget is not tuned."""
     sized = sort_files_by_size(files)
     key = compute_sweep_key(
         sized, (), rates, replace(load_settings(), thresholds={}, budget=None)
-    )  # these are what is looked for
+    )  # the search varies these
     book = TrialLog(log or folder / f"{key}.jsonl", key)
     saved = SweepCheckpoint(folder / "begun", key)
     units = len(sized)
@@ -185,7 +182,7 @@ def tune(  # noqa: PLR0913 - a search has many keys
 
 
 def _require_enough_sessions(bench: TrialRunner) -> None:
-    """Refuse where nothing could be told."""
+    """Raise `ReadError` if there are too few sessions to split."""
     if len(bench.sessions) < 2:
         raise ReadError(
             f"it takes two sessions to choose settings on one and measure them on the other; there are "
@@ -195,7 +192,7 @@ def _require_enough_sessions(bench: TrialRunner) -> None:
 
 
 class SettingsSearchResult(Struct, frozen=True):
-    """What a search ended with."""
+    """The first and the best trial of a search."""
 
     first: Trial
     best: Trial
@@ -210,7 +207,7 @@ def search_settings(
     served: float = TARGET_SERVED_SHARE,
     trials: int = TRIALS,
 ) -> SettingsSearchResult:
-    """The best settings that coordinate descent comes to; a setting's values are tried all at once."""
+    """Run coordinate descent. All values of one setting are tried in one batch."""
     [first] = tried([start])
     best, known = first, [start]
     improved = True
@@ -220,7 +217,7 @@ def search_settings(
             row: list[TuningSettings] = [{**best.settings, name: value} for value in values]
             row = [one for one in row if one not in known and has_valid_thresholds(one)][: trials - len(known)]
             known += row
-            # Who could not take a session that the defaults took is not compared with those that could.
+            # A configuration that fails on a session the defaults could take is not comparable.
             fit = [one for one in tried(row) if one.sessions >= first.sessions] if row else []
             top = min(fit, key=lambda one: _rank(one, served), default=best)
             if _is_better_trial(top, best, served):
@@ -229,7 +226,7 @@ def search_settings(
 
 
 def _rank(trial: Trial, served: float) -> tuple[bool, float]:
-    """Less is better."""
+    """Sort key of a trial; lower is better."""
     enough = trial.served >= served
     return not enough, trial.cost_with_refetch if enough else 1 - trial.served
 
@@ -242,16 +239,21 @@ def _is_better_trial(new: Trial, old: Trial, served: float) -> bool:
 def measure_difference(
     before: Mapping[str, ReplayTotals], after: Mapping[str, ReplayTotals], full: Mapping[str, ReplayTotals]
 ) -> tuple[MeasuredDifference, MeasuredDifference]:
-    """How much more the same sessions cost, fetching included, and how much more of their calls was served."""
+    """Return the differences in cost (refetching included) and in served calls over the same sessions."""
     rows = [
-        (new.cost + new.refetch - old.cost - old.refetch, full[key].cost, new.served - old.served, old.bearing)
+        (
+            new.cost + new.refetch - old.cost - old.refetch,
+            full[key].cost,
+            new.served - old.served,
+            old.calls_with_references,
+        )
         for key, old in before.items()
         for new in (after[key],)
     ]
 
     def read(drawn: Sequence[tuple[float, ...]]) -> tuple[float, float]:
-        costs, whole, served, bearing = (sum(column) for column in zip(*drawn, strict=True))
-        return costs / whole if whole else 0.0, served / bearing if bearing else 0.0
+        costs, whole, served, calls_with_references = (sum(column) for column in zip(*drawn, strict=True))
+        return costs / whole if whole else 0.0, served / calls_with_references if calls_with_references else 0.0
 
     paid, more = read(rows or [(0.0,) * 4])
     if len(rows) < 2:
@@ -263,7 +265,7 @@ def measure_difference(
 
 
 def format_settings_toml(choice: TuningSettings, notes: Iterable[str] = ()) -> str:
-    """The settings as a `thresher.toml`: what differs from the defaults, and nothing else."""
+    """Format the settings that differ from the defaults as a `thresher.toml`."""
     budget, pace = _split_budget(choice)
     lines = (line for note in notes for line in wrap(note, WIDTH - 2, break_on_hyphens=False))
     head = [*(f"# {line}" for line in lines), *(() if budget is None else (f"{BUDGET_OPTION} = {budget}",))]
@@ -272,7 +274,7 @@ def format_settings_toml(choice: TuningSettings, notes: Iterable[str] = ()) -> s
 
 
 def has_same_settings(file: Path, choice: TuningSettings) -> bool:
-    """Whether a `thresher.toml` already says them, whatever else it says."""
+    """Report whether a `thresher.toml` already contains these settings."""
     budget, pace = _split_budget(choice)
     try:
         found = load_settings(environment={}, file=file)
@@ -282,6 +284,6 @@ def has_same_settings(file: Path, choice: TuningSettings) -> bool:
 
 
 def _split_budget(choice: TuningSettings) -> tuple[int | float | None, dict[str, Any]]:
-    """The budget and the pace, as far as they differ from the defaults."""
+    """Return the budget and the thresholds that differ from the defaults."""
     pace = find_changed_settings(choice)
     return pace.pop(BUDGET_OPTION, None), pace
