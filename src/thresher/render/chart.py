@@ -1,11 +1,11 @@
-"""Curves as a picture: one SVG text that needs nothing else and is read on light and on dark pages.
+"""Render line charts as a self-contained SVG that is readable on light and dark pages.
 
-Every curve has its name beside its end, so that no eye walks between a line and a legend. Names that would lie on each
-other move apart, each as little as it can; a thin line leads to one that had to move. Where curves end so close that
-these lines would tangle, there are none: the names are a column in the order of the curves. A curve is told by colour,
-by the shape of its marks and by its dashes, for not everybody sees colours, and has the same ones in every panel.
-Numbers that no axis can show (none, endless, below the zero of a logarithm) are left out. All text is data: it is
-cleaned, shortened and escaped. The same curves give the same bytes.
+Every curve has its name at its end instead of in a legend. Overlapping names move apart as little as possible, and a
+thin leader line connects a moved name to its curve. If leader lines would cross too much, they are omitted and the
+names form a column in the order of the curves. Color, marker shape and dashes distinguish curves, since not everyone
+sees all colors, and a name has the same style in every panel. Values that an axis cannot show (NaN, infinite,
+non-positive on a logarithmic axis) are omitted. All text is cleaned, shortened and escaped. The same input produces the
+same bytes.
 """
 
 import math
@@ -24,7 +24,7 @@ LineStyle = Literal["line", "dashed", "dotted"]
 ChartPoint = tuple[float, float]
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#b5468b", "#7a7a7a", "#e69f00", "#56b4e9", "#5b3a9e")
-"""Apart for all common kinds of sight, and dark enough on white; the order is one of contrast between neighbours."""
+"""Distinguishable with all common kinds of color vision, and dark enough on white. Neighbors have high contrast."""
 DASHES: Mapping[LineStyle, str] = {
     "line": "",
     "dashed": ' stroke-dasharray="7 4"',
@@ -34,26 +34,26 @@ TEXT_COLOR, MUTED_COLOR, GRID_COLOR, BACKGROUND_COLOR = "#1f2328", "#59636e", "#
 
 FONT = 12
 LABEL_SPACING = 16
-"""From one name to the next below it."""
+"""Distance between two labels."""
 MAX_LABEL_SHIFT = 2 * LABEL_SPACING
 MAX_LEADER_SHARE = 0.3
-"""A name that had to move further, or that so much of the plot lies before, is not led to."""
+"""Leader lines are omitted if a label moves further than this, or if a curve ends this far from the right edge."""
 HEIGHT_SAMPLES = 40
-"""Places across a plot where curves are compared in height."""
+"""Number of positions at which the mean height of a curve is sampled."""
 MAX_NAME_CHARS = 26
-"""Letters of a name."""
+"""Maximum length of a label."""
 PANEL_WIDTH, PLOT_HEIGHT = 540, 300
-"""A panel with all that is around it, and its plot alone; a plot is higher where that many names need it."""
+"""Width of a panel with its labels, and height of its plot, which grows with the number of labels."""
 CHARACTER_WIDTH = 6.6
-"""About the width of one; SVG cannot measure."""
+"""Approximate width of a character; SVG cannot measure text."""
 TITLE_HEIGHT, Y_AXIS_WIDTH, X_AXIS_HEIGHT, MARGIN = 34, 58, 52, 18
 MAX_DRAWN_VALUE = 1e12
 MAX_MARKED_POINTS = 12
-"""Points that are marked each; a curve of more is one that was calculated, not measured here and there."""
+"""A curve with more points was calculated rather than measured, and has no markers."""
 
 
 def format_compact_number(value: float) -> str:
-    """As short as it can be read: 0.5, 850, 12k, 1.2M."""
+    """Format a number as short as possible: 0.5, 850, 12k, 1.2M."""
     for scale, unit in ((1_000_000, "M"), (1_000, "k")):
         if abs(value) >= scale:
             return f"{value / scale:.4g}{unit}"
@@ -61,12 +61,12 @@ def format_compact_number(value: float) -> str:
 
 
 def format_percent(value: float) -> str:
-    """A share of one in hundredths."""
+    """Format a share as percent."""
     return f"{100 * value:.4g} %"
 
 
 class ChartSeries(Struct, frozen=True):
-    """One curve; its points are joined in this order, and its name stands beside the last of them."""
+    """One curve. Its points are connected in this order, and its label is at the last one."""
 
     name: str
     points: Sequence[ChartPoint]
@@ -84,21 +84,21 @@ class ChartPanel(Struct, frozen=True):
     x_format: Callable[[float], str] = format_compact_number
     y_format: Callable[[float], str] = format_compact_number
     x_log: bool = False
-    """Equal steps are equal factors."""
+    """Use a logarithmic axis."""
     x_from: float | None = None
     y_from: float | None = None
-    """Where the axis begins; curves below it are cut off there."""
+    """Start of the axis; curves are clipped there."""
     y_to: float | None = None
     guide: float | None = None
-    """A height to be marked all across: a goal."""
+    """Value of a horizontal target line."""
 
 
 def render_chart(panels: Sequence[ChartPanel], *, title: str, note: str = "", columns: int = 2) -> str:
-    """The panels as one SVG, side by side and then below each other."""
+    """Return the panels as one SVG, in rows of `columns` panels."""
     columns = max(1, min(columns, len(panels)))
     width = columns * PANEL_WIDTH + 2 * MARGIN
     names = dict.fromkeys(one.name for panel in panels for one in panel.series)
-    # Whoever gets a colour again gets it with another shape.
+    # A color that is used again gets another marker shape.
     looks = {name: _SeriesLook(COLORS[n % len(COLORS)], n + n // len(COLORS)) for n, name in enumerate(names)}
     head = _lines(title, width - 2 * MARGIN, 18)
     foot = _lines(note, width - 2 * MARGIN, FONT)
@@ -135,7 +135,7 @@ def _svg_header(width: float, height: float, title: str, told: str) -> Iterator[
 
 
 def _describe_panels(panels: Sequence[ChartPanel]) -> str:
-    """What the picture says, for those who do not see it: where each curve begins and ends."""
+    """Describe the chart for screen readers: the first and last point of each curve."""
     return " ".join(f"{panel.title}: {_describe_curves(panel)}." for panel in panels)
 
 
@@ -147,7 +147,7 @@ def _describe_curves(panel: ChartPanel) -> str:
     return "; ".join(f"{name} from {at(points[0])} to {at(points[-1])}" for name, points in curves if points)
 
 
-# One panel
+# Panels
 
 
 class _SeriesLook(NamedTuple):
@@ -171,7 +171,7 @@ def _panel(
     yield f'<clipPath id="plot-{number_}">{_box(x, y, "")}</clipPath>'
     yield _text((left, corner[1] + 22), _escape_line(panel.title, 62), size=14, weight=600)
     yield from _frame(panel, x, y)
-    # The strong ones are drawn last, over the others.
+    # Draw highlighted curves last, on top of the others.
     for one, curve in sorted(zip(panel.series, curves, strict=True), key=lambda pair: pair[0].is_highlighted):
         yield from _curve(one, [(x.to_position(a), y.to_position(b)) for a, b in curve], looks[one.name], x, y, number_)
     yield from _draw_labels(
@@ -181,13 +181,13 @@ def _panel(
 
 
 def _drawable_points(panel: ChartPanel, series: ChartSeries) -> list[ChartPoint]:
-    """The points that an axis can show."""
+    """Return the points that the axes can show."""
     fit = ((float(a), float(b)) for a, b in series.points if abs(a) < MAX_DRAWN_VALUE and abs(b) < MAX_DRAWN_VALUE)
     return [(a, b) for a, b in fit if a > 1 / MAX_DRAWN_VALUE or not panel.x_log]
 
 
 def _frame(panel: ChartPanel, x: ChartAxis, y: ChartAxis) -> Iterator[str]:
-    """The grid, its numbers, and what the axes are; a goal's number takes the place of one that is too near."""
+    """Draw the grid, tick labels and axis labels. The label of the target replaces a tick label that is too close."""
     goal = panel.guide if panel.guide is not None and y.holds(panel.guide) else None
     for tick in y.ticks:
         yield _draw_line((x.start, y.to_position(tick)), (x.stop, y.to_position(tick)), GRID_COLOR)
@@ -236,7 +236,7 @@ def _curve(
         f'stroke-width="{thick}" stroke-linejoin="round" stroke-linecap="round"{DASHES[series.style]}/>'
     )
     marked = places if len(places) <= MAX_MARKED_POINTS else ()
-    near = 0.04  # a tick may lie a hair before the number that it is for
+    near = 0.04  # a tick may be a rounding error before its value
     inside = ((a, b) for a, b in marked if -near <= a - x.start <= x.stop - x.start + near)
     inside = ((a, b) for a, b in inside if -near <= b - y.stop <= y.start - y.stop + near)
     yield from (_draw_marker(place, look, 4.2 if series.is_highlighted else 3.2) for place in inside)
@@ -244,7 +244,7 @@ def _curve(
 
 
 def _draw_marker(place: ChartPoint, look: _SeriesLook, size: float, role: str = "mark") -> str:
-    """A circle, a square, a triangle or a diamond."""
+    """Draw a circle, a square, a triangle or a diamond."""
     a, b = place
     paint = f'class="{role}" fill="{look.color}" stroke="{BACKGROUND_COLOR}" stroke-width="0.8"'
     kind = look.shape % 4
@@ -261,7 +261,7 @@ def _draw_marker(place: ChartPoint, look: _SeriesLook, size: float, role: str = 
     return f'<polygon points="{shape}" {paint}/>'
 
 
-# Names beside the ends of curves
+# Labels
 
 
 def _draw_labels(
@@ -273,7 +273,7 @@ def _draw_labels(
 ) -> Iterator[str]:
     ends = [min(max(curve[-1][1], y.stop), y.start) if curve else y.start for curve in curves]
     means = [_mean_height(curve, x, y) if curve else math.inf for curve in curves]
-    # Curves that end together stand in the order in which they run.
+    # Curves that end at the same height are labeled in the order of their mean height.
     order = sorted(range(len(ends)), key=lambda n: (round(ends[n] / LABEL_SPACING), means[n]))
     heights = spread_positions([ends[n] for n in order], LABEL_SPACING, y.stop + FONT / 2, y.start - FONT / 2)
     led = all(abs(height - ends[n]) <= MAX_LABEL_SHIFT for n, height in zip(order, heights, strict=True))
@@ -298,17 +298,19 @@ def _draw_labels(
 
 
 def _mean_height(curve: Sequence[ChartPoint], x: ChartAxis, y: ChartAxis) -> float:
-    """The mean over the whole plot of the best that a curve has reached so far; it begins at the bottom."""
+    """Return the mean over the plot of the best height that a curve has reached so far, starting at the bottom."""
     looks = (x.start + (x.stop - x.start) * n / HEIGHT_SAMPLES for n in range(1, HEIGHT_SAMPLES + 1))
     return sum(min((b for a, b in curve if a <= look), default=y.start) for look in looks) / HEIGHT_SAMPLES
 
 
 def spread_positions(wished: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Places in this order, `gap` from one to the next, as near to the wished ones as can be, and between the ends."""
+    """Return positions in the same order, at least `gap` apart, as close to the wished ones as possible and within
+    limits.
+    """
     pools: list[tuple[float, int]] = []
     for n, place in enumerate(wished):
         sum_, count = place - n * gap, 1
-        # Whoever would stand before the last one stands with it, at the middle of all that do.
+        # A position that would precede the last pool joins it; a pool is centered on its wished positions.
         while pools and pools[-1][0] / pools[-1][1] > sum_ / count:
             before = pools.pop()
             sum_, count = sum_ + before[0], count + before[1]
@@ -318,7 +320,7 @@ def spread_positions(wished: Sequence[float], gap: float, low: float, high: floa
     return [min(max(place, low), last) + n * gap for n, place in enumerate(shifted)]
 
 
-# Marks on paper
+# SVG elements
 
 
 def _format_coordinate(value: float) -> str:
@@ -326,7 +328,7 @@ def _format_coordinate(value: float) -> str:
 
 
 def _escape_line(text: str, width: int) -> str:
-    """One line of text that no reader takes for anything else; two signs of Unicode are none in XML."""
+    """Shorten a text to one escaped line. U+FFFE and U+FFFF are not allowed in XML."""
     return escape(shorten(text.replace("\ufffe", "").replace("\uffff", ""), width))
 
 
@@ -344,7 +346,7 @@ def _text(
     anchor: str = "start",
     more: str = "",
 ) -> str:
-    """Words that are safe already."""
+    """Return a text element; the words must already be escaped."""
     look = f'font-size="{_format_coordinate(size)}" font-weight="{weight}" fill="{fill}" text-anchor="{anchor}"'
     return f'<text x="{_format_coordinate(place[0])}" y="{_format_coordinate(place[1])}" {look}{more}>{words}</text>'
 

@@ -1,9 +1,9 @@
-"""What a replay found, as tables in a terminal, as plain values, and as a picture.
+"""Render a replay report as terminal tables.
 
-The first table says what a policy needs to serve 95 % of the turns, the second what it does at each budget; where a
-line has no room for all budgets, there are several of the second. A name is never cut, for then two might look the
-same. Names and what a policy raised come from elsewhere: they are cleaned before they reach a terminal, and are no
-markup there. What is said to a person calls a model call a turn.
+The first table shows what each policy needs to serve 95 % of the turns, the second one its results at each budget. If a
+line is too narrow for all budgets, the second table is split. Names are never truncated, since two of them could then
+look the same. Names and error messages come from user files, so control codes are removed and markup is not
+interpreted. Output for people calls a model call a turn.
 """
 
 from collections import Counter
@@ -37,34 +37,34 @@ if TYPE_CHECKING:
 
 NOT_REACHED = "not reached"
 CELL = 10
-"""The width of a cell of the second table, with the room beside it."""
+"""Width of a column in the second table, padding included."""
 MIN_NAME_WIDTH = 24
-"""What names have at least of a line; longer ones go on below."""
+"""Minimum width of the name column; longer names wrap."""
 MIN_INTERVAL_SESSIONS = 5
-"""Sessions below which an interval means little, and is not shown."""
+"""With fewer sessions, intervals mean little and are hidden."""
 NumberFormatter = Callable[[float], str]
-"""A number as it is said."""
+"""Formats a number for display."""
 
 
 class ReplayReport(Struct, frozen=True, kw_only=True):
-    """All that is said of a replay."""
+    """Everything that a report shows."""
 
     prices: str
     results: SweepResults
     overall: SessionGroup
     formats: tuple[SessionGroup, ...]
-    """One each, where there are several."""
+    """One group per transcript format, if there are several."""
     bound: float | None
-    """The fewest tokens a turn at which anybody who keeps whole blocks can serve 95 %."""
+    """The minimum tokens per turn at which any strategy that keeps whole blocks can serve 95 %."""
 
     @property
     def minimum_costs(self) -> list[MinimumCost]:
-        """Those of all sessions."""
+        """The minimum costs of all sessions."""
         return [one for minimum_costs in self.results.minimum_costs.values() for one in minimum_costs]
 
 
 def build_replay_report(results: SweepResults, prices: str) -> ReplayReport:
-    """The figures of all sessions, and those of each format."""
+    """Score all sessions, and those of each format."""
     agents = dict.fromkeys(facts.agent for facts in results.sessions.values())
     by_agent = {
         agent: [key for key, facts in results.sessions.items() if facts.agent == agent]
@@ -81,11 +81,11 @@ def build_replay_report(results: SweepResults, prices: str) -> ReplayReport:
     )
 
 
-# For a terminal
+# Terminal
 
 
 def replay_report_tables(report: ReplayReport, width: int) -> Iterator["RenderableType"]:
-    """What was measured, what each policy needs and does, and what was left out."""
+    """Yield the tables: the data, what each policy needs, its results by budget, and notes."""
     from rich.text import Text
 
     whole = report.overall
@@ -113,11 +113,11 @@ def replay_report_tables(report: ReplayReport, width: int) -> Iterator["Renderab
 
 
 def _requirements_table(of: SessionGroup) -> "Table":
-    """What each policy needs; intervals stand below their figures."""
+    """Return the table of what each policy needs. Intervals are below their figures."""
     with_gap = _has_gap(of)
     table = _table(("policy", "T95", "C95", "lost", *(("gap closed",) if with_gap else ())))
     for curve, gap in ((line.curve, line.gap) for line in of.results):
-        # What is so by definition has nothing to do with chance.
+        # Figures that are fixed by definition have no interval.
         cells = [
             _estimate_cell(curve.t95, format_thousands, of.sessions >= MIN_INTERVAL_SESSIONS),
             _estimate_cell(
@@ -137,7 +137,7 @@ def _requirements_table(of: SessionGroup) -> "Table":
 
 
 def _table(columns: Sequence[str]) -> "Table":
-    """Names on the left, which may go on in the next line, and figures, which may not."""
+    """Return a table with a wrapping name column on the left and figures that do not wrap."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
@@ -162,7 +162,7 @@ def _one_line(name: str) -> str:
 def _estimate_cell(
     figure: IntervalEstimate, say: NumberFormatter, chance: bool, *, nothing: str = NOT_REACHED
 ) -> "Text":
-    """A figure, and below it how far chance may move it."""
+    """Return a figure with its interval on the next line."""
     from rich.text import Text
 
     value = nothing if figure.value is None else say(figure.value)
@@ -196,7 +196,7 @@ def _legend(report: ReplayReport) -> str:
 
 
 def _missing_gap_note(whole: SessionGroup) -> str:
-    """What the column would need."""
+    """Return what is missing for the column `gap closed`."""
     if not {WINDOW_BASELINE, ORACLE_BASELINE} <= {line.curve.name for line in whole.results}:
         return f"Gap closed needs --policy {WINDOW_BASELINE} and --policy {ORACLE_BASELINE}."
     return (
@@ -206,7 +206,7 @@ def _missing_gap_note(whole: SessionGroup) -> str:
 
 
 def _budget_tables(lines: Sequence[StrategyResult], width: int) -> Iterator["RenderableType"]:
-    """Rows are policies, columns budgets, as many beside each other as a line has room for; then who takes none."""
+    """Yield tables with a row per policy and a column per budget, split to fit the width; then policies without budget."""
     from rich.text import Text
 
     budgets = sorted({score.budget for line in lines for score in line.curve.scores if score.budget is not None})
@@ -234,7 +234,7 @@ def _cell(score: BudgetScore, tokens: str, cost: str) -> str:
 
 
 def replay_notes(report: ReplayReport) -> Iterator[str]:
-    """What was left out, and how far the figures go."""
+    """Yield notes on skipped data and on the limits of the figures."""
     results = report.results
     kinds = Counter(failure.kind for failure in results.failures)
     aside = [
@@ -255,14 +255,14 @@ def replay_notes(report: ReplayReport) -> Iterator[str]:
 
 
 def replay_failure_text(failure: ReplayFailure) -> str:
-    """A failure in a sentence."""
+    """Format a failure as one sentence."""
     return strip_control_codes(
         f"{failure.strategy} could not take {failure.file}: {failure.error}" if failure.strategy else failure.error
     )
 
 
 def format_estimate(figure: IntervalEstimate, say: NumberFormatter) -> str:
-    """A figure in one line, how far chance may move it in brackets."""
+    """Format a figure in one line, with its interval in parentheses."""
     value = NOT_REACHED if figure.value is None else say(figure.value)
     told = _interval(figure, say)
     return f"{value} ({told})" if told else value
@@ -276,12 +276,12 @@ def _interval(figure: IntervalEstimate, say: NumberFormatter) -> str:
 
 
 def format_thousands(value: float, places: int = 1) -> str:
-    """Tokens: 36.5k."""
+    """Format tokens: 36.5k."""
     return f"{value / 1000:.{places}f}k"
 
 
 def format_rounded_percent(value: float, places: int = 1) -> str:
-    """A share of one; a small one below nothing is nothing."""
+    """Format a share as percent. A value that rounds to zero has no minus sign."""
     return f"{round(100 * value, places) + 0.0:.{places}f} %".replace("-", "−")
 
 

@@ -1,4 +1,4 @@
-"""A replay report as a chart and as JSON values."""
+"""Convert a replay report to a chart and to JSON values."""
 
 from collections.abc import Sequence
 from math import floor as whole_below
@@ -28,16 +28,16 @@ from thresher.render.replay import ReplayReport
 
 BOUND_POINTS = 60
 LEFT_MARGIN_FACTOR = 1.6
-"""How far to the left of all policies the picture begins, as a factor: the bound is seen to come from there."""
+"""Factor by which the chart extends to the left of all policies, so that the upper bound is visible."""
 BOUND_START_SHARE = 1 / 1000
-"""Where the bound is drawn from, against the most that anybody sends."""
+"""Start of the drawn upper bound, relative to the maximum tokens per turn."""
 
 
-# For programs
+# JSON
 
 
 def replay_report_value(report: ReplayReport) -> dict[str, Any]:
-    """All of it; the names are stable for other programs."""
+    """Return the report as JSON values. The keys are stable."""
     whole, results = report.overall, report.results
     full = results.totals_by_setting.get(StrategySetting(FULL_HISTORY, None), {})
     return {
@@ -72,13 +72,13 @@ def replay_report_value(report: ReplayReport) -> dict[str, Any]:
 
 
 def replay_failure_value(failure: ReplayFailure) -> dict[str, Any]:
-    """Something that could not be replayed."""
+    """Return a failure as JSON values."""
     kind = "strategy" if failure.kind == "way" else failure.kind
     return {"file": failure.file, "strategy": failure.strategy, "error": failure.error, "kind": kind}
 
 
 def _strategy_value(line: StrategyResult) -> dict[str, Any]:
-    """A policy at the budget that it is best told at, its figures at 95 %, and all its points."""
+    """Return the scores of a policy at its best budget, its figures at 95 %, and all its points."""
     curve = line.curve
     best = curve.best
     gap = line.gap or IntervalEstimate(None)
@@ -97,14 +97,14 @@ def _strategy_value(line: StrategyResult) -> dict[str, Any]:
     }
 
 
-# As a picture
+# Chart
 
 
 def replay_report_chart(report: ReplayReport) -> str:
-    """Two panels, as an SVG: what is served with so many tokens, and at such a cost."""
+    """Return an SVG with two panels: turns served by tokens per turn, and by cost."""
     curves = [line.curve for line in report.overall.results if line.curve.scores]
     ours = _find_highlighted_name([curve.name for curve in curves])
-    # One that serves far less than the curve that matters is cut off, or all others would be pressed into a corner.
+    # Crop policies that serve far less than the highlighted one, since they would compress all other curves.
     shown = [curve for curve in curves if curve.name == ours] or curves
     least = min((score.served for curve in shown for score in curve.scores), default=0.0)
     start = max(0.0, whole_below(20 * least) / 20 - 0.05)
@@ -128,7 +128,7 @@ def replay_report_chart(report: ReplayReport) -> str:
 
 
 def _find_highlighted_name(names: Sequence[str]) -> str:
-    """Whose curve stands out: the default's, else that of the first policy that is the user's choice."""
+    """Return the name of the highlighted curve: `auto`, or else the first policy that is neither baseline nor peer."""
     if "auto" in names:
         return "auto"
     return next((name for name in names if not is_baseline(name) and name not in PEER_STRATEGIES), "")
@@ -143,7 +143,7 @@ def _panel(
         "turns served",
         series,
         y_format=format_percent,
-        x_log=True,  # so that one who needs far more than the others leaves them room
+        x_log=True,  # keeps the other curves readable next to one that needs far more
         x_from=x_from,
         y_from=start,
         y_to=1.0,
@@ -157,7 +157,7 @@ def _series(curve: BudgetCurve, across: str, ours: str) -> ChartSeries:
 
 
 def _bound_curve(report: ReplayReport) -> list[tuple[float, float]]:
-    """The bound in steps of equal factors, from far below what anybody sends: the axes cut it off."""
+    """Return the upper bound at geometric steps, from far below any policy; the axes crop it."""
     minimum_costs, most = report.minimum_costs, _max_tokens_per_turn(report)
     places = (
         [most * BOUND_START_SHARE ** (1 - n / BOUND_POINTS) for n in range(BOUND_POINTS + 1)]
@@ -168,7 +168,7 @@ def _bound_curve(report: ReplayReport) -> list[tuple[float, float]]:
 
 
 def _bound_points(report: ReplayReport) -> list[tuple[float, float]]:
-    """The bound over all the tokens that somebody sends."""
+    """Return the upper bound over the range of tokens that the policies use."""
     minimum_costs, most = report.minimum_costs, _max_tokens_per_turn(report)
     return (
         [

@@ -1,8 +1,7 @@
-"""What happened to files, as lines for a person, as Markdown, and as plain values for a program.
+"""Render file histories and changelogs as terminal lines, Markdown and JSON values.
 
-Paths, reasons and gaps are a transcript's words: each goes through `strip_control_codes`, stands on one line and is cut
-where it is too long to be read. In Markdown they are text and nothing else: no link, no picture and no tag comes out of
-them.
+Paths, reasons and gaps are transcript text: `strip_control_codes` cleans each, and each is shortened to one line. In
+Markdown they are escaped, so they cannot create a link, an image or a tag.
 """
 
 import re
@@ -22,14 +21,14 @@ from thresher.timeline.records import Changelog, ChangelogEntry, FileActivity, F
 LONGEST_PATH = 80
 LONGEST_REASON = 160
 MOST_ENTRIES = 200
-"""Entries of one file that Markdown shows; all are in the JSON."""
+"""Maximum number of Markdown entries per file; JSON contains all."""
 _STYLES = {"write": "green", "edit": "yellow", "delete": "red", "move": "cyan", "read": "dim"}
 _CODE = re.compile(r"(`[^`]*`)")
 _MARKDOWN_CHARACTERS = re.compile(r"([\\<\[\]*`]|(?<![^\W_])_|_(?![^\W_]))")
 
 
 def files_lines(files: Sequence[FileActivity], project: str) -> Iterator[StyledLine]:
-    """A table: when each file was touched, how often, and whether its text is known at the end."""
+    """Yield a table of files: turns, number of reads and changes, and whether the final text is known."""
     if not files:
         yield StyledLine((("No file was read or changed in this session.", "bold"),))
         return
@@ -56,12 +55,12 @@ def _cells(one: FileActivity, project: str) -> tuple[str, ...]:
 
 
 def format_display_path(path: str) -> str:
-    """A path on one line, its end first to stay."""
+    """Return a path as one line, shortened at the start."""
     return clip_path(" ".join(strip_control_codes(path).split()), LONGEST_PATH)
 
 
 def file_event_lines(events: Sequence[FileEvent], state: FileState, project: str) -> Iterator[StyledLine]:
-    """The history of one file, and what is known of it at the end."""
+    """Yield the events of one file, and whether its final text is known."""
     yield StyledLine(((format_display_path(relative_to_folder(state.path, project)), "bold cyan"),))
     for event in events:
         yield _event_line(event, project)
@@ -74,7 +73,7 @@ def file_event_lines(events: Sequence[FileEvent], state: FileState, project: str
 
 
 def file_event_entries(events: Sequence[FileEvent], project: str = "") -> list[str]:
-    """The same, one text for each event."""
+    """Return one line of text per event."""
     return [_event_line(event, project).text.strip() for event in events]
 
 
@@ -96,43 +95,43 @@ def _format_line_counts(added: int, removed: int) -> str:
 
 
 def gap_lines(state: FileState) -> Iterator[StyledLine]:
-    """Why a state is not exact."""
+    """Yield the reasons why a state is not exact."""
     yield StyledLine(((f"not known exactly after turn {state.turn}:", "yellow"),))
     for gap in state.gaps:
         yield StyledLine(((f"  - {shorten(gap, LONGEST_REASON * 2)}", ""),), hanging_indent=4)
 
 
 def files_value(files: Sequence[FileActivity]) -> list[dict[str, Any]]:
-    """Files for a program."""
+    """Return files as JSON values."""
     return [to_builtins(one) for one in files]
 
 
 def file_event_value(events: Sequence[FileEvent], state: FileState) -> dict[str, Any]:
-    """The history of one file for a program; the state without its text."""
+    """Return the events and the state of one file as JSON values, without its text."""
     told = file_state_value(state)
     del told["text"]
     return told | {"events": [to_builtins(event) for event in events]}
 
 
 def file_state_value(state: FileState) -> dict[str, Any]:
-    """A state for a program."""
+    """Return a state as JSON values."""
     value: dict[str, Any] = to_builtins(state)
     return value
 
 
 def changelog_value(log: Changelog) -> dict[str, Any]:
-    """A changelog for a program."""
+    """Return a changelog as JSON values."""
     value: dict[str, Any] = to_builtins(log)
     return value
 
 
 def changelog_markdown(log: Changelog, title: str = "Changes") -> str:
-    """A changelog as Markdown."""
+    """Return a changelog as Markdown."""
     return "\n".join(line.text for line in changelog_lines(log, title))
 
 
 def changelog_lines(log: Changelog, title: str = "Changes") -> Iterator[StyledLine]:
-    """The lines of that Markdown: a heading for each file, an item for each change and its reason."""
+    """Yield the lines of the Markdown: a heading for each file and an item for each change with its reason."""
     yield _styled_line(f"# {escape_markdown(title)}", "bold")
     if not log.files:
         yield _styled_line("")
@@ -150,13 +149,13 @@ def changelog_lines(log: Changelog, title: str = "Changes") -> Iterator[StyledLi
 
 
 def _project_suffix(one: FileChangelog, log: Changelog) -> str:
-    """The folder, where there are several."""
+    """Return the project's folder, if there are several."""
     folders = {other.project for other in log.files if other.project}
     return f" in {_format_code(format_display_path(one.project))}" if one.project and len(folders) > 1 else ""
 
 
 def _items(entries: Iterable[ChangelogEntry], *, several: bool) -> Iterator[str]:
-    """An item for each reason: changes that follow each other for the same one are told once."""
+    """Yield one item per reason: consecutive changes for the same reason are merged."""
     for _, found in groupby(entries, key=lambda entry: (entry.session, entry.why, entry.to)):
         same = list(found)
         first, last = same[0], same[-1]
@@ -181,7 +180,7 @@ def _day(time: datetime | None) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    """Text that Markdown takes for text; what stands between backticks is text already."""
+    """Escape a text for Markdown, except between backticks."""
     return "".join(
         piece if _CODE.fullmatch(piece) else _MARKDOWN_CHARACTERS.sub(r"\\\1", piece) for piece in _CODE.split(text)
     )

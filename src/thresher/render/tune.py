@@ -1,7 +1,7 @@
-"""What a search for settings found: tables in a terminal, the lines of a `thresher.toml`, and plain values.
+"""Render the result of a tuning search as terminal tables, a `thresher.toml`, and JSON values.
 
-The first table says what was changed, the second what that does on both halves. The lines are there to be pasted: they
-are text, not a renderable, so that no terminal breaks them.
+The first table lists the changed settings, the second one their effect on both halves. The TOML lines are plain text
+rather than a renderable, so that no terminal wraps them.
 """
 
 from collections.abc import Iterator
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 REPORTED_FIELDS = ("served", "tokens", "cost", "cost_with_refetch", "lost", "sessions")
 
 
-# For a terminal
+# Terminal
 
 
 def tune_tables(tuned: TuningResult) -> Iterator["RenderableType"]:
-    """What was tried, what was chosen, what it does on both halves, and what to make of it."""
+    """Yield what was tried, the chosen settings, their effect on both halves, and the conclusion."""
     from rich.text import Text
 
     split = tuned.split
@@ -100,11 +100,11 @@ def _notes(tuned: TuningResult) -> Iterator[str]:
         yield f"from {MIN_REPORT_SESSIONS} sessions on the report half on, a difference is told from chance"
 
 
-# Sentences
+# Messages
 
 
 def verdict_text(tuned: TuningResult) -> str:
-    """What to do about it."""
+    """Return the conclusion, and what to do next."""
     forced = "--force writes them"
     match tuned.verdict:
         case "same":
@@ -124,24 +124,24 @@ def verdict_text(tuned: TuningResult) -> str:
 
 
 def existing_file_notice(place: Path) -> str:
-    """Said before the search, for it may take long."""
+    """Return a notice for before the search, which may take long."""
     return strip_control_codes(
         f"`{place}` is there and will be left as it is: what is found will be shown; --force replaces it"
     )
 
 
 def file_kept_notice(place: Path) -> str:
-    """Said after it, where there would have been something to write."""
+    """Return a notice that an existing file was kept."""
     return strip_control_codes(f"`{place}` is there and was left as it is: paste the lines into it, or say --force")
 
 
 def file_unchanged_notice(place: Path) -> str:
-    """For a file that needs no change."""
+    """Return a notice that the file already contains the settings."""
     return strip_control_codes(f"{place} already says the same: nothing to write")
 
 
 def file_written_notice(tuned: TuningResult, place: Path, kept: Path | None) -> str:
-    """Where the settings are now, who uses them, and where the file is that was there before."""
+    """Return where the settings were written, what uses them, and where the backup is."""
     users = "windows that are started in that folder use it"
     if place.name != SETTINGS_FILE:
         users = f"once it is called {SETTINGS_FILE}, {users}"
@@ -152,11 +152,11 @@ def file_written_notice(tuned: TuningResult, place: Path, kept: Path | None) -> 
     )
 
 
-# As settings
+# TOML
 
 
 def tune_toml(tuned: TuningResult, prices: str) -> str:
-    """What was chosen, as lines to paste, with where it comes from; nothing where the defaults are best."""
+    """Return the chosen settings as a `thresher.toml` with their origin; empty if the defaults are best."""
     if not tuned.is_changed:
         return ""
     before, after = tuned.before, tuned.after
@@ -192,14 +192,14 @@ def _format_difference(one: MeasuredDifference, factor: float, unit: str, places
     return f"{told(one.value)}{unit}{ends}"
 
 
-# For programs
+# JSON
 
 
 _FIGURE_KEYS = {"tokens": "tokens_per_turn", "lost": "lost_share"}
 
 
 def tune_value(tuned: TuningResult, prices: str) -> dict[str, Any]:
-    """All of it; the names are stable for other programs."""
+    """Return the result as JSON values. The keys are stable."""
     split = tuned.split
     return {
         "reference_definition": tuned.after.definition,
@@ -219,7 +219,7 @@ def tune_value(tuned: TuningResult, prices: str) -> dict[str, Any]:
 
 
 def _trial_pair_value(tune: Trial, report: Trial) -> dict[str, Any]:
-    """A configuration on both halves."""
+    """Return a configuration's figures on both halves."""
     return {"settings": tune.settings, "tuning": _figures_value(tune), "report": _figures_value(report)}
 
 

@@ -1,8 +1,7 @@
-"""What a tool call does to files, as values: which file, and how its text changes.
+"""Parse a tool call into file actions: which file it affects, and how its text changes.
 
-Agents write an edit as an old text and a new one, as a list of such pairs, as blocks to search and replace, as lines to
-put in after a line, as a patch, or as a whole new text. An edit that says none of these changes the file in a way that
-is not known.
+Agents encode an edit as an old and a new text, a list of such pairs, search/replace blocks, an insertion after a line,
+a patch, or a whole new text. An edit in any other form changes the file in an unknown way.
 """
 
 import re
@@ -16,7 +15,7 @@ from thresher.timeline.patches import PatchHunk, parse_patch_sections
 
 
 class TextReplacement(NamedTuple):
-    """One text in place of another."""
+    """Replace one text by another."""
 
     old: str
     new: str
@@ -24,7 +23,7 @@ class TextReplacement(NamedTuple):
 
 
 class LineInsertion(NamedTuple):
-    """Lines put in after a line; 0 is the top."""
+    """Insert lines after a line; 0 is the top of the file."""
 
     after: int
     text: str
@@ -40,14 +39,14 @@ TextChange = TextReplacement | LineInsertion | PatchChange
 
 
 class FileReadAction(NamedTuple):
-    """Lines are shown."""
+    """Show lines of a file."""
 
     path: str
     link: ToolUse
 
 
 class FileWriteAction(NamedTuple):
-    """A whole text, or one behind what is there; None where it is not told."""
+    """Write a whole file or append to it. The text is None if the call does not contain it."""
 
     path: str
     text: str | None
@@ -55,29 +54,29 @@ class FileWriteAction(NamedTuple):
 
 
 class FileEditAction(NamedTuple):
-    """Changes of a text; none where it is not told which."""
+    """Change parts of a file. `changes` is empty if the call does not contain them."""
 
     path: str
     changes: tuple[TextChange, ...]
     tool_output: str = ""
-    """What the tool said, which may show the lines around."""
+    """The result of the tool, which may show the lines around the edit."""
 
 
 class FileDeleteAction(NamedTuple):
-    """A file goes."""
+    """Delete a file."""
 
     path: str
 
 
 class FileMoveAction(NamedTuple):
-    """A file gets another name."""
+    """Rename or move a file."""
 
     path: str
     to: str
 
 
 class FileCopyAction(NamedTuple):
-    """A file has the text of another."""
+    """Copy a file."""
 
     path: str
     to: str
@@ -91,7 +90,7 @@ class UncertainChange(NamedTuple):
 
 
 class TreeInvalidation(NamedTuple):
-    """Every file below a folder may have changed; where it is empty, every file."""
+    """Any file below a folder may have changed. An empty folder means every file."""
 
     folder: str
     cause: str
@@ -117,7 +116,7 @@ _TARGETS = ("destination", "destination_path", "dest", "target", "new_path", "to
 
 
 def parse_file_actions(link: ToolUse) -> Iterator[FileAction]:
-    """What a call of a file tool does; a shell command is read elsewhere, save one that applies a patch."""
+    """Yield the actions of a file tool's call. Of shell commands, it parses only those that apply a patch."""
     use = link.use
     if use.operation == "read":
         if use.path:
@@ -203,7 +202,7 @@ def _parse_replacement(one: dict[str, Any], around: dict[str, Any]) -> TextRepla
 
 
 def _parse_search_replace(text: str) -> Iterator[TextReplacement]:
-    """Blocks between the marks SEARCH, = and REPLACE, as Cline and its kin write them."""
+    """Parse blocks between SEARCH, = and REPLACE markers, as Cline and its forks write them."""
     pieces = _BLOCK.split(text)
     for place in range(1, len(pieces) - 3, 2):
         if "SEARCH" in pieces[place] and pieces[place + 2].startswith("="):
@@ -220,5 +219,5 @@ def _text(fields: dict[str, Any], keys: tuple[str, ...]) -> str:
 
 
 def _normalize_newlines(text: str | None) -> str | None:
-    """A text with one kind of line end: what reads show has no other."""
+    """Replace CRLF line ends by LF, which is the only line end that reads show."""
     return text.replace("\r\n", "\n") if text is not None else None

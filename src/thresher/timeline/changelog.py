@@ -1,7 +1,7 @@
-"""What changed in files over some sessions, and why: per file, in order of time.
+"""Build a changelog of files over several sessions, with the reason for each change, in order of time.
 
-Reads are no changes, and neither is what failed. A sub-agent's work is told with its parent's, so a sub-agent whose
-parent is among the sessions is not told again.
+Reads and failed calls are not changes. A sub-agent's changes are listed with its parent, so a sub-agent whose parent is
+among the sessions is skipped.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,7 +16,7 @@ from thresher.timeline.timeline import Timeline
 def build_changelog(
     sessions: Iterable[Session], *, since: datetime | None = None, until: datetime | None = None
 ) -> Changelog:
-    """The changes of some sessions; with `since` and `until`, those whose time is known to be between."""
+    """Return the changes of the sessions. With `since` and `until`, keep those with a known time in between."""
     every = sorted(sessions, key=lambda session: _to_seconds(session.started))
     told = {_key(child) for session in every for child in session.children}
     files: dict[tuple[str, str], list[ChangelogEntry]] = {}
@@ -38,7 +38,7 @@ def build_changelog(
 
 
 def find_change_events(timeline: Timeline) -> Iterator[FileEvent]:
-    """The events that changed something."""
+    """Yield the events that changed a file."""
     return (event for event in timeline.events() if event.operation != "read" and not event.failed)
 
 

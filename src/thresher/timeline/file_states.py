@@ -1,12 +1,12 @@
-"""What is known of every file while a session is gone through, and the gaps: each with its beginning and end.
+"""Track the known text of every file through a session, and the gaps in that knowledge.
 
-Every action has a number. For each file two texts are kept. `fresh` is what was seen or written since the last doubt;
-as soon as that is the whole file, it is exact again. `stale` is the last that was known before the doubt: edits go
-into both, and where only the stale one is whole, it is the best answer there is.
+Actions are numbered. Each file has two texts. `fresh` contains what was read or written since the last doubt; once it
+is the whole file, the state is exact again. `stale` is the last text before the doubt: edits apply to both, and if only
+the stale text is whole, it is the best known one.
 
-A gap covers the numbers from the action that opened it up to the one that shows or writes the whole file. Where a read
-shows other lines than those that were known, the file changed outside the record at some time since it was last seen;
-so such a gap begins there, before the read that tells it.
+A gap covers the actions from the one that opened it up to the next one that shows or writes the whole file. If a read
+shows lines that differ from the known ones, the file changed outside the transcript at some time since it was last
+seen, so that gap starts there and not at the read.
 """
 
 from bisect import bisect_right
@@ -47,7 +47,7 @@ LineChangeCounts = tuple[int, int]
 
 
 class KnowledgeGap(Struct):
-    """Why a file is not known, and from which action to which (not included)."""
+    """The reason why a file's text is uncertain, from action `start` up to action `stop` (exclusive)."""
 
     reason: str
     start: int
@@ -55,47 +55,47 @@ class KnowledgeGap(Struct):
 
 
 class FileKnowledge(Struct):
-    """What is known of one file."""
+    """The known text of one file."""
 
     path: str
     fresh: PartialText = UNKNOWN_TEXT
     stale: PartialText = UNKNOWN_TEXT
     is_deleted: bool = False
     last_action: int = -1
-    """The last action that told something of it, and the turn of that."""
+    """The last action that revealed something about the file, and its turn."""
     last_turn: int = 0
     invalidated_until: int = -1
-    """Sweeps up to this action are taken in."""
+    """Tree invalidations up to this action are applied."""
     gaps: list[KnowledgeGap] = []
     open_gaps: list[KnowledgeGap] = []
 
     @property
     def best_known(self) -> PartialText:
-        """The most that can be said of its text."""
+        """The most complete text known."""
         if self.fresh.is_whole or not self.stale.runs:
             return self.fresh
         return self.stale if self.stale.is_whole or not self.fresh.runs else self.fresh
 
     @property
     def is_exact(self) -> bool:
-        """Whether the text, or that there is none, is known."""
+        """Report whether the text, or the absence of the file, is certain."""
         return (self.is_deleted or self.fresh.is_whole) and not self.open_gaps
 
     def gap_reasons_at(self, order: int) -> Iterator[str]:
-        """What is not known after an action, whenever that came out."""
+        """Yield the gaps that cover an action, including those discovered later."""
         yield from (gap.reason for gap in self.gaps if gap.start <= order and (gap.stop is None or order < gap.stop))
 
 
 class FileStateTracker:
-    """All files, as far as the actions that were taken in tell."""
+    """The state of all files after the actions applied so far."""
 
     def __init__(self) -> None:
-        """Nothing is known."""
+        """Start without any known file."""
         self.files: dict[str, FileKnowledge] = {}
         self._invalidations: dict[str, list[tuple[int, str]]] = {}
 
     def apply_action(self, order: int, turn: int, action: FileAction) -> LineChangeCounts:
-        """Take in the next action; the lines that came and went."""
+        """Apply the next action and return the numbers of added and removed lines."""
         if isinstance(action, TreeInvalidation):
             self._invalidations.setdefault(action.folder, []).append(
                 (order, f"turn {turn}: {action.cause} may have changed files")
@@ -111,7 +111,7 @@ class FileStateTracker:
         return lines
 
     def refresh_file(self, path: str) -> FileKnowledge:
-        """A file, with the sweeps since it was last looked at."""
+        """Return a file after applying the tree invalidations since it was last accessed."""
         file = self.files.get(path)
         if file is None:
             file = self.files[path] = FileKnowledge(path, gaps=[], open_gaps=[])
@@ -167,7 +167,7 @@ class FileStateTracker:
 
 
 def _mark_exact(file: FileKnowledge, order: int, turn: int) -> None:
-    """All is known from here on."""
+    """Close all gaps: from here on the file is known."""
     file.last_action, file.last_turn = order, turn
     file.stale = UNKNOWN_TEXT
     _close(file, order)
@@ -182,7 +182,7 @@ def _close(file: FileKnowledge, order: int) -> None:
 def _mark_uncertain(
     file: FileKnowledge, order: int, text: str, *, start: int | None = None, empty: bool = False
 ) -> None:
-    """What was known need not be so any more; `empty`: is surely not so."""
+    """Open a gap: the known text may be outdated. With `empty`, it is certainly outdated."""
     known = bool(file.fresh.runs or file.stale.runs or file.is_deleted)
     if known and len(file.open_gaps) < MAX_OPEN_GAPS:
         gap = KnowledgeGap(text, order if start is None else start)
@@ -194,7 +194,7 @@ def _mark_uncertain(
 
 
 MAX_OPEN_GAPS = 100
-"""So many reasons at one time are enough."""
+"""Maximum number of simultaneous gaps of a file."""
 
 
 def _describe_outside_change(file: FileKnowledge, turn: int) -> str:
@@ -276,7 +276,7 @@ def _describe_mismatch(found: int, turn: int) -> str:
 
 
 def _apply_change(pieces: PartialText, change: TextChange) -> tuple[PartialText, int]:
-    """The pieces after a change, and how often its place was found: once is as it should be."""
+    """Return the text after a change and the number of matches; a change with exactly one match is certain."""
     match change:
         case TextReplacement():
             made, found = replace_text(pieces, change.old, change.new, every=change.replace_all)

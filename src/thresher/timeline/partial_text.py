@@ -1,9 +1,9 @@
-"""A text of which some lines are known: all of them, or runs of lines at their places.
+"""A partially known text: all lines, or runs of consecutive lines at known positions.
 
-Reads show a file in pieces, and edits change it between them. So a file is a row of runs; each run holds whole lines,
-and its first line's number. Runs that touch become one, and one that starts at line 1 and reaches the end is the whole
-text. What is replaced is looked for inside runs; where it stands in none of them, lines behind that place may have
-moved, and only a run that starts at line 1 stays where it is.
+Reads show parts of a file, and edits change it in between. The text is therefore a list of runs; each has whole lines
+and the number of its first line. Adjacent runs are merged, and a run that starts at line 1 and reaches the end is the
+whole text. A replacement is searched inside runs. If no run contains it, lines after it may have moved, and only a run
+that starts at line 1 keeps its position.
 """
 
 from collections.abc import Iterator
@@ -11,34 +11,34 @@ from typing import NamedTuple
 
 
 class LineRun(NamedTuple):
-    """Lines that follow each other; each has its end."""
+    """Consecutive lines, each with its line end."""
 
     first: int
     text: str
 
     @property
     def stop(self) -> int:
-        """The number of the line after the last."""
+        """The number of the line after the last one."""
         return self.first + self.text.count("\n")
 
 
 class PartialText(NamedTuple):
-    """What is known of a text."""
+    """The known lines of a text."""
 
     runs: tuple[LineRun, ...] = ()
     reaches_end: bool = False
-    """The last run reaches the end."""
+    """The last run reaches the end of the text."""
     lacks_final_newline: bool = False
-    """The last line of the text has no line end."""
+    """The text has no line end after its last line."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether every line is known."""
+        """Report whether every line is known."""
         return self.reaches_end and len(self.runs) == 1 and self.runs[0].first == 1
 
     @property
     def text(self) -> str:
-        """All that is known, with a line for each row of lines that is not."""
+        """The known lines, with a marker line for each unknown range."""
         if not self.runs:
             return ""
         rows: list[str] = []
@@ -54,7 +54,7 @@ class PartialText(NamedTuple):
         return text[:-1] if self.reaches_end and self.lacks_final_newline else text
 
     def describe_unknown(self) -> Iterator[str]:
-        """A sentence for each row of lines that is not known."""
+        """Yield a description of each unknown range of lines."""
         following = 1
         for run in self.runs:
             if run.first > following:
@@ -68,23 +68,23 @@ UNKNOWN_TEXT = PartialText()
 
 
 def make_whole_text(text: str) -> PartialText:
-    """A text that is known in full."""
+    """Return a completely known text."""
     return _with_end((), 1, text)
 
 
 def format_line_range(first: int, last: int) -> str:
-    """`line 4`, `lines 4-9`."""
+    """Format a range: `line 4`, `lines 4-9`."""
     return f"line {first}" if first == last else f"lines {first}-{last}"
 
 
 def _with_end(before: tuple[LineRun, ...], first: int, text: str) -> PartialText:
-    """Runs whose last one is the end of the text, as it stands."""
+    """Return runs whose last one ends the text, with or without a final line end."""
     unfinished = bool(text) and not text.endswith("\n")
     return PartialText((*before, LineRun(first, f"{text}\n" if unfinished else text)), True, unfinished)
 
 
 def _with_text(pieces: PartialText, place: int, text: str) -> PartialText:
-    """The pieces with another text for one run; later runs move with it."""
+    """Replace the text of one run and shift the later runs."""
     runs = pieces.runs
     if pieces.reaches_end and place == len(runs) - 1:
         return _with_end(runs[:place], runs[place].first, text)
@@ -99,10 +99,10 @@ def _own_text(pieces: PartialText, place: int) -> str:
 
 
 def replace_text(pieces: PartialText, old: str, new: str, *, every: bool = False) -> tuple[PartialText, int]:
-    """The pieces with one text in place of another, and how often that was found.
+    """Replace a text and return the result and the number of matches.
 
-    Nothing changes where it was found more than once and not every one is meant. Found in no run, it stands where
-    nothing is known.
+    Several matches change nothing unless `every` is set. Without a match, the replaced text must be in an unknown
+    range.
     """
     texts = [_own_text(pieces, place) for place in range(len(pieces.runs))]
     counts = [text.count(old) for text in texts]
@@ -119,13 +119,13 @@ def replace_text(pieces: PartialText, old: str, new: str, *, every: bool = False
 
 
 def _head(pieces: PartialText) -> PartialText:
-    """Only what stays at its place whatever happens behind it."""
+    """Keep only the first run, if its position does not depend on unknown lines."""
     runs = tuple(run for run in pieces.runs[:1] if run.first == 1)
     return PartialText(runs)
 
 
 def insert_lines(pieces: PartialText, after: int, text: str) -> tuple[PartialText, bool]:
-    """The pieces with lines put in after a line (0: at the top), and whether their place was known."""
+    """Insert lines after a line (0: at the top). Also return whether that position is known."""
     text = text if text.endswith("\n") else f"{text}\n"
     for place, run in enumerate(pieces.runs):
         if run.first - 1 <= after < run.stop:
@@ -140,7 +140,7 @@ def insert_lines(pieces: PartialText, after: int, text: str) -> tuple[PartialTex
 
 
 def append_text(pieces: PartialText, text: str) -> PartialText:
-    """The pieces with a text at the end, where the end is known."""
+    """Append to a text, if its end is known."""
     if not pieces.reaches_end:
         return pieces
     last = len(pieces.runs) - 1
@@ -148,10 +148,10 @@ def append_text(pieces: PartialText, text: str) -> PartialText:
 
 
 def merge_seen_lines(pieces: PartialText, first: int, text: str, *, ended: bool) -> tuple[PartialText, bool]:
-    """The pieces with lines that were seen, and whether they are as they were known to be.
+    """Merge lines that a read shows. Also return whether they agree with the known ones.
 
-    Where they are not, only what was seen is known. What a tool prints need not say how the last line ends, and may
-    leave out empty lines there; so these are not compared.
+    If they do not, only the lines of the read are known. Tools may omit the final line end and empty lines before it,
+    so these are not compared.
     """
     seen = (
         make_whole_text(text)
@@ -179,14 +179,14 @@ def _is_consistent(pieces: PartialText, seen: LineRun, *, ended: bool) -> bool:
                 return False
     last = _last_nonempty_line(pieces.runs[-1])
     if pieces.reaches_end and _last_nonempty_line(seen) > last:
-        return False  # the text was known to end before
+        return False  # the text ended earlier before
     if not ended:
         return True
     return last < seen.stop and (not pieces.reaches_end or last < seen.first or last == _last_nonempty_line(seen))
 
 
 def _last_nonempty_line(run: LineRun) -> int:
-    """The number of the last line that is not empty; 0 where all are."""
+    """Return the number of the last line that is not empty, or 0."""
     return run.first + run.text.rstrip("\n").count("\n") if run.text.strip("\n") else 0
 
 
@@ -196,7 +196,7 @@ def _rows(text: str) -> list[str]:
 
 
 def _merge_runs(pieces: PartialText, seen: PartialText) -> PartialText:
-    """Both, runs that touch made one."""
+    """Merge overlapping and adjacent runs."""
     runs: list[LineRun] = []
     for run in sorted((*pieces.runs, *seen.runs)):
         if runs and run.first <= runs[-1].stop:

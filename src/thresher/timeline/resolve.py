@@ -1,7 +1,7 @@
-"""Steps of a session as actions on single files: whose path, and whether it came to that at all.
+"""Resolve the steps of a session to actions on single files: which paths, and whether the action happened.
 
-A call that failed changes nothing. One without a result may have been carried out or not, and so may a command that
-ended badly: what they would have changed is in doubt.
+A failed call changes nothing. A call without a result and a command that failed may have changed files, so their
+changes are uncertain.
 """
 
 import posixpath
@@ -47,14 +47,14 @@ from thresher.timeline.tool_steps import ToolStep
 LONGEST_COMMAND = 80
 MAX_REFUSAL_CHARS = 1000
 MAX_SEARCHED_OUTPUT = 20_000
-"""How much of what a command printed is searched for words of formatters."""
+"""Number of characters of a command's output to search for formatter messages."""
 _REFUSAL = re.compile(
     r"(?:apply_patch )?verification failed|failed to (?:find|apply)|could not find|no changes (?:made|were)"
     r"|string to replace not|old_(?:string|str|text)\b.{0,40}not found|claude requested permissions"
     r"|the user doesn't want to proceed|invalid (?:context|patch)",
     re.IGNORECASE | re.DOTALL,
 )
-"""How tools begin that did not do what they were asked to, and set no flag for it."""
+"""Prefixes of tool results that report a refused or failed edit without an error flag."""
 
 
 class ResolvedAction(NamedTuple):
@@ -65,15 +65,15 @@ class ResolvedAction(NamedTuple):
 
 
 class ActionResolver:
-    """Turns steps into actions; knows the files that were named so far."""
+    """Resolve steps to actions, with an index of the files named so far."""
 
     def __init__(self, text_of: Callable[[str], str | None]) -> None:
-        """`text_of` tells the text of a file that is known just now: scripts that run are looked into."""
+        """`text_of` returns the current text of a file if known; it is used to inspect scripts that run."""
         self.paths = PathIndex()
         self._text_of = text_of
 
     def resolve_step(self, step: ToolStep) -> Iterator[ResolvedAction]:
-        """The actions of a step, in order."""
+        """Yield the actions of a step, in order."""
         is_command = step.link.use.command and not step.link.use.operation
         found = self._resolve_command(step) if is_command else self._resolve_tool_call(step)
         for one in found:
@@ -160,11 +160,11 @@ class ActionResolver:
                 assert_never(effect)
 
     def _find_or_named(self, target: CommandTarget) -> list[str]:
-        """Known files, or else the one that is named: something happened to it, too."""
+        """Return the known files, or else the path as written, since a file with that path must exist."""
         return self.paths.find_targets(target) or ([] if target.is_pattern else [target.path])
 
     def _find_removed(self, target: CommandTarget) -> list[str]:
-        """As above; a name without an ending is a folder of which nothing is known, and none of its files."""
+        """Like `_find_or_named`, but a name without an extension is taken for an unknown folder."""
         found = self.paths.find_targets(target)
         return found or ([target.path] if "." in posixpath.basename(target.path) and not target.is_pattern else [])
 

@@ -1,9 +1,8 @@
-"""What a shell command does to files, or may do.
+"""Determine the file effects of a shell command, certain or possible.
 
-Nothing is run and nothing is looked up: programs are known by name. What a command surely does (a text between marks
-that goes into a file, `rm`, `mv`) is told apart from what it may do (`sed -i`, a formatter, `git checkout`, a script):
-of that only one thing is known, that the file is not known from then on. A program that nobody knows may write the
-files that it is told of.
+Nothing runs and nothing is looked up: programs are known by name. Certain effects (a literal heredoc into a file, `rm`,
+`mv`) are distinguished from possible ones (`sed -i`, a formatter, `git checkout`, a script), which only make a file's
+text unknown. An unknown program may write any file in its arguments.
 """
 
 import re
@@ -29,16 +28,16 @@ from thresher.timeline.shell_parser import ShellWord, SimpleCommand, parse_simpl
 
 
 class CommandTarget(NamedTuple):
-    """A file, a folder or a pattern that a command names."""
+    """A file, a folder or a pattern in the arguments of a command."""
 
     path: str
-    """In full, where the command's folder is known."""
+    """The full path, if the working folder is known."""
     written_path: str
     is_pattern: bool = False
 
 
 class WriteEffect(NamedTuple):
-    """A text goes into a file; None where it is not told."""
+    """Write or append a text. It is None if it is unknown."""
 
     target: CommandTarget
     text: str | None
@@ -46,54 +45,54 @@ class WriteEffect(NamedTuple):
 
 
 class ModifyEffect(NamedTuple):
-    """A file is changed, in a way that is not told."""
+    """Change a file in an unknown way."""
 
     target: CommandTarget
 
 
 class DeleteEffect(NamedTuple):
-    """A file goes, or all below a folder."""
+    """Delete a file, or everything below a folder."""
 
     target: CommandTarget
 
 
 class MoveEffect(NamedTuple):
-    """Files get another name."""
+    """Move or copy files."""
 
     targets: tuple[CommandTarget, ...]
     to: CommandTarget
     into_folder: bool
-    """`to` is surely a folder."""
+    """`to` is certainly a folder."""
     is_copy: bool = False
 
 
 class UncertainEffect(NamedTuple):
-    """A file may be changed."""
+    """A file may have changed."""
 
     target: CommandTarget
     or_any_file: bool = False
-    """If no such file is known, something else is meant, and all files may be changed."""
+    """If no such file is known, the argument may mean something else, and any file may have changed."""
 
 
 class MentionEffect(NamedTuple):
-    """Files that a text names may be changed."""
+    """Files that are mentioned in a text may have changed."""
 
     text: str
 
 
 class ScriptEffect(NamedTuple):
-    """A script runs: files that it names may be changed, and so may those that it is told of."""
+    """A script runs: files that the script or its arguments mention may have changed."""
 
     target: CommandTarget
     arguments: str
 
 
 class AnyFileEffect(NamedTuple):
-    """Any file may be changed."""
+    """Any file may have changed."""
 
 
 class OutputDependentEffect(NamedTuple):
-    """Any file may be changed, if what the command printed says so."""
+    """Any file may have changed if the output of the command indicates it."""
 
 
 ShellEffect = (
@@ -110,24 +109,24 @@ ShellEffect = (
 
 
 class WorkingFolder:
-    """Where a command runs; empty where that is not known."""
+    """The working folder of a command; empty if unknown."""
 
     def __init__(self, folder: str) -> None:
         """Start in a folder."""
         self.folder = folder
 
     def resolve_target(self, word: ShellWord) -> CommandTarget:
-        """What a word names from here."""
+        """Return the target of an argument, relative to this folder."""
         return CommandTarget(normalize_path(word.text, self.folder), normalize_path(word.text), word.is_pattern)
 
     def change_folder(self, words: Sequence[ShellWord]) -> None:
-        """Go elsewhere; nobody knows where, if the shell works it out."""
+        """Apply `cd`. The folder becomes unknown if its name needs shell expansion."""
         word = words[0] if words else ShellWord("~", is_literal=True)
         self.folder = normalize_path(word.text, self.folder) if word.is_literal and word.text != "-" else ""
 
 
 def parse_shell_effects(command: str, folder: str) -> Iterator[tuple[ShellEffect, bool]]:
-    """What a command does in order, and whether it surely comes to that."""
+    """Yield the effects of a command in order, each with whether it certainly runs."""
     place = WorkingFolder(folder)
     for simple in parse_simple_commands(command):
         for effect in _command_effects(simple, place):
@@ -157,7 +156,7 @@ def _command_effects(simple: SimpleCommand, place: WorkingFolder) -> Iterator[Sh
 
 
 def _program(words: Sequence[ShellWord]) -> tuple[str, list[ShellWord]]:
-    """The program's name and its arguments, without what only starts it."""
+    """Return the program's name and its arguments, without wrappers such as `sudo` or `npx`."""
     rest = list(words)
     while rest:
         text = rest[0].text
@@ -176,12 +175,12 @@ def _program(words: Sequence[ShellWord]) -> tuple[str, list[ShellWord]]:
 
 
 def _positional_arguments(words: Sequence[ShellWord]) -> list[ShellWord]:
-    """The arguments that are no options."""
+    """Return the arguments that are not options."""
     return [word for word in words if not word.text.startswith("-")]
 
 
 def _printed_text(name: str, words: Sequence[ShellWord], simple: SimpleCommand) -> str | None:
-    """What a command prints, where that is plain to see."""
+    """Return the output of a command, if it is evident."""
     if name == "cat" and not words and simple.heredoc is not None and simple.is_heredoc_literal:
         return simple.heredoc
     if name == "echo" and all(word.is_literal and not word.is_pattern and "\\" not in word.text for word in words):
@@ -285,7 +284,7 @@ def _any_file(words: Sequence[ShellWord], simple: SimpleCommand, place: WorkingF
 
 
 def _interpreter(words: Sequence[ShellWord], simple: SimpleCommand, place: WorkingFolder) -> Iterator[ShellEffect]:
-    """Code that is given here, or a script."""
+    """Yield the effects of inline code or of a script."""
     code = [simple.heredoc] if simple.heredoc is not None else []
     code += [b.text for a, b in pairwise(words) if re.match(r"-\w*[ce]$|--eval", a.text)]
     for text in code:
@@ -293,14 +292,14 @@ def _interpreter(words: Sequence[ShellWord], simple: SimpleCommand, place: Worki
             yield MentionEffect(text)
     script = next(iter(_positional_arguments(words)), None)
     if script is not None and re.fullmatch(r"[\w:-]+", script.text) and not code:
-        yield from _task("", words)  # `bun test`, `deno fmt`: no script has such a name
+        yield from _task("", words)  # `bun test`, `deno fmt`: not a script name
     elif not code and script is not None and all(word.text != "-n" for word in words):
         told = " ".join(word.text for word in words if word is not script)
         yield ScriptEffect(place.resolve_target(script), told)
 
 
 def _task(name: str, words: Sequence[ShellWord]) -> Iterator[ShellEffect]:
-    """A task of the project, known by its name only, or a change of what the project needs."""
+    """Yield the effects of a project task, which is known by its name only, or of a dependency change."""
     said = [word.text for word in words]
     tasks = [text for text in said if text not in ("run", "exec", "--")]
     if name in MANIFESTS and any(
@@ -338,7 +337,7 @@ def _checkout(verb: str, rest: Sequence[ShellWord], options: set[str], place: Wo
     if verb == "restore" and "--staged" in options and "--worktree" not in options:
         return
     if options & {"-b", "-B", "--orphan"} and len(plain) < 2:
-        return  # a new branch from here leaves every file as it is
+        return  # a new branch changes no file
     if "--" in texts:
         yield from _uncertain_files(rest[texts.index("--") + 1 :], place)
     else:

@@ -1,7 +1,7 @@
-"""`Timeline`: what a session did to files, and what they held after any turn.
+"""`Timeline`: the files of a session, and their content after any turn.
 
-The session is gone through once; that gives the events, the gaps and the last states. A state at an earlier turn is
-made anew from the actions on that file and on those that it was moved from, so that no text is kept twice.
+One pass over the session produces the events, the gaps and the final states. The state at an earlier turn is rebuilt
+from the actions on that file and its predecessors, so no text is stored twice.
 """
 
 from bisect import bisect_right
@@ -33,19 +33,19 @@ NAMED_IN_ERRORS = 8
 
 
 class Timeline:
-    """The files of one session over its turns, sub-agents' work included. No file is opened."""
+    """The files of one session over its turns, including sub-agents. No file is opened."""
 
     def __init__(self, session: Session) -> None:
-        """Go through a session once."""
+        """Process the session once."""
         self.session = session
         self._tracker = FileStateTracker()
         self._resolver = ActionResolver(self._current_text)
         self._events: list[FileEvent] = []
         self.applied_actions: list[tuple[int, FileAction]] = []
-        """Every action that came to something or may have, with its turn."""
+        """Every action that happened or may have happened, with its turn."""
         gone_through = collect_tool_steps(session)
         self.turns = gone_through.turns
-        """How many model calls the session has."""
+        """Number of model calls in the session."""
         for step in gone_through.steps:
             for taken in self._resolver.resolve_step(step):
                 self._apply_step_action(step, taken)
@@ -55,7 +55,7 @@ class Timeline:
     def _apply_step_action(self, step: ToolStep, taken: ResolvedAction) -> None:
         added = removed = 0
         if not taken.failed:
-            # Turns never go back: a sub-agent's work may be told late.
+            # Turns never decrease: a sub-agent's steps may appear late.
             turn = max(step.turn, self.applied_actions[-1][0] if self.applied_actions else 0)
             added, removed = self._tracker.apply_action(len(self.applied_actions), turn, taken.action)
             self.applied_actions.append((turn, taken.action))
@@ -66,7 +66,7 @@ class Timeline:
         return known.best_known.text if known is not None and known.best_known.is_whole else None
 
     def files(self) -> tuple[FileActivity, ...]:
-        """Every file that something happened to, in order of the first time."""
+        """Return every file with an event, in order of the first one."""
         found: dict[str, list[FileEvent]] = {}
         for event in self._events:
             if not event.failed:
@@ -76,16 +76,16 @@ class Timeline:
         return tuple(_summarize_file(path, events, self._tracker.files[path]) for path, events in found.items())
 
     def events(self, path: str = "") -> tuple[FileEvent, ...]:
-        """All that happened, or what happened to one file, in order; what failed too."""
+        """Return all events, or those of one file, in order and including failed calls."""
         if not path:
             return tuple(self._events)
         full = self.resolve_path(path)
         return tuple(event for event in self._events if full in (event.path, event.to))
 
     def resolve_path(self, said: str) -> str:
-        """The path of the one file that is called so: a path, or the end of one.
+        """Return the path of the only file that matches a path or the end of one.
 
-        `./name` is one in the session's folder. Raises `OptionError` where several files are called so, or none.
+        `./name` refers to the session's folder. Raises `OptionError` if several files match, or none.
         """
         here = normalize_path(said, self.session.project)
         paths = {event.path for event in self._events} | {event.to for event in self._events if event.to}
@@ -103,7 +103,7 @@ class Timeline:
         raise OptionError(f"`{said}` could be {len(fitting)} files: {named}; say more of the path")
 
     def file_state_at(self, path: str, *, turn: int | None = None) -> FileState:
-        """A file as it was after a turn, the last one if none is named: exact, or with its gaps named."""
+        """Return a file as of a turn (default: the last one): exact, or with its gaps."""
         full = self.resolve_path(path)
         last = self.turns if turn is None else turn
         book = FileStateTracker()
@@ -129,7 +129,7 @@ class Timeline:
             yield from known.best_known.describe_unknown()
 
     def _related_actions(self, path: str) -> Iterator[tuple[int, int, FileAction]]:
-        """The actions on a file and on those whose text it took over, each with its number among all and its turn."""
+        """Yield the actions on a file and its predecessors, each with its number among all actions and its turn."""
         kin = {path}
         for _, action in reversed(self.applied_actions):
             if isinstance(action, FileMoveAction | FileCopyAction) and action.to in kin:
@@ -139,9 +139,9 @@ class Timeline:
                 yield order, turn, action
 
     def diff(self, path: str, *, since: int = 0, until: int | None = None) -> str:
-        """What happened to a file between two turns as a unified diff; empty where it is the same.
+        """Return the unified diff of a file between two turns; empty if it did not change.
 
-        If nothing was known of it at the first turn, it is taken as it was first seen, before it was changed.
+        If its text at the first turn is unknown, the diff starts from the first known text before a change.
         """
         full = self.resolve_path(path)
         after = self.file_state_at(full, turn=until)
@@ -150,7 +150,7 @@ class Timeline:
         return format_unified_diff(old, after.text, relative_to_folder(full, self.session.project))
 
     def _first_text(self, path: str, since: int, until: int) -> str | None:
-        """What a file held before the first change after a turn, if that came out."""
+        """Return the text before the first change after a turn, if known."""
         book = FileStateTracker()
         for order, turn, action in self._related_actions(path):
             changes = isinstance(action, FileWriteAction | FileEditAction | FileDeleteAction) and action.path == path
@@ -163,7 +163,7 @@ class Timeline:
 
 
 def _make_events(step: ToolStep, taken: ResolvedAction, added: int, removed: int) -> Iterator[FileEvent]:
-    """What an action is told as; what only may have happened is no event."""
+    """Yield the event of an action; uncertain changes have none."""
     operation: FileOperation
     path, to = getattr(taken.action, "path", ""), ""
     match taken.action:

@@ -1,7 +1,7 @@
-"""The tool calls of a session in the order of time, its sub-agents' among them, each with why it was made.
+"""Collect the tool calls of a session and its sub-agents in order of time, each with its reason.
 
-A sub-agent's calls are placed by their time behind the call that started it; where a format tells no times, right
-behind that call. They count to the turn of the parent in which they were made.
+A sub-agent's calls are placed by time after the call that started it, or directly after that call if the format records
+no times. They belong to the turn of the parent during which they ran.
 """
 
 from bisect import bisect_right
@@ -17,11 +17,11 @@ from thresher.model.turns import is_prompt
 
 LONGEST_REASON = 300
 REASON_TAIL_CHARS = 4000
-"""How much of a text's end is looked at for its last words."""
+"""Number of characters at the end of a text that are searched for its last paragraph."""
 
 
 class ToolStep(NamedTuple):
-    """One call."""
+    """One tool call."""
 
     turn: int
     message: int
@@ -29,12 +29,12 @@ class ToolStep(NamedTuple):
     agent: str
     reason: str
     folder: str
-    """Where it was made, as far as its session tells."""
+    """The working folder, as far as the session records it."""
     link: ToolUse
 
 
 class _OrderedStep(NamedTuple):
-    """A step with what it is sorted by: the parent's message, parents first, the time, the order it came in."""
+    """A step with its sort key: message of the parent, parents first, time, original order."""
 
     position: int
     is_child: bool
@@ -44,14 +44,14 @@ class _OrderedStep(NamedTuple):
 
 
 class SessionSteps(NamedTuple):
-    """All steps of a session, and how many turns it has."""
+    """All steps of a session and its number of turns."""
 
     steps: tuple[ToolStep, ...]
     turns: int
 
 
 def collect_tool_steps(session: Session) -> SessionSteps:
-    """Every call of a session and of its sub-agents, in order."""
+    """Return every call of a session and its sub-agents, in order."""
     history, numbers = _flatten_segments(session)
     clock = list(accumulate((_seconds(message.time) for message in history), max))
     reasons = _reasons(history.messages)
@@ -80,13 +80,13 @@ def _as_child_step(step: ToolStep, child: Session, turn: int) -> ToolStep:
 
 
 def _child_steps(child: Session) -> Iterator[tuple[ToolStep, float]]:
-    """A sub-agent's steps, and when each was: never before the one before it."""
+    """Yield a sub-agent's steps with non-decreasing times."""
     found = collect_tool_steps(child).steps
     return zip(found, accumulate((_seconds(step.time) for step in found), max), strict=True)
 
 
 def _flatten_segments(session: Session) -> tuple[History, list[int]]:
-    """Every message once, and the number of each among all."""
+    """Return every message once, and its number among all messages."""
     numbered = [
         (number, message)
         for number, message in enumerate(message for segment in session.segments for message in segment)
@@ -98,7 +98,7 @@ def _flatten_segments(session: Session) -> tuple[History, list[int]]:
 
 
 def _seconds(time: datetime | None) -> float:
-    """A time as a number: some have a zone and some have none. 0 where there is none."""
+    """Return a time as seconds, with or without time zone; 0 if it is missing or out of range."""
     try:
         return time.timestamp() if time is not None else 0.0
     except (OverflowError, ValueError, OSError):
@@ -106,7 +106,7 @@ def _seconds(time: datetime | None) -> float:
 
 
 def _reasons(messages: Sequence[Message]) -> dict[Place, str]:
-    """For each call the agent's last words before it, since somebody spoke to it."""
+    """Return for each call the agent's last text before it, since the last prompt."""
     reasons: dict[Place, str] = {}
     said = ""
     for number, message in enumerate(messages):
@@ -123,6 +123,6 @@ def _reasons(messages: Sequence[Message]) -> dict[Place, str]:
 
 
 def _last_paragraph(text: str) -> str:
-    """The last paragraph as one line: what comes next is told there."""
+    """Return the last paragraph as one line: agents announce the next step there."""
     paragraphs = [one for one in text[-REASON_TAIL_CHARS:].strip().split("\n\n") if one.strip(" \n`#-*")]
     return to_printable_line(paragraphs[-1]).lstrip("#>*- ").rstrip(":") if paragraphs else ""
