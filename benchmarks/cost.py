@@ -183,9 +183,9 @@ def line_of(results: Sequence[Told], name: str, price: str) -> Line | None:
         served=mine.served / max(1, mine.calls_with_references),
         lost=mine.lost / max(1, sum(mine.references.values())),
         cost=mine.cost / full.cost,
-        with_refetch=(mine.cost + mine.refetch) / full.cost,
+        with_refetch=(mine.cost + mine.refetch_cost) / full.cost,
         replans=mine.replans / mine.calls,
-        broken=mine.broken / mine.calls,
+        broken=mine.warm_replans / mine.calls,
         dearer=sum(one.cost > other.cost for one, other in pairs) / len(pairs),
         milliseconds=1000 * mine.seconds / mine.calls,
     )

@@ -118,7 +118,7 @@ def averaged(totals_by_setting: TotalsBySetting) -> dict[StrategySetting, dict[s
 def _mean(of: Sequence[ReplayTotals]) -> ReplayTotals:
     """Costs are told against those of the full history, which is there once."""
     added = sum_totals(of)
-    return structs.replace(added, cost=added.cost / len(of), refetch=added.refetch / len(of))
+    return structs.replace(added, cost=added.cost / len(of), refetch_cost=added.refetch_cost / len(of))
 
 
 def projects_of(data: Path, sessions: Mapping[str, ReplayedSession]) -> dict[str, list[str]]:

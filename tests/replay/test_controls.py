@@ -75,14 +75,14 @@ def test_full_sends_all_that_came(recording: Recording) -> None:
     assert full_history_strategy().budget is None
 
 
-@pytest.mark.parametrize("way", ALL, ids=lambda strategy: strategy.name)
+@pytest.mark.parametrize("strategy", ALL, ids=lambda strategy: strategy.name)
 def test_the_head_and_the_news_are_in_every_request(recording: Recording, strategy: Strategy) -> None:
     for number, request in enumerate(sent(recording, strategy)):
         assert [piece.text for piece in request[:2]] == ["the rules", "the first request"]
         assert not number or files(request)[-1] == number - 1
 
 
-@pytest.mark.parametrize("way", ALL, ids=lambda strategy: strategy.name)
+@pytest.mark.parametrize("strategy", ALL, ids=lambda strategy: strategy.name)
 def test_no_request_weighs_more_than_the_budget_and_something_is_dropped(
     recording: Recording, strategy: Strategy
 ) -> None:
@@ -92,7 +92,7 @@ def test_no_request_weighs_more_than_the_budget_and_something_is_dropped(
     assert len(files(requests[-1])) < 29
 
 
-@pytest.mark.parametrize("way", ALL, ids=lambda strategy: strategy.name)
+@pytest.mark.parametrize("strategy", ALL, ids=lambda strategy: strategy.name)
 def test_calls_keep_their_results_and_nothing_comes_back(recording: Recording, strategy: Strategy) -> None:
     requests = sent(recording, strategy)
     assert all(files(request) == asked(request) for request in requests)
@@ -110,7 +110,7 @@ def test_a_window_that_moves_holds_as_many_of_the_newest_as_fit(recording: Recor
             assert weight(request) + one > BUDGET
 
 
-@pytest.mark.parametrize("way", BATCHED, ids=lambda strategy: strategy.name)
+@pytest.mark.parametrize("strategy", BATCHED, ids=lambda strategy: strategy.name)
 def test_in_batches_a_request_goes_on_from_the_last_or_falls(recording: Recording, strategy: Strategy) -> None:
     falls = 0
     for before, after in pairwise(sent(recording, strategy)):
@@ -136,7 +136,7 @@ def test_chance_depends_on_the_seed_and_the_recording_alone(recording: Recording
 
 
 @pytest.mark.parametrize(
-    "way",
+    "strategy",
     [recency_strategy(50), newest_batched_strategy(50), random_strategy(50, 1)],
     ids=lambda strategy: strategy.name,
 )
@@ -147,7 +147,7 @@ def test_what_is_new_is_shown_though_it_does_not_fit(strategy: Strategy) -> None
 
 
 @pytest.mark.parametrize(
-    "way",
+    "strategy",
     [recency_strategy(50), newest_batched_strategy(50), random_strategy(50, 1)],
     ids=lambda strategy: strategy.name,
 )

@@ -90,7 +90,7 @@ def test_a_lighter_copy_that_is_held_for_another_reason_serves_too() -> None:
     heavy = did("again", "Read", f"{line('a')}\n" + "pad " * 200, where="again")
     of = spoken(light, heavy, idle(1), edit("b"), edit("a"))
     totals, requests = run(of, oracle_strategy(PLENTY))
-    assert (totals.served, totals.fetched) == (2, 0)
+    assert (totals.served, totals.refetch_calls) == (2, 0)
     weights = [max((p.tokens for p in sent if p.text.startswith(line("a"))), default=0) for sent in requests]
     assert weights[2] > 200 > weights[3] == weights[4] > 0
 
@@ -109,14 +109,16 @@ def test_what_is_fetched_is_held_for_its_next_use() -> None:
     two = did("two", "Read", f"{line('a')}\n{line('z')}\n" + "pad " * 60, where="two")
     of = spoken(two, read("b", words=400), edit("a"), idle(1), idle(2), edit("z"), idle(3))
     tight = run(of, oracle_strategy(0))[0]
-    assert (tight.served, tight.fetched) == (0, 2)
+    assert (tight.served, tight.refetch_calls) == (0, 2)
     # The heavy file leaves no room for the other, which is used right then.
     totals, requests = run(of, oracle_strategy(300))
-    assert (totals.served, totals.fetched) == (1, 1)
+    assert (totals.served, totals.refetch_calls) == (1, 1)
     assert held(requests, "a") == [1, 3, 4, 5]
 
 
-@pytest.mark.parametrize("way", [oracle_strategy(0), batched_oracle_strategy(0)], ids=lambda strategy: strategy.name)
+@pytest.mark.parametrize(
+    "strategy", [oracle_strategy(0), batched_oracle_strategy(0)], ids=lambda strategy: strategy.name
+)
 def test_what_is_new_is_shown_though_nothing_fits(strategy: Strategy) -> None:
     of = spoken(read("a"), read("b"), idle(1))
     requests = run(of, strategy)[1]
@@ -148,7 +150,7 @@ def test_a_later_text_that_says_the_same_is_not_what_was_fetched() -> None:
     twin = read("a", words=5), read("a", words=5, copy=" again")
     of = spoken(twin[0], idle(1), edit("a"), idle(2), twin[1], idle(3), edit("a", " too"))
     totals, _ = run(of, oracle_strategy(0))
-    assert totals.fetched == 2
+    assert totals.refetch_calls == 2
     assert run(of, oracle_strategy(PLENTY))[0].served == 2
 
 

@@ -89,9 +89,8 @@ def test_a_patch_quotes_what_it_changes() -> None:
 
 def test_the_agents_own_text_is_a_source_of_lines() -> None:
     written = did("1", "Write", "ok", file_path="/elsewhere", content=FILE)
-    assert [sorted(reference.sources) for reference in last_needles(trace(user("go"), written, agent(edit(FILE))), "E")] == [
-        [1], [1],
-    ]  # fmt: skip
+    references = last_needles(trace(user("go"), written, agent(edit(FILE))), "E")
+    assert [sorted(reference.sources) for reference in references] == [[1], [1]]
 
 
 # G

@@ -108,7 +108,7 @@ class TestAll:
         )
         told = replay_recording(of, make(600), Rates())
         assert told.calls == len(of.trace.calls)
-        assert told.fetched == told.calls_with_references - told.served
+        assert told.refetch_calls == told.calls_with_references - told.served
 
     def test_equal_settings_send_equal_requests(self, make: Callable[[int], Strategy]) -> None:
         of = recording(user("go"), steps(9), agent("done"))

@@ -65,5 +65,5 @@ def test_a_fetch_costs_the_context_the_text_and_a_question() -> None:
 
     *_, last = replay_requests(one, Strategy("amnesia", start), rates, ResidencyChecker(one.trace, store=store), store)
     fetched = sum(row.tokens for row in fed[0].rows[-2:])
-    assert last.fetched == 1
-    assert last.refetch == rates.read * last.tokens + rates.write * fetched + rates.output * REFETCH_CALL_TOKENS
+    assert last.refetch_calls == 1
+    assert last.refetch_cost == rates.read * last.tokens + rates.write * fetched + rates.output * REFETCH_CALL_TOKENS

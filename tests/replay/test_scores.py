@@ -38,11 +38,11 @@ def totals(
         served=served,
         hit_share_sum=float(served),
         references={"E": calls_with_references, "G": calls_with_references},
-        resident={"E": served, "G": calls_with_references},
+        hits={"E": served, "G": calls_with_references},
         lost=lost,
-        fetched=1,
+        refetch_calls=1,
         cost=cost,
-        refetch=refetch,
+        refetch_cost=refetch,
     )
 
 
@@ -66,10 +66,10 @@ def scores(**ways: Mapping[int, Sequence[ReplayTotals | None]]) -> ScoreCalculat
 
 def test_a_score_says_shares_and_what_the_full_history_costs() -> None:
     one = totals(200, 90, cost=4.0, lost=5, refetch=2.0)
-    score = scores(strategy={8: [one, one]}).curve("way").scores[0]
+    score = scores(strategy={8: [one, one]}).curve("strategy").scores[0]
     assert (score.budget, score.sessions, score.calls, score.tokens_per_turn) == (8, 2, 20, 200)
-    assert (score.served, score.survival, score.resident) == (0.9, 0.9, {"E": 0.9, "G": 1.0})
-    assert (score.lost, score.fetched, score.cost, score.cost_with_refetch) == (0.025, 0.1, 0.4, 0.6)
+    assert (score.served, score.hit_share, score.hit_share_by_kind) == (0.9, 0.9, {"E": 0.9, "G": 1.0})
+    assert (score.lost_share, score.refetch_share, score.cost, score.cost_with_refetch) == (0.025, 0.1, 0.4, 0.6)
 
 
 def test_t95_lies_on_the_line_between_two_budgets_in_order_of_tokens() -> None:
@@ -78,7 +78,7 @@ def test_t95_lies_on_the_line_between_two_budgets_in_order_of_tokens() -> None:
         16: [totals(300, 100, cost=4.0)],
         4: [totals(50, 40, cost=1.0)],
     }
-    curve = scores(strategy=rows).curve("way")
+    curve = scores(strategy=rows).curve("strategy")
     assert [score.tokens_per_turn for score in curve.scores] == [50, 100, 300]
     assert curve.t95.value == pytest.approx(200)
     assert curve.c95.value == pytest.approx(0.3)
@@ -87,12 +87,12 @@ def test_t95_lies_on_the_line_between_two_budgets_in_order_of_tokens() -> None:
 
 def test_the_first_crossing_counts_where_more_tokens_serve_less() -> None:
     rows = {1: [totals(100, 90)], 2: [totals(200, 100)], 3: [totals(300, 80)], 4: [totals(400, 99)]}
-    assert scores(strategy=rows).curve("way").t95.value == pytest.approx(150)
+    assert scores(strategy=rows).curve("strategy").t95.value == pytest.approx(150)
 
 
 def test_a_smallest_budget_that_serves_enough_is_the_figure_and_one_that_never_does_has_none() -> None:
-    assert scores(strategy={8: [totals(70, 97)], 9: [totals(90, 99)]}).curve("way").t95.value == 70
-    curve = scores(strategy={8: [totals(70, 60)], 9: [totals(90, 94)]}).curve("way")
+    assert scores(strategy={8: [totals(70, 97)], 9: [totals(90, 99)]}).curve("strategy").t95.value == 70
+    curve = scores(strategy={8: [totals(70, 60)], 9: [totals(90, 94)]}).curve("strategy")
     assert (curve.t95.value, curve.c95.value, curve.lost95.value) == (None, None, None)
 
 
@@ -101,8 +101,8 @@ def test_the_best_score_is_the_smallest_budget_that_serves_enough_else_the_one_t
         assert curve.best is not None
         return curve.best.budget
 
-    assert best(scores(strategy={1: [totals(9, 90)], 2: [totals(20, 96)], 3: [totals(10, 99)]}).curve("way")) == 2
-    assert best(scores(strategy={1: [totals(9, 90)], 2: [totals(20, 80)]}).curve("way")) == 1
+    assert best(scores(strategy={1: [totals(9, 90)], 2: [totals(20, 96)], 3: [totals(10, 99)]}).curve("strategy")) == 2
+    assert best(scores(strategy={1: [totals(9, 90)], 2: [totals(20, 80)]}).curve("strategy")) == 1
 
 
 def test_a_session_that_a_policy_cannot_take_counts_neither_for_it_nor_against_it() -> None:
@@ -117,7 +117,7 @@ def test_a_session_that_a_policy_cannot_take_counts_neither_for_it_nor_against_i
 def test_an_interval_holds_the_figure_is_the_same_every_time_and_shrinks_with_more_sessions() -> None:
     def curve(times: int) -> IntervalEstimate:
         low, high = totals(100, 96), totals(300, 96)
-        return scores(strategy={8: [low, high] * times}).curve("way").t95
+        return scores(strategy={8: [low, high] * times}).curve("strategy").t95
 
     few, many = curve(3), curve(40)
     assert few == curve(3)
@@ -131,14 +131,14 @@ def test_an_interval_holds_the_figure_is_the_same_every_time_and_shrinks_with_mo
 
 def test_equal_sessions_leave_nothing_to_chance_and_one_alone_says_nothing_of_it() -> None:
     row = [totals(100, 96)] * 4
-    assert scores(strategy={8: row}).curve("way").t95 == IntervalEstimate(100.0, (100.0, 100.0))
-    assert scores(strategy={8: row[:1]}).curve("way").t95 == IntervalEstimate(100.0, None)
+    assert scores(strategy={8: row}).curve("strategy").t95 == IntervalEstimate(100.0, (100.0, 100.0))
+    assert scores(strategy={8: row[:1]}).curve("strategy").t95 == IntervalEstimate(100.0, None)
 
 
 def test_an_end_that_draws_do_not_reach_is_not_reached() -> None:
     """Of four sessions one is served badly: whether 95 % is reached hangs on how often it is drawn."""
     row = [totals(100, 100), totals(100, 100), totals(100, 100), totals(100, 84)]
-    figure = scores(strategy={8: row}).curve("way").t95
+    figure = scores(strategy={8: row}).curve("strategy").t95
     assert figure == IntervalEstimate(100.0, (100.0, None))
 
 
@@ -184,8 +184,8 @@ def test_a_policy_that_never_serves_enough_closes_no_gap_that_could_be_told() ->
 
 
 def test_calls_that_used_nothing_are_all_served() -> None:
-    score = scores(strategy={8: [totals(100, 0, calls_with_references=0)]}).curve("way").scores[0]
-    assert (score.served, score.lost, score.resident) == (1.0, 0.0, {})
+    score = scores(strategy={8: [totals(100, 0, calls_with_references=0)]}).curve("strategy").scores[0]
+    assert (score.served, score.lost_share, score.hit_share_by_kind) == (1.0, 0.0, {})
 
 
 def test_a_group_tells_every_policy_over_its_own_sessions() -> None:
@@ -198,7 +198,7 @@ def test_a_group_tells_every_policy_over_its_own_sessions() -> None:
         100,
         200,
     )
-    assert {line.curve.name: line.curve.t95.value for line in found.results} == {"way": 300, FULL_HISTORY: 1000}
+    assert {line.curve.name: line.curve.t95.value for line in found.results} == {"strategy": 300, FULL_HISTORY: 1000}
     assert score_group("none", totals_by_setting, []).calls == 0
 
 

@@ -302,7 +302,7 @@ def test_one_project_is_split_by_session_and_folders_stand_for_projects_that_are
 def test_the_difference_is_of_the_same_sessions_and_tells_how_much_chance_is_in_it() -> None:
     def totals_by_setting(*told: tuple[float, int]) -> dict[str, ReplayTotals]:
         return {
-            str(n): ReplayTotals(cost=cost, refetch=1.0, served=served, calls_with_references=10)
+            str(n): ReplayTotals(cost=cost, refetch_cost=1.0, served=served, calls_with_references=10)
             for n, (cost, served) in enumerate(told)
         }
 
@@ -547,7 +547,9 @@ def test_the_figures_are_those_of_the_window_with_these_settings(files: list[Pat
         half = found.split.tune if one.split == "tune" else found.split.report
         totals_by_setting = [results.totals_by_setting[StrategySetting(*strategy)][key] for key in half.sessions]
         full = [results.totals_by_setting[StrategySetting("full", None)][key] for key in half.sessions]
-        paid = sum(totals.cost + totals.refetch for totals in totals_by_setting) / sum(totals.cost for totals in full)
+        paid = sum(totals.cost + totals.refetch_cost for totals in totals_by_setting) / sum(
+            totals.cost for totals in full
+        )
         assert one.cost_with_refetch == pytest.approx(paid)
         assert one.served == pytest.approx(
             sum(t.served for t in totals_by_setting) / sum(t.calls_with_references for t in totals_by_setting)

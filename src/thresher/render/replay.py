@@ -206,7 +206,7 @@ def _missing_gap_note(whole: SessionGroup) -> str:
 
 
 def _budget_tables(lines: Sequence[StrategyResult], width: int) -> Iterator["RenderableType"]:
-    """Yield tables with a row per policy and a column per budget, split to fit the width; then policies without budget."""
+    """Yield tables of policies by budgets, split to fit the width, then the policies without a budget."""
     from rich.text import Text
 
     budgets = sorted({score.budget for line in lines for score in line.curve.scores if score.budget is not None})

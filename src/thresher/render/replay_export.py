@@ -73,8 +73,7 @@ def replay_report_value(report: ReplayReport) -> dict[str, Any]:
 
 def replay_failure_value(failure: ReplayFailure) -> dict[str, Any]:
     """Return a failure as JSON values."""
-    kind = "strategy" if failure.kind == "way" else failure.kind
-    return {"file": failure.file, "strategy": failure.strategy, "error": failure.error, "kind": kind}
+    return {"file": failure.file, "strategy": failure.strategy, "error": failure.error, "kind": failure.kind}
 
 
 def _strategy_value(line: StrategyResult) -> dict[str, Any]:

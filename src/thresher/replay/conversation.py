@@ -86,12 +86,10 @@ class ReplayConversation:
 
     def advance(self, stop: int) -> None:
         """Add the recorded messages before `stop`."""
-        recording = self.recording
         start, self._recorded_count = self._recorded_count, stop
-        self.dialect_rows += recording.rows[
-            max(0, start - recording.system_message_count) : max(0, stop - recording.system_message_count)
-        ]
-        for message in recording.trace.history.messages[start:stop]:
+        system = self.recording.system_message_count
+        self.dialect_rows += self.recording.rows[max(0, start - system) : max(0, stop - system)]
+        for message in self.recording.trace.history.messages[start:stop]:
             self._add_message(message)
 
     def refetch(self, parts: Sequence[Part]) -> tuple[list[RequestPiece], list[ToolResult]]:
@@ -102,9 +100,9 @@ class ReplayConversation:
             id_ = f"fetch_{self._fetches}"
             calls.append(ToolCall(id_, REFETCH_TOOL, f'{{"id": "{short_id(exact_id(part))}"}}'))
             results.append(ToolResult(id_, part.content if isinstance(part, ToolResult) else (Text(block_text(part)),)))
-        said = (Message("assistant", tuple(calls)), Message("tool", tuple(results)))
+        messages = (Message("assistant", tuple(calls)), Message("tool", tuple(results)))
         dialect, key = self.recording.dialect, self.recording.rows_field
-        rows = emit_with_losses(History(said), dialect, body=True).value[key]
+        rows = emit_with_losses(History(messages), dialect, body=True).value[key]
         before = len(self.rows)
         self.dialect_rows += rows
         for message in parse({key: rows}, dialect).messages:
@@ -125,36 +123,40 @@ class ReplayConversation:
 
     def pieces_since(self, start: int) -> list[RequestPiece]:
         """Return the head messages and everything from the message `start` on."""
-        head = (row for number in self.head_messages if number < start for row in self._rows_of(number))
-        rest = self.rows[self.starts[start] :] if start < len(self.starts) else ()
-        return [*self.tool_pieces, *chain.from_iterable(row.pieces for row in (*head, *rest))]
+        head = [range(number, number + 1) for number in self.head_messages if number < start]
+        return self.pieces_of([*head, range(start, len(self.messages))])
 
-    def rewrite_row(self, row: ConversationRow, words: str) -> tuple[RequestPiece, ...]:
+    def pieces_of(self, ranges: Iterable[range]) -> list[RequestPiece]:
+        """Return the tool definitions and the pieces of ranges of messages."""
+        starts = [*self.starts, len(self.rows)]
+        rows = (self.rows[starts[messages.start] : starts[messages.stop]] for messages in ranges)
+        return [*self.tool_pieces, *chain.from_iterable(row.pieces for row in chain.from_iterable(rows))]
+
+    def rewrite_row(self, row: ConversationRow, text: str) -> tuple[RequestPiece, ...]:
         """Return the pieces of a row whose text is replaced; parts without text are kept."""
-        first = row.pieces[0].tokens > self.token_weights.part(row.parts[0])
         old = row.parts[0]
-        changed: Part = ToolResult(old.call_id, (Text(words),)) if isinstance(old, ToolResult) else Text(words)
+        has_overhead = row.pieces[0].tokens > self.token_weights.part(old)
+        new: Part = ToolResult(old.call_id, (Text(text),)) if isinstance(old, ToolResult) else Text(text)
         kept = [p for part, p in zip(row.parts, row.pieces, strict=True) if not isinstance(part, Text | ToolResult)]
-        return self._piece(f"{type(changed).__name__} {words}", changed, first=first), *kept
+        return self._piece(f"{type(new).__name__} {text}", new, first=has_overhead), *kept
 
     def _add_message(self, message: Message) -> None:
         number = len(self.messages)
         self.messages.append(message)
         self.tool_names.update((call.id, call.name) for call in message.calls)
-        spoken = message.role == "assistant"
-        goes_on = spoken and bool(self.rows) and self.rows[-1].role == "assistant"
-        if message.role == "system" or (
-            message.role == "user" and not any(self.messages[n].role == "user" for n in self.head_messages)
-        ):
+        is_answer = message.role == "assistant"
+        extends_row = is_answer and bool(self.rows) and self.rows[-1].role == "assistant"
+        has_prompt = any(self.messages[n].role == "user" for n in self.head_messages)
+        if message.role == "system" or (message.role == "user" and not has_prompt):
             self.head_messages.append(number)
-        if (spoken and not goes_on) or (message.role == "user" and not any(message.results)):
+        if (is_answer and not extends_row) or (message.role == "user" and not any(message.results)):
             self.safe_starts.append(number)
-        self.starts.append(len(self.rows) - goes_on)
+        self.starts.append(len(self.rows) - extends_row)
         pieces = self.make_message_pieces(message)
         self.message_tokens.append(sum(piece.tokens for piece in pieces))
-        self._add_rows(number, message, pieces, goes_on=goes_on)
+        self._add_rows(number, message, pieces, extends_row=extends_row)
 
-    def _add_rows(self, number: int, message: Message, pieces: Sequence[RequestPiece], *, goes_on: bool) -> None:
+    def _add_rows(self, number: int, message: Message, pieces: Sequence[RequestPiece], *, extends_row: bool) -> None:
         pairs = list(zip(message.parts, pieces, strict=True))
         for part, piece in pairs:
             if isinstance(part, ToolResult):
@@ -165,18 +167,14 @@ class ReplayConversation:
             return
         role = "user" if message.role == "tool" else message.role
         row = ConversationRow(number, role, tuple(part for part, _ in rest), tuple(piece for _, piece in rest))
-        if goes_on:
+        if extends_row:
             last = self.rows.pop()
             row = ConversationRow(last.first_message, role, last.parts + row.parts, last.pieces + row.pieces)
         self.rows.append(row)
 
-    def _rows_of(self, number: int) -> Iterable[ConversationRow]:
-        stop = self.starts[number + 1] if number + 1 < len(self.starts) else len(self.rows)
-        return self.rows[self.starts[number] : stop]
-
     def _piece(self, name: str, part: Part, *, first: bool) -> RequestPiece:
-        found = self._piece_cache.get((name, first))
-        if found is None:
-            weight = self.token_weights.part(part) + self.token_weights.message_overhead * first
-            found = self._piece_cache[name, first] = RequestPiece(block_text(part), weight)
-        return found
+        piece = self._piece_cache.get((name, first))
+        if piece is None:
+            tokens = self.token_weights.part(part) + self.token_weights.message_overhead * first
+            piece = self._piece_cache[name, first] = RequestPiece(block_text(part), tokens)
+        return piece

@@ -8,7 +8,7 @@ skipped.
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Any
 
 from msgspec import Struct, structs
@@ -56,10 +56,8 @@ def find_rows_field(dialect: str) -> str:
 
 def build_session_recordings(session: Session) -> Iterator[Recording]:
     """Yield a recording for each segment of a session and its sub-agents that has model calls."""
-    for trace in trace_session(session):
-        found = build_recording(trace.history, trace.name)
-        if found.trace.calls:
-            yield found
+    recordings = (build_recording(trace.history, trace.name) for trace in trace_session(session))
+    yield from (recording for recording in recordings if recording.trace.calls)
 
 
 def build_recording(segment: History, name: str = "") -> Recording:
@@ -86,23 +84,20 @@ def _find_request_stops(
     whole: History, calls: Sequence[RecordedCall], dialect: str, rows: Sequence[Any]
 ) -> Iterator[tuple[RecordedCall, int]]:
     """Yield each call and its number of rows. Skip calls whose request is not a prefix of the last one."""
-    asked = [call for call in calls if call.stop and whole[call.stop - 1].role != "assistant"]
-    cuts = [0, *dict.fromkeys(call.stop for call in asked), len(whole)]
+    requests = [call for call in calls if call.stop and whole[call.stop - 1].role != "assistant"]
+    cuts = [0, *dict.fromkeys(call.stop for call in requests), len(whole)]
     chunks = [_emit_rows(whole, start, stop, dialect) for start, stop in pairwise(cuts)]
-    if [row for chunk in chunks for row in chunk] == list(rows):
-        counts, count = {}, 0
-        for cut, chunk in zip(cuts[1:], chunks, strict=True):
-            count += len(chunk)
-            counts[cut] = count
-        yield from ((call, counts[call.stop]) for call in asked)
+    if list(chain.from_iterable(chunks)) == list(rows):
+        counts = dict(zip(cuts[1:], accumulate(map(len, chunks)), strict=True))
+        yield from ((call, counts[call.stop]) for call in requests)
         return
     # The encoding of a row depends on the rows before it here, so encode each request separately.
-    for call in asked:
-        begun = _emit_rows(whole, 0, call.stop, dialect)
-        if begun == list(rows[: len(begun)]):
-            yield call, len(begun)
+    for call in requests:
+        prefix = _emit_rows(whole, 0, call.stop, dialect)
+        if prefix == list(rows[: len(prefix)]):
+            yield call, len(prefix)
 
 
 def _emit_rows(whole: History, start: int, stop: int, dialect: str) -> list[Any]:
-    written = emit_with_losses(structs.replace(whole, messages=whole.messages[start:stop]), dialect, body=True).value
-    return list(written[find_rows_field(dialect)])
+    body = emit_with_losses(structs.replace(whole, messages=whole.messages[start:stop]), dialect, body=True).value
+    return list(body[find_rows_field(dialect)])

@@ -18,7 +18,7 @@ from msgspec import Struct
 from thresher.edits.placeholder import find_placeholder_ids
 from thresher.model import Part, content_id, part_text
 from thresher.replay.references import Reference, ReferenceIndex, find_references
-from thresher.replay.trace import Trace, TraceBlock, argument_values, strip_line_numbers
+from thresher.replay.trace import Trace, argument_values, strip_line_numbers
 from thresher.store import ContentStore, exact_id, short_id
 
 
@@ -73,20 +73,19 @@ class ResidencyChecker:
 
     def check_call(self, call: int, sent: Sequence[str]) -> CallResidency:
         """Return the outcome of one call, given all the texts of its request."""
-        here = self._inspect_request(sent)
-        resident: list[Reference] = []
-        faulty: list[Reference] = []
+        request = self._inspect_request(sent)
+        hits: list[Reference] = []
+        missing: list[Reference] = []
         for reference in self.references[call]:
-            served = not reference.sources.isdisjoint(here.blocks)
-            served = served or bool(self._other_texts.find_holders(reference.kind, reference.text, here.other_texts))
-            (resident if served else faulty).append(reference)
-        told = self._find_recoverable_blocks(here) if faulty else set()
+            is_hit = not reference.sources.isdisjoint(request.blocks) or self._other_texts.find_holders(
+                reference.kind, reference.text, request.other_texts
+            )
+            (hits if is_hit else missing).append(reference)
+        named = self._find_recoverable_blocks(request) if missing else set()
+        recoverable = tuple([reference for reference in missing if not reference.sources.isdisjoint(named)])
+        lost = tuple([reference for reference in missing if reference.sources.isdisjoint(named)])
         return CallResidency(
-            self.references[call],
-            tuple(resident),
-            tuple([reference for reference in faulty if not reference.sources.isdisjoint(told)]),
-            tuple([reference for reference in faulty if reference.sources.isdisjoint(told)]),
-            tuple(self._choose_refetches(faulty)),
+            self.references[call], tuple(hits), recoverable, lost, tuple(self._choose_refetches(missing))
         )
 
     def add_block_copy(self, part: Part, block: int) -> None:
@@ -94,13 +93,11 @@ class ResidencyChecker:
         for id_ in (exact_id(part), content_id(part)):
             self._blocks_by_id.setdefault(short_id(id_), []).append(block)
 
-    def _find_recoverable_blocks(self, here: "_RequestContents") -> set[int]:
-        """Return the blocks that the request shows how to get, by a placeholder or by the call that produced them."""
-        return here.placeholder_blocks | {
-            result
-            for call, result in self._result_by_call.items()
-            if call in here.blocks or call in here.placeholder_blocks
-        }
+    def _find_recoverable_blocks(self, request: _RequestContents) -> set[int]:
+        """Return the blocks that the request shows how to get: by a placeholder or by the producing call."""
+        named = request.blocks | request.placeholder_blocks
+        results = {result for call, result in self._result_by_call.items() if call in named}
+        return request.placeholder_blocks | results
 
     def _choose_refetches(self, references: Iterable[Reference]) -> Iterator[int]:
         """Yield the blocks to refetch. A block is fetched once, even if several references need it."""
@@ -111,23 +108,23 @@ class ResidencyChecker:
                 fetched.add(smallest)
                 yield smallest
 
-    def _inspect_request(self, sent: Sequence[str]) -> "_RequestContents":
+    def _inspect_request(self, sent: Sequence[str]) -> _RequestContents:
         """Return the content of a request. Reuse the last result if this request extends the last one."""
-        before = self._last_request
-        goes_on = list(sent[: len(before.texts)]) == before.texts
-        here = (
-            _RequestContents(list(sent), *before[1:]) if goes_on else _RequestContents(list(sent), set(), set(), set())
-        )
-        for text in sent[len(before.texts) :] if goes_on else sent:
+        texts, previous = list(sent), self._last_request
+        count = len(previous.texts)
+        if texts[:count] != previous.texts:
+            count, previous = 0, _RequestContents([], set(), set(), set())
+        request = previous._replace(texts=texts)
+        for text in texts[count:]:
             known = self._known_texts.get(text)
             if known is None:
                 known = self._known_texts[text] = self._inspect_text(text)
-            here.blocks.update(known.blocks)
-            here.placeholder_blocks.update(known.placeholder_blocks)
+            request.blocks.update(known.blocks)
+            request.placeholder_blocks.update(known.placeholder_blocks)
             if known.other_text is not None:
-                here.other_texts.add(known.other_text)
-        self._last_request = here
-        return here
+                request.other_texts.add(known.other_text)
+        self._last_request = request
+        return request
 
     def _inspect_text(self, text: str) -> _KnownText:
         blocks = self._blocks_by_text.get(text, ())
@@ -142,40 +139,35 @@ class ResidencyChecker:
     def _resolve_placeholder(self, id_: str, within: frozenset[str]) -> Iterator[int]:
         """Yield the blocks that an id refers to. A placeholder may cover several parts, which may be placeholders too."""
         yield from self._blocks_by_id.get(short_id(id_), ())
-        found = self._store.get(id_) if self._store is not None and id_ not in within else None
-        if isinstance(found, tuple):
-            for member in found:
-                yield from self._resolve_placeholder(member, within | {id_})
+        stored = self._store.get(id_) if self._store is not None and id_ not in within else None
+        for member in stored if isinstance(stored, tuple) else ():
+            yield from self._resolve_placeholder(member, within | {id_})
 
     @cached_property
     def _blocks_by_text(self) -> dict[str, tuple[int, ...]]:
         """Block numbers by text, both as searched and as recorded."""
-        found: dict[str, set[int]] = {}
+        numbers: dict[str, set[int]] = {}
         for number, block in enumerate(self.trace.blocks):
             for text in (block.text, part_text(self.trace.history.part(block.place))):
-                found.setdefault(text, set()).add(number)
-        return {text: tuple(blocks) for text, blocks in found.items()}
+                numbers.setdefault(text, set()).add(number)
+        return {text: tuple(blocks) for text, blocks in numbers.items()}
 
     @cached_property
     def _blocks_by_id(self) -> dict[str, list[int]]:
         """Block numbers by the short id that placeholders carry."""
-        found: dict[str, list[int]] = {}
-        for number, block in enumerate(self.trace.blocks):
-            for id_ in self._block_ids(block):
-                found.setdefault(short_id(id_), []).append(number)
-        return found
-
-    def _block_ids(self, block: TraceBlock) -> set[str]:
+        numbers: dict[str, list[int]] = {}
         history = self.trace.history
-        return {exact_id(history.part(block.place)), history.occurrence(block.place).content}
+        for number, block in enumerate(self.trace.blocks):
+            for id_ in {exact_id(history.part(block.place)), history.occurrence(block.place).content}:
+                numbers.setdefault(short_id(id_), []).append(number)
+        return numbers
 
     @cached_property
     def _result_by_call(self) -> dict[int, int]:
         """For the block of a call, the block of its result."""
         numbers = {block.place: number for number, block in enumerate(self.trace.blocks)}
-        chains = ((numbers.get(chain.call), chain.result) for chain in self.trace.history.chains)
         return {
-            call: numbers[result]
-            for call, result in chains
-            if call is not None and result is not None and result in numbers
+            numbers[chain.call]: numbers[chain.result]
+            for chain in self.trace.history.chains
+            if chain.call in numbers and chain.result is not None and chain.result in numbers
         }

@@ -14,7 +14,7 @@ A session that a strategy could not take counts neither for it nor for its compa
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 from math import inf, isfinite
@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from thresher.replay.intervals import _finite, compute_interval
+from thresher.replay.intervals import compute_interval
 from thresher.replay.simulate import ReplayTotals
 from thresher.replay.strategies.upper_bound import MinimumCost, most_served
 
@@ -51,14 +51,7 @@ TotalsBySetting = Mapping[StrategySetting, Mapping[str, ReplayTotals]]
 """The totals of each strategy and budget, by session."""
 
 
-_SCORE_KEYS = {
-    "survival": "hit_share", "resident": "hit_share_by_kind", "lost": "lost_share", "fetched": "refetch_share",
-    "replans": "replan_share", "broken": "warm_replan_share", "milliseconds": "decision_milliseconds",
-}  # fmt: skip
-"""JSON names."""
-
-
-class BudgetScore(Struct, frozen=True, kw_only=True, rename=_SCORE_KEYS):
+class BudgetScore(Struct, frozen=True, kw_only=True):
     """One strategy at one budget, over all its sessions."""
 
     budget: int | None
@@ -67,21 +60,21 @@ class BudgetScore(Struct, frozen=True, kw_only=True, rename=_SCORE_KEYS):
     tokens_per_turn: float
     served: float
     """Share of the calls with references whose request contained all of them."""
-    survival: float
+    hit_share: float
     """Mean share of references that are hits, over the calls with references."""
-    resident: dict[str, float]
+    hit_share_by_kind: dict[str, float]
     """Share of references that are hits, by kind."""
-    lost: float
+    lost_share: float
     """Share of references that are neither in the request nor recoverable."""
-    fetched: float
+    refetch_share: float
     """Share of calls that had to refetch something."""
     cost: float
     cost_with_refetch: float
     """Both relative to the full history of the same sessions."""
-    replans: float
-    broken: float
+    replan_share: float
+    warm_replan_share: float
     """Both as shares of the calls."""
-    milliseconds: float
+    decision_milliseconds: float
     """Time to build a request."""
 
 
@@ -139,6 +132,9 @@ class _TargetPoint(NamedTuple):
     lost: float
 
 
+_BootstrapPoints = tuple[_TargetPoint | None, list[_TargetPoint | None]]
+
+
 class CurveCrossing(NamedTuple):
     """A position between two points of a curve."""
 
@@ -156,11 +152,10 @@ class ScoreCalculator:
         """Select the sessions, in the order in which draws refer to them."""
         self.sessions = tuple(sessions)
         self._totals = totals_by_setting
+        self._full_totals = totals_by_setting.get(StrategySetting(FULL_HISTORY, None), {})
         self._draw_count = draws
         self._seed = seed
-        self._bootstrap_cache: dict[
-            tuple[str, frozenset[str]], tuple[_TargetPoint | None, list[_TargetPoint | None]]
-        ] = {}
+        self._bootstrap_cache: dict[tuple[str, frozenset[str]], _BootstrapPoints] = {}
 
     @property
     def strategy_names(self) -> list[str]:
@@ -169,21 +164,17 @@ class ScoreCalculator:
 
     def curve(self, name: str) -> BudgetCurve:
         """Return the curve of one strategy."""
-        taken = self.usable_sessions(name)
-        here, found = self._bootstrap_points(name, taken)
-
-        def figure(read: Callable[[_TargetPoint], float]) -> IntervalEstimate:
-            value = None if here is None else read(here)
-            return IntervalEstimate(value, compute_interval([inf if one is None else read(one) for one in found]))
-
-        return BudgetCurve(
-            name,
-            self._budget_scores(name, taken),
-            figure(lambda one: one.tokens),
-            figure(lambda one: one.cost),
-            figure(lambda one: one.lost),
-            sum(session in self._totals_for(FULL_HISTORY, None) for session in self.sessions) - len(taken),
+        usable = self.usable_sessions(name)
+        point, draws = self._bootstrap_points(name, usable)
+        t95, c95, lost95 = (
+            IntervalEstimate(
+                None if point is None else point[field],
+                compute_interval([inf if draw is None else draw[field] for draw in draws]),
+            )
+            for field in range(len(_TargetPoint._fields))
         )
+        excluded = sum(session in self._full_totals for session in self.sessions) - len(usable)
+        return BudgetCurve(name, self._budget_scores(name, usable), t95, c95, lost95, excluded)
 
     def gap_closed(
         self, name: str, *, window: str = WINDOW_BASELINE, oracle: str = ORACLE_BASELINE
@@ -193,53 +184,49 @@ class ScoreCalculator:
         """
         if not {name, window, oracle} <= set(self.strategy_names):
             return None
-        taken = self.usable_sessions(name) & self.usable_sessions(window) & self.usable_sessions(oracle)
-        here, found = zip(*(self._bootstrap_points(one, taken) for one in (name, window, oracle)), strict=True)
-        value = _compute_gap(*here)
+        names = (name, window, oracle)
+        usable = frozenset.intersection(*map(self.usable_sessions, names))
+        points, draws = zip(*(self._bootstrap_points(strategy, usable) for strategy in names), strict=True)
+        value = _compute_gap(*points)
         if value is None:
             return None
-        gaps = [_compute_gap(*three) for three in zip(*found, strict=True)]
-        told = [one for one in gaps if one is not None]
+        gaps = [_compute_gap(*draw) for draw in zip(*draws, strict=True)]
+        known = [gap for gap in gaps if gap is not None]
         # A draw without a gap between the two ends says nothing. If such draws are common, there is no interval.
-        return IntervalEstimate(_finite(value), compute_interval(told) if len(told) > 0.9 * len(gaps) else None)
+        interval = compute_interval(known) if len(known) > 0.9 * len(gaps) else None
+        return IntervalEstimate(value if isfinite(value) else None, interval)
 
     def usable_sessions(self, name: str) -> frozenset[str]:
         """Return the sessions that a strategy could take at all its budgets."""
-        every = [self._totals_for(*setting) for setting in self._totals if setting.name == name]
-        return frozenset(
-            one for one in self.sessions if all(one in by for by in (*every, self._totals_for(FULL_HISTORY, None)))
-        )
+        by_budget = [by_session for _, by_session in self._budgets_of(name)]
+        required = (*by_budget, self._full_totals)
+        return frozenset(key for key in self.sessions if all(key in by_session for by_session in required))
 
-    def _bootstrap_points(
-        self, name: str, taken: frozenset[str]
-    ) -> tuple[_TargetPoint | None, list[_TargetPoint | None]]:
+    def _bootstrap_points(self, name: str, usable: frozenset[str]) -> _BootstrapPoints:
         """Return the target point of a strategy on these sessions, and that of each draw."""
-        if (name, taken) not in self._bootstrap_cache:
-            points = self._setting_columns(name, taken)
-            found = [_find_target_point(points, weights) for weights in self._draw_weights] if len(taken) > 1 else []
-            self._bootstrap_cache[name, taken] = _find_target_point(points, [1] * len(self.sessions)), found
-        return self._bootstrap_cache[name, taken]
+        if (name, usable) not in self._bootstrap_cache:
+            full = self._full_totals
+            columns = [
+                _columns([(by_session[key], full[key]) if key in usable else None for key in self.sessions])
+                for _, by_session in self._budgets_of(name)
+            ]
+            draws = self._draw_weights if len(usable) > 1 else []
+            points = [_find_target_point(columns, weights) for weights in draws]
+            self._bootstrap_cache[name, usable] = _find_target_point(columns, [1] * len(self.sessions)), points
+        return self._bootstrap_cache[name, usable]
 
-    def _budget_scores(self, name: str, taken: frozenset[str]) -> tuple[BudgetScore, ...]:
-        order = [one for one in self.sessions if one in taken]  # float sums depend on the order
-        full = sum_totals(self._totals_for(FULL_HISTORY, None)[one] for one in order)
-        found = [
-            score_totals(setting.budget, sum_totals(by[one] for one in order), full, len(taken))
-            for setting, by in self._totals.items()
-            if setting.name == name and full.calls
+    def _budget_scores(self, name: str, usable: frozenset[str]) -> tuple[BudgetScore, ...]:
+        keys = [key for key in self.sessions if key in usable]  # float sums depend on the order
+        full = sum_totals(self._full_totals[key] for key in keys)
+        scores = [
+            score_totals(budget, sum_totals(by_session[key] for key in keys), full, len(usable))
+            for budget, by_session in self._budgets_of(name)
+            if full.calls
         ]
-        return tuple(sorted(found, key=lambda score: (score.tokens_per_turn, score.budget or 0)))
+        return tuple(sorted(scores, key=lambda score: (score.tokens_per_turn, score.budget or 0)))
 
-    def _setting_columns(self, name: str, taken: frozenset[str]) -> list[_SettingColumns]:
-        full = self._totals_for(FULL_HISTORY, None)
-        return [
-            _columns([(by[one], full[one]) if one in taken else None for one in self.sessions])
-            for setting, by in self._totals.items()
-            if setting.name == name
-        ]
-
-    def _totals_for(self, name: str, budget: int | None) -> Mapping[str, ReplayTotals]:
-        return self._totals.get(StrategySetting(name, budget), {})
+    def _budgets_of(self, name: str) -> list[tuple[int | None, Mapping[str, ReplayTotals]]]:
+        return [(setting.budget, by_session) for setting, by_session in self._totals.items() if setting.name == name]
 
     @cached_property
     def _draw_weights(self) -> list[SessionWeights]:
@@ -269,15 +256,14 @@ class SessionGroup(Struct, frozen=True):
 def score_group(name: str, totals_by_setting: TotalsBySetting, sessions: Iterable[str]) -> SessionGroup:
     """Score all strategies over some sessions."""
     scores = ScoreCalculator(totals_by_setting, sessions)
-    full = totals_by_setting.get(StrategySetting(FULL_HISTORY, None), {})
-    whole = sum_totals(full[one] for one in scores.sessions if one in full)
-    lines = tuple(
-        StrategyResult(scores.curve(one), scores.gap_closed(one) if one != FULL_HISTORY else None)
-        for one in scores.strategy_names
+    full_totals = totals_by_setting.get(StrategySetting(FULL_HISTORY, None), {})
+    full = sum_totals(full_totals[key] for key in scores.sessions if key in full_totals)
+    results = tuple(
+        StrategyResult(scores.curve(strategy), scores.gap_closed(strategy) if strategy != FULL_HISTORY else None)
+        for strategy in scores.strategy_names
     )
-    return SessionGroup(
-        name, len(scores.sessions), whole.calls, whole.calls_with_references, sum(whole.references.values()), lines
-    )
+    references = sum(full.references.values())
+    return SessionGroup(name, len(scores.sessions), full.calls, full.calls_with_references, references, results)
 
 
 class BoundViolation(NamedTuple):
@@ -294,18 +280,15 @@ def find_bound_violations(
 ) -> list[BoundViolation]:
     """Return the sessions on which a covered strategy exceeds the upper bound."""
     names = set(covered)
-    found = [
-        BoundViolation(
-            setting,
-            session,
-            totals.served / totals.calls_with_references,
-            most_served(minimum_costs[session], totals.tokens / totals.calls),
-        )
-        for setting, by in totals_by_setting.items()
-        for session, totals in by.items()
-        if setting.name in names and totals.calls_with_references and session in minimum_costs
-    ]
-    return [one for one in found if one.served > one.max_served + SERVED_TOLERANCE]
+    violations = []
+    for setting, by_session in totals_by_setting.items():
+        for session, totals in by_session.items() if setting.name in names else ():
+            if totals.calls_with_references and session in minimum_costs:
+                served = totals.served / totals.calls_with_references
+                max_served = most_served(minimum_costs[session], totals.tokens / totals.calls)
+                if served > max_served + SERVED_TOLERANCE:
+                    violations.append(BoundViolation(setting, session, served, max_served))
+    return violations
 
 
 def draw_session_weights(sessions: int, *, count: int = DRAWS, seed: int = SEED) -> list[SessionWeights]:
@@ -315,71 +298,71 @@ def draw_session_weights(sessions: int, *, count: int = DRAWS, seed: int = SEED)
     return [[counts[number] for number in numbers] for counts in drawn]
 
 
-def sum_totals(totals_by_setting: Iterable[ReplayTotals]) -> ReplayTotals:
+def sum_totals(totals: Iterable[ReplayTotals]) -> ReplayTotals:
     """Return the sum of totals."""
-    found = ReplayTotals()
-    for one in totals_by_setting:
-        found.add(one)
-    return found
+    total = ReplayTotals()
+    for item in totals:
+        total.add(item)
+    return total
 
 
 def score_totals(budget: int | None, mine: ReplayTotals, full: ReplayTotals, sessions: int) -> BudgetScore:
     """Score totals against those of the full history of the same sessions."""
-    references = sum(mine.references.values())
+    used = mine.references
     return BudgetScore(
         budget=budget,
         sessions=sessions,
         calls=mine.calls,
         tokens_per_turn=_share(mine.tokens, mine.calls),
         served=_share(mine.served, mine.calls_with_references, 1.0),
-        survival=_share(mine.hit_share_sum, mine.calls_with_references, 1.0),
-        resident={kind: mine.resident.get(kind, 0) / count for kind, count in sorted(mine.references.items()) if count},
-        lost=_share(mine.lost, references),
-        fetched=_share(mine.fetched, mine.calls),
+        hit_share=_share(mine.hit_share_sum, mine.calls_with_references, 1.0),
+        hit_share_by_kind={kind: mine.hits.get(kind, 0) / count for kind, count in sorted(used.items()) if count},
+        lost_share=_share(mine.lost, sum(used.values())),
+        refetch_share=_share(mine.refetch_calls, mine.calls),
         cost=_share(mine.cost, full.cost),
-        cost_with_refetch=_share(mine.cost + mine.refetch, full.cost),
-        replans=_share(mine.replans, mine.calls),
-        broken=_share(mine.broken, mine.calls),
-        milliseconds=1000 * _share(mine.seconds, mine.calls),
+        cost_with_refetch=_share(mine.cost + mine.refetch_cost, full.cost),
+        replan_share=_share(mine.replans, mine.calls),
+        warm_replan_share=_share(mine.warm_replans, mine.calls),
+        decision_milliseconds=1000 * _share(mine.seconds, mine.calls),
     )
 
 
 def _columns(pairs: Sequence[tuple[ReplayTotals, ReplayTotals] | None]) -> _SettingColumns:
-    empty = (0.0,) * len(_SettingColumns._fields)
-    rows = [empty if pair is None else _make_column_values(*pair) for pair in pairs]
-    return _SettingColumns(*zip(*rows, strict=True)) if rows else _SettingColumns(*([()] * len(empty)))
+    rows: list[tuple[float, ...]] = []
+    for mine, full in (pair or (ReplayTotals(), ReplayTotals()) for pair in pairs):
+        references, cost = sum(mine.references.values()), mine.cost + mine.refetch_cost
+        calls = mine.calls, mine.tokens, mine.calls_with_references, mine.served
+        rows.append((*calls, references, mine.lost, cost, full.cost))
+    return _SettingColumns(*zip(*rows, strict=True)) if rows else _SettingColumns(*[()] * 8)
 
 
-def _make_column_values(mine: ReplayTotals, full: ReplayTotals) -> tuple[float, ...]:
-    references = sum(mine.references.values())
-    paid = mine.cost + mine.refetch
-    return mine.calls, mine.tokens, mine.calls_with_references, mine.served, references, mine.lost, paid, full.cost
-
-
-def _find_target_point(points: Sequence[_SettingColumns], weights: SessionWeights) -> _TargetPoint | None:
+def _find_target_point(settings: Sequence[_SettingColumns], weights: SessionWeights) -> _TargetPoint | None:
     """Return the point at which the curve first serves enough, if any."""
 
-    def added(column: Sequence[float]) -> float:
+    def total(column: Sequence[float]) -> float:
         return float(sum(map(mul, weights, column)))
 
-    def at(point: _SettingColumns, tokens: float) -> _TargetPoint:
-        return _TargetPoint(
-            tokens,
-            _share(added(point.cost), added(point.full_cost)),
-            _share(added(point.lost), added(point.references)),
-        )
+    def target_point(position: int) -> _TargetPoint:
+        tokens, _, number = curve[position]
+        setting = settings[number]
+        cost = _share(total(setting.cost), total(setting.full_cost))
+        return _TargetPoint(tokens, cost, _share(total(setting.lost), total(setting.references)))
 
-    row = [
-        (added(point.tokens) / calls, _share(added(point.served), added(point.calls_with_references), 1.0), number)
-        for number, point in enumerate(points)
-        if (calls := added(point.calls))
+    curve = [
+        (
+            total(setting.tokens) / calls,
+            _share(total(setting.served), total(setting.calls_with_references), 1.0),
+            number,
+        )
+        for number, setting in enumerate(settings)
+        if (calls := total(setting.calls))
     ]
-    row.sort()
-    found = find_crossing([served for _, served, _ in row])
-    if found is None:
+    curve.sort()
+    crossing = find_crossing([served for _, served, _ in curve])
+    if crossing is None:
         return None
-    before, after = (at(points[row[end][2]], row[end][0]) for end in (found.before, found.after))
-    return _TargetPoint(*[one + found.share * (other - one) for one, other in zip(before, after, strict=True)])
+    before, after = target_point(crossing.before), target_point(crossing.after)
+    return _TargetPoint(*[low + crossing.share * (high - low) for low, high in zip(before, after, strict=True)])
 
 
 def find_crossing(served: Sequence[float]) -> CurveCrossing | None:

@@ -14,7 +14,6 @@ from msgspec import Struct, field
 from thresher.replay.conversation import ReplayConversation, RequestBuilder
 from thresher.replay.cost import REFETCH_CALL_TOKENS, CostMeter, Rates
 from thresher.replay.recording import Recording
-from thresher.replay.references import Reference
 from thresher.replay.residency import CallResidency, ResidencyChecker
 from thresher.store import ContentStore, InMemoryContentStore
 
@@ -48,16 +47,16 @@ class ReplayTotals(Struct, kw_only=True):
     """Sum over the calls with references: the share of references that are hits."""
     references: dict[str, int] = field(default_factory=dict)
     """References by kind."""
-    resident: dict[str, int] = field(default_factory=dict)
+    hits: dict[str, int] = field(default_factory=dict)
     lost: int = 0
-    fetched: int = 0
+    refetch_calls: int = 0
     """Calls that had to refetch something."""
     replans: int = 0
     """Requests that do not extend the previous one."""
-    broken: int = 0
+    warm_replans: int = 0
     """Replans while the cache was warm."""
     cost: float = 0.0
-    refetch: float = 0.0
+    refetch_cost: float = 0.0
     seconds: float = 0.0
 
     def add(self, other: "ReplayTotals") -> None:
@@ -83,8 +82,8 @@ def replay_recording(
     store = InMemoryContentStore() if store is None else store
     checker = ResidencyChecker(recording.trace, store=store) if checker is None else checker
     totals = ReplayTotals()
-    for told in replay_requests(recording, strategy, rates, checker, store):
-        totals.add(told)
+    for call_totals in replay_requests(recording, strategy, rates, checker, store):
+        totals.add(call_totals)
     return totals
 
 
@@ -94,51 +93,42 @@ def replay_requests(
     """Yield the totals of each request, in the order of the calls."""
     conversation, meter = ReplayConversation(recording, store), CostMeter(rates)
     build_request = strategy.start(conversation, checker)
-    history = recording.trace.history
     at = 0.0
     for number, call in enumerate(recording.trace.calls):
         # An unrecorded time counts as no time passed: neither the meter nor a window may use the real clock.
         at = at if call.time is None else call.time
         conversation.advance(call.stop)
-        begin = perf_counter()
-        sent = list(build_request(at))
-        spent = perf_counter() - begin
-        outcome = checker.check_call(number, [piece.text for piece in sent if piece.text])
-        warm = meter.is_warm(at)
-        charge = meter.charge(at, [(piece, piece.tokens) for piece in sent])
+        start = perf_counter()
+        request = list(build_request(at))
+        seconds = perf_counter() - start
+        outcome = checker.check_call(number, [piece.text for piece in request if piece.text])
+        is_warm = meter.is_warm(at)
+        charge = meter.charge(at, [(piece, piece.tokens) for piece in request])
         totals = _make_call_totals(outcome)
-        totals.tokens, totals.cost, totals.seconds = charge.tokens, charge.cost, spent
-        totals.replans, totals.broken = int(charge.is_prefix_broken), int(charge.is_prefix_broken and warm)
+        totals.tokens, totals.cost, totals.seconds = charge.tokens, charge.cost, seconds
+        totals.replans, totals.warm_replans = int(charge.is_prefix_broken), int(charge.is_prefix_broken and is_warm)
         if outcome.refetch_blocks:
-            blocks = [recording.trace.blocks[block] for block in outcome.refetch_blocks]
-            pieces, parts = conversation.refetch([history.part(block.place) for block in blocks])
+            places = [recording.trace.blocks[block].place for block in outcome.refetch_blocks]
+            pieces, parts = conversation.refetch(list(map(recording.trace.history.part, places)))
             for part, block in zip(parts, outcome.refetch_blocks, strict=True):
                 checker.add_block_copy(part, block)
-            again = meter.charge(at, [(piece, piece.tokens) for piece in (*sent, *pieces)])
-            totals.refetch = again.cost + rates.output * REFETCH_CALL_TOKENS
+            refetch = meter.charge(at, [(piece, piece.tokens) for piece in (*request, *pieces)])
+            totals.refetch_cost = refetch.cost + rates.output * REFETCH_CALL_TOKENS
         yield totals
 
 
 def _make_call_totals(outcome: CallResidency) -> ReplayTotals:
-    calls_with_references = bool(outcome.references)
-    quotes, held = _count_quotes(outcome.references), _count_quotes(outcome.hits)
+    references, hits = Counter(ref.kind for ref in outcome.references), Counter(ref.kind for ref in outcome.hits)
+    quotes = references["E"] + references["G"]
     return ReplayTotals(
         calls=1,
         calls_with_quotes=int(quotes > 0),
-        calls_with_all_quotes=int(quotes > 0 and held == quotes),
-        calls_with_references=int(calls_with_references),
-        served=int(calls_with_references and outcome.is_served),
-        hit_share_sum=len(outcome.hits) / len(outcome.references) if calls_with_references else 0.0,
-        references=_count_by_kind(outcome.references),
-        resident=_count_by_kind(outcome.hits),
+        calls_with_all_quotes=int(quotes > 0 and hits["E"] + hits["G"] == quotes),
+        calls_with_references=int(bool(outcome.references)),
+        served=int(bool(outcome.references) and outcome.is_served),
+        hit_share_sum=len(outcome.hits) / len(outcome.references) if outcome.references else 0.0,
+        references=dict(references),
+        hits=dict(hits),
         lost=len(outcome.lost),
-        fetched=int(bool(outcome.refetch_blocks)),
+        refetch_calls=int(bool(outcome.refetch_blocks)),
     )
-
-
-def _count_quotes(references: tuple[Reference, ...]) -> int:
-    return sum(reference.kind in "EG" for reference in references)
-
-
-def _count_by_kind(references: tuple[Reference, ...]) -> dict[str, int]:
-    return dict(Counter(reference.kind for reference in references))

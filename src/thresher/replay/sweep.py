@@ -62,7 +62,7 @@ SweepProgress = Callable[[int, int], None]
 
 def run_sweep(
     files: Iterable[Path],
-    ways: Sequence[tuple[str, int | None]],
+    settings: Sequence[tuple[str, int | None]],
     rates: Rates,
     *,
     jobs: int = 1,
@@ -71,28 +71,22 @@ def run_sweep(
     resume: Path | None = None,
 ) -> SweepResults:
     """Replay all sessions of all files. `resume` is the folder of the checkpoint."""
-    sized = sort_files_by_size(files)
-    asked = _group_budgets(ways)
-    saved = (
-        SweepCheckpoint(
-            resume, compute_sweep_key(sized, dict.fromkeys(name for name, _ in asked), rates, load_settings())
-        )
-        if resume is not None
-        else SweepCheckpoint(None, "")
-    )
-    total = len(sized) * (1 + len(asked))
-    workers = SweepWorkers(
-        min(jobs, total), saved, lambda done: progress(done, total) if progress is not None else None
-    )
-    with workers:
-        first = workers.run_units([SweepUnit(str(path), FULL_HISTORY, (None,), minimum, rates) for path in sized])
-        kept = exclude_subagent_files(first)
-        total = len(sized) + sum(bool(done.sessions) for done in kept) * len(asked)
-        order = [done.file for done in kept if done.sessions]
-        units = [SweepUnit(file, strategy, budgets, minimum, rates) for file in order for strategy, budgets in asked]
+    sizes = sort_files_by_size(files)
+    groups = _group_budgets(settings)
+    names = dict.fromkeys(name for name, _ in groups)
+    key = "" if resume is None else compute_sweep_key(sizes, names, rates, load_settings())
+    checkpoint = SweepCheckpoint(resume, key)
+    total = len(sizes) * (1 + len(groups))
+    report = (lambda _: None) if progress is None else lambda finished: progress(finished, total)
+    with SweepWorkers(min(jobs, total), checkpoint, report) as workers:
+        first = workers.run_units([SweepUnit(str(path), FULL_HISTORY, (None,), minimum, rates) for path in sizes])
+        full = exclude_subagent_files(first)
+        relevant = [result.file for result in full if result.sessions]
+        total = len(sizes) + len(relevant) * len(groups)
+        units = [SweepUnit(file, name, budgets, minimum, rates) for file in relevant for name, budgets in groups]
         rest = workers.run_units(units)
-    saved.delete()
-    return _collect_results(kept, rest, ways, len(sized))
+    checkpoint.delete()
+    return _collect_results(full, rest, settings, len(sizes))
 
 
 # Planning
@@ -100,30 +94,30 @@ def run_sweep(
 
 def sort_files_by_size(files: Iterable[Path]) -> dict[Path, tuple[int, int]]:
     """Return size and time of each file, the largest first. A missing file gets zeros and fails when it is read."""
-    found: dict[Path, tuple[int, int]] = {}
+    sizes: dict[Path, tuple[int, int]] = {}
     for path in files:
-        found[path] = (0, 0)
+        sizes[path] = (0, 0)
         with suppress(OSError):
             stat = path.stat()
-            found[path] = (stat.st_size, stat.st_mtime_ns)
-    return dict(sorted(found.items(), key=lambda item: (-item[1][0], str(item[0]))))
+            sizes[path] = (stat.st_size, stat.st_mtime_ns)
+    return dict(sorted(sizes.items(), key=lambda item: (-item[1][0], str(item[0]))))
 
 
-def _group_budgets(ways: Sequence[tuple[str, int | None]]) -> list[tuple[str, tuple[int | None, ...]]]:
+def _group_budgets(settings: Sequence[tuple[str, int | None]]) -> list[tuple[str, tuple[int | None, ...]]]:
     """Return each strategy with the budgets of one unit. The full history always runs and is not included."""
-    found: dict[str, dict[int | None, None]] = {}
-    for name, budget in ways:
+    budgets_by_name: dict[str, dict[int | None, None]] = {}
+    for name, budget in settings:
         if name != FULL_HISTORY:
-            found.setdefault(name, {})[budget] = None
-    units = []
-    for name, of in found.items():
-        step = len(of) if is_baseline(name) or name in PEER_STRATEGIES else BUDGETS_PER_UNIT
-        units += [(name, tuple(of)[start : start + step]) for start in range(0, len(of), step)]
-    return units
+            budgets_by_name.setdefault(name, {})[budget] = None
+    groups = []
+    for name, budgets in budgets_by_name.items():
+        step = len(budgets) if is_baseline(name) or name in PEER_STRATEGIES else BUDGETS_PER_UNIT
+        groups += [(name, tuple(budgets)[start : start + step]) for start in range(0, len(budgets), step)]
+    return groups
 
 
 def compute_sweep_key(
-    sized: Mapping[Path, tuple[int, int]], names: Iterable[str], rates: Rates, chosen: Settings
+    sizes: Mapping[Path, tuple[int, int]], names: Iterable[str], rates: Rates, settings: Settings
 ) -> str:
     """Return a digest of everything that a figure depends on."""
     sources = Path(__file__).parents[1].rglob("*.py")
@@ -133,9 +127,9 @@ def compute_sweep_key(
         version("thresher"),
         max(path.stat().st_mtime_ns for path in sources),
         msgspec.structs.asdict(rates),
-        [(str(path), *facts) for path, facts in sorted(sized.items())],
+        [(str(path), *size) for path, size in sorted(sizes.items())],
         [path.read_text("utf-8", "replace") for path in policies if path.is_file()],
-        chosen,
+        settings,
     )
     return sha256(repr(facts).encode("utf-8", "replace")).hexdigest()[:20]
 
@@ -145,73 +139,59 @@ def compute_sweep_key(
 
 def run_unit(unit: SweepUnit) -> UnitResult:
     """Replay all sessions of a file with one strategy."""
-    told: dict[str, SessionResult] = {}
-    failed: dict[str, ReplayFailure] = {}
+    results: dict[str, SessionResult] = {}
+    failures: dict[str, ReplayFailure] = {}
     children: list[str] = []
     short = 0
     try:
         sessions = read_all(unit.file)
     except (ThresherError, OSError) as error:
         kind: Literal["read", "format"] = "format" if isinstance(error, UnknownFormatError) else "read"
-        return UnitResult(
-            unit.name, unit.file, unit.strategy, failures=[ReplayFailure(unit.file, "", str(error), kind)]
-        )
+        failure = ReplayFailure(unit.file, "", str(error), kind)
+        return UnitResult(unit.name, unit.file, unit.strategy, failures=[failure])
     for session in sessions:
         children += [child.file for child in session.children if child.file != session.file]
         key = f"{session.file}#{session.id}"
         try:
-            found, less = _select_long_recordings(session, unit.min_calls)
-            short += less
-            if found:
-                told[key] = _merge_session_results(told.get(key), _replay_session(session, found, unit))
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a way or a recording raises is told
+            recordings = list(build_session_recordings(session))
+            long = [recording for recording in recordings if len(recording.trace.calls) >= unit.min_calls]
+            short += len(recordings) - len(long)
+            if long:
+                results[key] = _merge_session_results(results.get(key), _replay_session(session, long, unit))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - report any error of a strategy or a recording
             text = f"session {session.id}: {type(error).__name__}: {error}"
-            failed[key] = ReplayFailure(unit.file, unit.strategy, text[:500])
-    whole = {key: one for key, one in told.items() if key not in failed}
-    return UnitResult(unit.name, unit.file, unit.strategy, whole, list(failed.values()), children, short)
+            failures[key] = ReplayFailure(unit.file, unit.strategy, text[:500])
+    complete = {key: result for key, result in results.items() if key not in failures}
+    return UnitResult(unit.name, unit.file, unit.strategy, complete, list(failures.values()), children, short)
 
 
-def _select_long_recordings(session: Session, minimum: int) -> tuple[list[Recording], int]:
-    """Return the recordings with enough calls, and the number of the others."""
-    every = list(build_session_recordings(session))
-    found = [one for one in every if len(one.trace.calls) >= minimum]
-    return found, len(every) - len(found)
-
-
-def _replay_session(session: Session, found: Sequence[Recording], unit: SweepUnit) -> SessionResult:
+def _replay_session(session: Session, recordings: Sequence[Recording], unit: SweepUnit) -> SessionResult:
     """Replay one session with one strategy. A recording has one checker for all budgets."""
-    totals_by_setting = {_budget_key(budget): ReplayTotals() for budget in unit.budgets}
+    totals_by_budget = {_budget_key(budget): ReplayTotals() for budget in unit.budgets}
     minimum_costs: list[MinimumCost] = []
-    for recording in found:
+    for recording in recordings:
         store = InMemoryContentStore()
         checker = ResidencyChecker(recording.trace, store=store)
         if unit.strategy == FULL_HISTORY:
             minimum_costs.append(compute_minimum_cost(recording, checker))
         for budget in unit.budgets:
             strategy = make_strategy(unit.strategy, budget, unit.rates)
-            totals_by_setting[_budget_key(budget)].add(
-                replay_recording(recording, strategy, unit.rates, checker=checker, store=store)
-            )
-    calls = sum(len(one.trace.calls) for one in found)
-    return SessionResult(
-        ReplayedSession(session.file, session.id, session.agent, session.project, len(found), calls),
-        totals_by_setting,
-        minimum_costs,
-    )
+            totals = replay_recording(recording, strategy, unit.rates, checker=checker, store=store)
+            totals_by_budget[_budget_key(budget)].add(totals)
+    calls = sum(len(recording.trace.calls) for recording in recordings)
+    facts = ReplayedSession(session.file, session.id, session.agent, session.project, len(recordings), calls)
+    return SessionResult(facts, totals_by_budget, minimum_costs)
 
 
 def _merge_session_results(before: SessionResult | None, now: SessionResult) -> SessionResult:
     """Merge two sessions of one file that have the same id."""
     if before is None:
         return now
-    for label, totals in before.totals_by_setting.items():
-        now.totals_by_setting[label].add(totals)
-    facts = msgspec.structs.replace(
-        now.facts,
-        recordings=before.facts.recordings + now.facts.recordings,
-        calls=before.facts.calls + now.facts.calls,
-    )
-    return SessionResult(facts, now.totals_by_setting, [*before.minimum_costs, *now.minimum_costs])
+    for budget, totals in before.totals_by_budget.items():
+        now.totals_by_budget[budget].add(totals)
+    recordings, calls = before.facts.recordings + now.facts.recordings, before.facts.calls + now.facts.calls
+    facts = msgspec.structs.replace(now.facts, recordings=recordings, calls=calls)
+    return SessionResult(facts, now.totals_by_budget, [*before.minimum_costs, *now.minimum_costs])
 
 
 def _budget_key(budget: int | None) -> str:
@@ -242,19 +222,19 @@ class SweepCheckpoint:
             with suppress(OSError):
                 if other != path and other.stat().st_mtime < time() - MAX_RESUME_AGE_SECONDS:
                     other.unlink()
-        told = path.read_bytes() if path.exists() else b""
-        for line in told.splitlines():
+        lines = path.read_bytes() if path.exists() else b""
+        for line in lines.splitlines():
             with suppress(msgspec.DecodeError, UnicodeDecodeError):
-                done = msgspec.json.decode(line, type=UnitResult)
-                self.finished_units[done.name] = done
-        if told and not told.endswith(b"\n"):
+                result = msgspec.json.decode(line, type=UnitResult)
+                self.finished_units[result.name] = result
+        if lines and not lines.endswith(b"\n"):
             self._append(b"\n")  # so that the next line does not extend an incomplete one
 
-    def add(self, done: UnitResult) -> None:
+    def add(self, result: UnitResult) -> None:
         """Add a unit. Skip failures, which may succeed next time, and file names that cannot be encoded."""
-        if self._path is not None and not done.failures:
+        if not result.failures:
             with suppress(OSError, UnicodeEncodeError):
-                self._append(msgspec.json.encode(done) + b"\n")
+                self._append(msgspec.json.encode(result) + b"\n")
 
     def delete(self) -> None:
         """Delete the checkpoint of a complete sweep."""
@@ -271,12 +251,12 @@ class SweepCheckpoint:
 class SweepWorkers:
     """Run units in this process or in worker processes."""
 
-    def __init__(self, jobs: int, saved: SweepCheckpoint, tell: Callable[[int], None]) -> None:
+    def __init__(self, jobs: int, checkpoint: SweepCheckpoint, report_progress: Callable[[int], None]) -> None:
         """Create the worker pool; one job runs in this process."""
         spawn = get_context("spawn")
         self._pool = ProcessPoolExecutor(jobs, spawn, initializer=initialize_sweep_worker) if jobs > 1 else None
-        self._checkpoint = saved
-        self._report_progress = tell
+        self._checkpoint = checkpoint
+        self._report_progress = report_progress
         self._finished_count = 0
 
     def __enter__(self) -> "SweepWorkers":
@@ -288,19 +268,16 @@ class SweepWorkers:
 
     def run_units(self, units: Sequence[SweepUnit]) -> list[UnitResult]:
         """Run all units and return the results in the same order."""
-        found = {
-            unit.name: self._checkpoint.finished_units[unit.name]
-            for unit in units
-            if unit.name in self._checkpoint.finished_units
-        }
-        self._finished_count += len(found)
+        names = {unit.name for unit in units}
+        results = {name: result for name, result in self._checkpoint.finished_units.items() if name in names}
+        self._finished_count += len(results)
         self._report_progress(self._finished_count)
-        for done in self._run_new_units([unit for unit in units if unit.name not in found]):
-            found[done.name] = done
-            self._checkpoint.add(done)
+        for result in self._run_new_units([unit for unit in units if unit.name not in results]):
+            results[result.name] = result
+            self._checkpoint.add(result)
             self._finished_count += 1
             self._report_progress(self._finished_count)
-        return [found[unit.name] for unit in units]
+        return [results[unit.name] for unit in units]
 
     def _run_new_units(self, units: Sequence[SweepUnit]) -> Iterator[UnitResult]:
         if self._pool is None:
@@ -311,8 +288,8 @@ class SweepWorkers:
             yield from (future.result() for future in as_completed(futures))
         except BrokenProcessPool as error:
             raise ThresherError(
-                "a process ended before its work did, perhaps for want of memory: start again with fewer --jobs; "
-                "what is done is kept"
+                "a worker process stopped unexpectedly, possibly out of memory. Run the same command with fewer "
+                "`--jobs`; finished work is kept."
             ) from error
 
 
@@ -321,29 +298,29 @@ class SweepWorkers:
 
 def exclude_subagent_files(first: Sequence[UnitResult]) -> list[UnitResult]:
     """Drop the results of sub-agent files, which are counted with their parents."""
-    children = {file for done in first for file in done.children}
-    return [done for done in first if done.file not in children]
+    children = {file for result in first for file in result.children}
+    return [result for result in first if result.file not in children]
 
 
 def _collect_results(
-    first: Sequence[UnitResult], rest: Sequence[UnitResult], ways: Sequence[tuple[str, int | None]], files: int
+    full: Sequence[UnitResult], rest: Sequence[UnitResult], settings: Sequence[tuple[str, int | None]], files: int
 ) -> SweepResults:
-    every = [*first, *rest]
-    told = {key: one for done in first for key, one in done.sessions.items()}
-    settings = [StrategySetting(name, None if name == FULL_HISTORY else budget) for name, budget in ways]
+    results = [*full, *rest]
+    sessions = {key: session for result in full for key, session in result.sessions.items()}
+    names = [(name, None if name == FULL_HISTORY else budget) for name, budget in settings]
     totals_by_setting: dict[StrategySetting, dict[str, ReplayTotals]] = {
-        setting: {} for setting in (*settings, StrategySetting(FULL_HISTORY, None))
+        StrategySetting(*setting): {} for setting in (*names, (FULL_HISTORY, None))
     }
-    for done in every:
-        for key, one in done.sessions.items():
-            for label, totals in one.totals_by_setting.items():
-                totals_by_setting[StrategySetting(done.strategy, int(label) if label else None)][key] = totals
+    for result in results:
+        for key, session in result.sessions.items():
+            for budget, totals in session.totals_by_budget.items():
+                totals_by_setting[StrategySetting(result.strategy, int(budget) if budget else None)][key] = totals
     return SweepResults(
-        sessions={key: one.facts for key, one in told.items()},
+        sessions={key: session.facts for key, session in sessions.items()},
         totals_by_setting=totals_by_setting,
-        minimum_costs={key: one.minimum_costs for key, one in told.items()},
+        minimum_costs={key: session.minimum_costs for key, session in sessions.items()},
         # A strategy that raises at every budget is reported once.
-        failures=list(dict.fromkeys(failure for done in every for failure in done.failures)),
+        failures=list(dict.fromkeys(failure for result in results for failure in result.failures)),
         files=files,
-        short=sum(done.short for done in first),
+        short=sum(result.short for result in full),
     )

@@ -17,7 +17,7 @@ class ReplayFailure(Struct, frozen=True):
     strategy: str
     """Empty if the file could not be read."""
     error: str
-    kind: Literal["read", "format", "way"] = "way"
+    kind: Literal["read", "format", "strategy"] = "strategy"
     """`format`: the file has no known format, so it may be unrelated to any agent."""
 
 
@@ -36,7 +36,7 @@ class SessionResult(Struct, frozen=True):
     """Totals of one strategy on one session, by budget."""
 
     facts: ReplayedSession
-    totals_by_setting: dict[str, ReplayTotals]
+    totals_by_budget: dict[str, ReplayTotals]
     minimum_costs: list[MinimumCost] = []
 
 

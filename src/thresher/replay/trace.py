@@ -142,7 +142,7 @@ _NUMBERED_LINE = re.compile(rf"^{_LINE_NUMBER.pattern}", re.MULTILINE)
 
 
 def strip_line_numbers(text: str) -> str:
-    """Remove the line numbers of a reading tool: always `12→`; `12: ` and similar only if consecutive lines count up."""
+    """Remove the line numbers of a reading tool: always `12→`, and `12: ` or similar if the lines count up."""
     if "→" in text:
         text = _ARROW_NUMBER.sub("", text)
     return _strip_sequential_numbers(text) if _NUMBERED_LINE.search(text) else text

@@ -53,7 +53,7 @@ class SimpleCommand(NamedTuple):
     """The text of its heredoc."""
     is_heredoc_literal: bool
     operator: str
-    r"""The operator before it: `&&`, `||`, `\|`, `;`, or empty."""
+    """The operator before it: `&&`, `||`, `|`, `;`, or empty."""
 
 
 class _CommandBuilder:

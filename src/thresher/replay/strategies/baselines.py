@@ -7,8 +7,7 @@ The batched baselines grow until they exceed the budget and then shrink well bel
 share a prefix.
 """
 
-from collections.abc import Callable, Iterator
-from itertools import chain
+from collections.abc import Callable
 from random import Random
 
 from thresher.replay.conversation import ReplayConversation, RequestBuilder, RequestPiece
@@ -26,44 +25,38 @@ def full_history_strategy() -> Strategy:
 
 def recency_strategy(budget: int) -> Strategy:
     """Send the newest messages that fit, re-chosen at every call."""
-    return Strategy("recency", _make_window_start(budget, budget), budget)
+    return _shrinking_strategy("recency", _SlidingWindow, budget, budget)
 
 
 def newest_batched_strategy(budget: int) -> Strategy:
     """Send the newest messages; drop old ones in batches."""
-    return Strategy("newest-batched", _make_window_start(budget, round(budget * LOW_WATER_SHARE)), budget)
+    return _shrinking_strategy("newest-batched", _SlidingWindow, budget, round(budget * LOW_WATER_SHARE))
 
 
 def random_strategy(budget: int, seed: int) -> Strategy:
     """Drop random messages in batches. The choice depends only on the recording and the seed."""
 
+    def select(conversation: ReplayConversation) -> _RandomSelection:
+        return _RandomSelection(conversation, Random(f"{seed} {conversation.recording.trace.name}"))
+
+    return _shrinking_strategy("random", select, budget, round(budget * LOW_WATER_SHARE))
+
+
+def _shrinking_strategy(
+    name: str, select: "Callable[[ReplayConversation], _SlidingWindow | _RandomSelection]", budget: int, low: int
+) -> Strategy:
     def start(conversation: ReplayConversation, _: ResidencyChecker) -> RequestBuilder:
-        selection = _RandomSelection(conversation, Random(f"{seed} {conversation.recording.trace.name}"))
+        selection = select(conversation)
 
         def build_request(_: float | None) -> list[RequestPiece]:
             selection.take_new_messages()
             if selection.tokens > budget:
-                selection.shrink_to(round(budget * LOW_WATER_SHARE))
+                selection.shrink_to(low)
             return selection.build_request()
 
         return build_request
 
-    return Strategy("random", start, budget)
-
-
-def _make_window_start(high: int, low: int) -> Callable[[ReplayConversation, ResidencyChecker], RequestBuilder]:
-    def start(conversation: ReplayConversation, _: ResidencyChecker) -> RequestBuilder:
-        window = _SlidingWindow(conversation)
-
-        def build_request(_: float | None) -> list[RequestPiece]:
-            window.take_new_messages()
-            if window.tokens > high:
-                window.shrink_to(low)
-            return conversation.pieces_since(window.first_kept)
-
-        return build_request
-
-    return start
+    return Strategy(name, start, budget)
 
 
 class _SlidingWindow:
@@ -84,14 +77,9 @@ class _SlidingWindow:
     def tokens(self) -> int:
         """Token count of the request."""
         conversation = self._conversation
-        beside = sum(piece.tokens for piece in conversation.tool_pieces)
-        return (
-            self._kept_tokens
-            + beside
-            + sum(
-                conversation.message_tokens[number] for number in conversation.head_messages if number < self.first_kept
-            )
-        )
+        head = (number for number in conversation.head_messages if number < self.first_kept)
+        head_tokens = sum(conversation.message_tokens[number] for number in head)
+        return self._kept_tokens + head_tokens + sum(piece.tokens for piece in conversation.tool_pieces)
 
     def take_new_messages(self) -> None:
         """Add the messages since the last call."""
@@ -100,17 +88,16 @@ class _SlidingWindow:
 
     def shrink_to(self, low: int) -> None:
         """Move the start forward until at most `low` tokens remain; new messages stay."""
-        safe = self._conversation.safe_starts
-        while (
-            self.tokens > low
-            and self._safe_starts_passed < len(safe)
-            and safe[self._safe_starts_passed] <= self._first_new
-        ):
-            self._kept_tokens -= sum(
-                self._conversation.message_tokens[self.first_kept : safe[self._safe_starts_passed]]
-            )
-            self.first_kept = safe[self._safe_starts_passed]
+        for start in self._conversation.safe_starts[self._safe_starts_passed :]:
+            if self.tokens <= low or start > self._first_new:
+                return
+            self._kept_tokens -= sum(self._conversation.message_tokens[self.first_kept : start])
+            self.first_kept = start
             self._safe_starts_passed += 1
+
+    def build_request(self) -> list[RequestPiece]:
+        """Return the head and the kept messages."""
+        return self._conversation.pieces_since(self.first_kept)
 
 
 class _RandomSelection:
@@ -135,12 +122,11 @@ class _RandomSelection:
         conversation = self._conversation
         self._first_new, self._message_count = self._message_count, len(conversation.messages)
         self.tokens += sum(conversation.message_tokens[self._first_new : self._message_count])
-        while (
-            self._safe_starts_passed < len(conversation.safe_starts)
-            and conversation.safe_starts[self._safe_starts_passed] <= self._first_new
-        ):
-            self._kept_units.append(range(self._first_ungrouped, conversation.safe_starts[self._safe_starts_passed]))
-            self._first_ungrouped = conversation.safe_starts[self._safe_starts_passed]
+        for start in conversation.safe_starts[self._safe_starts_passed :]:
+            if start > self._first_new:
+                break
+            self._kept_units.append(range(self._first_ungrouped, start))
+            self._first_ungrouped = start
             self._safe_starts_passed += 1
 
     def shrink_to(self, low: int) -> None:
@@ -157,10 +143,4 @@ class _RandomSelection:
     def build_request(self) -> list[RequestPiece]:
         """Return the remaining messages in order."""
         old = sorted([*self._head_ranges, *self._kept_units], key=lambda unit: unit.start)
-        spans = [*old, range(self._first_ungrouped, self._message_count)]
-        return [*self._conversation.tool_pieces, *chain.from_iterable(map(self._range_pieces, spans))]
-
-    def _range_pieces(self, messages: range) -> Iterator[RequestPiece]:
-        rows, starts = self._conversation.rows, self._conversation.starts
-        start, stop = (starts[end] if end < len(starts) else len(rows) for end in (messages.start, messages.stop))
-        return chain.from_iterable(row.pieces for row in rows[start:stop])
+        return self._conversation.pieces_of([*old, range(self._first_ungrouped, self._message_count)])

@@ -1,4 +1,4 @@
-"""Oracle strategies, which know the future references: a reference value for strategies that have to guess.
+"""Oracle strategies, which know the future references: a reference for strategies that have to guess.
 
 The oracle knows the references of all later calls. One copy of each is enough, and none is needed before the newest
 source has appeared, so each use is assigned to the lightest kept block that contains its references. If the blocks
@@ -6,7 +6,7 @@ exceed the budget, the oracle drops the one with the largest value of calls unti
 served there. This is a greedy heuristic, not an optimum; `upper_bound` calculates the limit that no strategy exceeds.
 
 The oracle drops single parts and does not check whether an API would accept the request: calls may lose their results,
-and unused system text is dropped. It is therefore stricter than any legal strategy. It always sends everything since
+and unused system text is dropped. It can therefore do better than any strategy that an API accepts. It always sends everything since
 the last call, and treats a refetched text as the block that it copies.
 """
 
@@ -26,37 +26,28 @@ from thresher.replay.trace import strip_line_numbers
 
 def oracle_strategy(budget: int) -> Strategy:
     """Before each call, drop unused blocks, then the worst ones until the rest fits."""
-
-    def start(conversation: ReplayConversation, checker: ResidencyChecker) -> RequestBuilder:
-        selection = _OracleSelection(conversation, checker)
-
-        def build_request(_: float | None) -> list[RequestPiece]:
-            selection.take_new_messages()
-            selection.drop_unused()
-            selection.shrink_to(budget)
-            return selection.build_request()
-
-        return build_request
-
-    return Strategy("oracle", start, budget)
+    return _make_strategy("oracle", budget, trigger=-1, low=budget)
 
 
 def batched_oracle_strategy(budget: int) -> Strategy:
     """Above the budget, drop unused blocks, then the worst ones down to a share of the budget."""
+    return _make_strategy("oracle-batched", budget, trigger=budget, low=round(budget * LOW_WATER_SHARE))
 
+
+def _make_strategy(name: str, budget: int, *, trigger: int, low: int) -> Strategy:
     def start(conversation: ReplayConversation, checker: ResidencyChecker) -> RequestBuilder:
         selection = _OracleSelection(conversation, checker)
 
         def build_request(_: float | None) -> list[RequestPiece]:
             selection.take_new_messages()
-            if selection.tokens > budget:
+            if selection.tokens > trigger:
                 selection.drop_unused()
-                selection.shrink_to(round(budget * LOW_WATER_SHARE))
+                selection.shrink_to(low)
             return selection.build_request()
 
         return build_request
 
-    return Strategy("oracle-batched", start, budget)
+    return Strategy(name, start, budget)
 
 
 class _FutureUse(NamedTuple):
@@ -90,7 +81,7 @@ class _FutureUses:
 
 
 class _OracleSelection:
-    """The kept pieces by block number (negative for pieces that are not blocks), and the future uses assigned to them."""
+    """The kept pieces by block number (negative if not a block), and the future uses assigned to them."""
 
     def __init__(self, conversation: ReplayConversation, checker: ResidencyChecker) -> None:
         self._conversation = conversation
@@ -127,11 +118,7 @@ class _OracleSelection:
 
     def drop_unused(self) -> None:
         """Drop old blocks without a future use."""
-        for number in [
-            number
-            for number in self._kept_pieces
-            if number not in self._uses_by_block and number not in self._new_blocks
-        ]:
+        for number in self._kept_pieces.keys() - self._uses_by_block.keys() - self._new_blocks:
             self._drop(number)
 
     def shrink_to(self, low: int) -> None:
@@ -157,40 +144,36 @@ class _OracleSelection:
         if due is None:
             return inf
         call = min(due)
-        return (
-            (call + 1 - self._call) * self._kept_pieces[number].tokens / sum(use.reference_count for use in due[call])
-        )
+        references = sum(use.reference_count for use in due[call])
+        return (call + 1 - self._call) * self._kept_pieces[number].tokens / references
 
     def _keep_message(self, message: Message) -> Iterator[int]:
         """Keep the pieces of a message and yield their numbers. A refetched text counts as its block."""
         messages = self._conversation.recording.trace.history.messages
-        recorded = self._recorded_count < len(messages) and messages[self._recorded_count] is message
+        is_recorded = self._recorded_count < len(messages) and messages[self._recorded_count] is message
         for index, piece in enumerate(self._conversation.make_message_pieces(message)):
-            found = (
-                self._numbers.get(Place(self._recorded_count, index))
-                if recorded
-                else self._newest_block_by_text.get(piece.text)
-            )
-            if found is None or found in self._kept_pieces:
+            if is_recorded:
+                number = self._numbers.get(Place(self._recorded_count, index))
+            else:
+                number = self._newest_block_by_text.get(piece.text)
+            if number is None or number in self._kept_pieces:
                 self._next_extra_number -= 1
-                found = self._next_extra_number
-            elif recorded:
-                self._newest_block_by_text[strip_line_numbers(piece.text)] = self._newest_block_by_text[piece.text] = (
-                    found
-                )
-            self._kept_pieces[found] = piece
+                number = self._next_extra_number
+            elif is_recorded:
+                self._newest_block_by_text |= {strip_line_numbers(piece.text): number, piece.text: number}
+            self._kept_pieces[number] = piece
             self.tokens += piece.tokens
-            for use in () if recorded else self._future.by_block.get(found, ()):
+            for use in () if is_recorded else self._future.by_block.get(number, ()):
                 if use.available_from < self._call <= use.call and use.number not in self._block_by_use:
                     self._assign(use)
-            yield found
-        self._recorded_count += recorded
+            yield number
+        self._recorded_count += is_recorded
 
     def _assign(self, use: _FutureUse) -> None:
         """Assign a use to the lightest kept copy, if any."""
-        held = [number for number in use.sources if number in self._kept_pieces]
-        if held:
-            number = min(held, key=lambda one: (self._kept_pieces[one].tokens, one))
+        kept = [(self._kept_pieces[number].tokens, number) for number in use.sources if number in self._kept_pieces]
+        if kept:
+            _, number = min(kept)
             self._block_by_use[use.number] = number
             self._uses_by_block.setdefault(number, {}).setdefault(use.call, []).append(use)
 

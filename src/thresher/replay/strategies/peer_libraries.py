@@ -29,7 +29,7 @@ def find_missing_libraries() -> list[str]:
 
 
 def langchain_clear_strategy(budget: int) -> Strategy:
-    """Run `ClearToolUsesEdit`: above its trigger (the budget; default 100,000) clear all results except the newest 3."""
+    """Run `ClearToolUsesEdit`: above its trigger (the budget; default 100,000) clear all but the newest 3 results."""
     _require_library("langchain")
 
     def start(conversation: ReplayConversation, _: ResidencyChecker) -> RequestBuilder:

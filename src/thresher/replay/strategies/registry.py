@@ -67,9 +67,7 @@ BASELINES: dict[str, StrategyFactory] = {
     "oracle": lambda budget, _: oracle.oracle_strategy(budget),
     ORACLE_BASELINE: lambda budget, _: oracle.batched_oracle_strategy(budget),
 }
-"""Strategies that keep or drop whole blocks and never bring one back unless it is refetched: the upper bound holds for
-them.
-"""
+"""Strategies that drop whole blocks and bring none back without a refetch: the upper bound holds for them."""
 PEER_STRATEGIES: dict[str, StrategyFactory] = {
     "clear-tool-uses": lambda budget, _: peer_rules.clear_tool_uses_strategy(budget),
     "clear-tool-uses-sticky": lambda budget, _: peer_rules.clear_tool_uses_sticky_strategy(budget),
@@ -95,7 +93,7 @@ def collect_strategies() -> Mapping[str, StrategyFactory]:
 
 
 def select_strategies(names: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Expand names and groups to strategies without duplicates. Also return the group members that are not installed."""
+    """Expand names and groups to strategies. Also return the group members that are not installed."""
     found: dict[str, None] = {}
     missing: dict[str, None] = {}
     for name in names:

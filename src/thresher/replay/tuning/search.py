@@ -242,7 +242,7 @@ def measure_difference(
     """Return the differences in cost (refetching included) and in served calls over the same sessions."""
     rows = [
         (
-            new.cost + new.refetch - old.cost - old.refetch,
+            new.cost + new.refetch_cost - old.cost - old.refetch_cost,
             full[key].cost,
             new.served - old.served,
             old.calls_with_references,

@@ -134,10 +134,10 @@ class TrialRunner:
             key: one
             for done in self._full_results
             for key, one in done.sessions.items()
-            if one.totals_by_setting[""].calls_with_references
+            if one.totals_by_budget[""].calls_with_references
         }
         self.sessions = {key: one.facts for key, one in told.items()}
-        self.full_totals = {key: one.totals_by_setting[""] for key, one in told.items()}
+        self.full_totals = {key: one.totals_by_budget[""] for key, one in told.items()}
         self.failures = [failure for done in first for failure in done.failures]
         self.reused_count = 0
 
@@ -180,7 +180,7 @@ class TrialRunner:
                 tokens=score.tokens_per_turn,
                 cost=score.cost,
                 cost_with_refetch=score.cost_with_refetch,
-                lost=score.lost,
+                lost=score.lost_share,
                 sessions=score.sessions,
             )
         )
@@ -202,5 +202,5 @@ class TrialRunner:
             wrong = (structs.replace(failure, strategy=TUNED_POLICY) for failure in done.failures)
             self.failures += [failure for failure in wrong if failure not in self.failures]
             for key in done.sessions.keys() & {*half.sessions}:
-                [found[number // len(files)][key]] = done.sessions[key].totals_by_setting.values()
+                [found[number // len(files)][key]] = done.sessions[key].totals_by_budget.values()
         return found
