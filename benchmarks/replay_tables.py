@@ -175,7 +175,7 @@ def markdown(of: Tables) -> Iterator[str]:
         yield from _group_table(title, one, _quoted(of, keys), of.at)
     yield from _project_table(of)
     yield from _control_table(of)
-    yield from ("", *(f"{note[:1].upper()}{note[1:]}." for note in replay_notes(report)))
+    yield from ("", *replay_notes(report))
 
 
 def quotes_only(totals_by_setting: TotalsBySetting) -> dict[StrategySetting, dict[str, ReplayTotals]]:

@@ -12,13 +12,13 @@ from click.testing import CliRunner, Result
 
 from thresher.budget import parse_token_count
 from thresher.cli import cli
-from thresher.cli import replay as replay_verb
 from thresher.cli.replay import DEFAULT_BUDGETS as SAID
 from thresher.cli.replay import PRICE_TABLES as CHOICES
 from thresher.errors import ConvertError, OptionError, ReadError, ThresherError
-from thresher.replay import scores, sweep
+from thresher.replay import scores
 from thresher.replay.strategies import upper_bound
 from thresher.replay.strategies.registry import BUDGETS, PRICES
+from thresher.store import get_data_folder
 
 FIGURES = {
     "name",
@@ -126,12 +126,13 @@ def test_a_person_is_told_what_was_measured_what_was_left_out_and_what_to_do_nex
     assert result.exit_code == 0
     output = " ".join(result.output.split())
     for expected in (
-        "definition v1", "3 sessions, 78 turns", "references", "prices: anthropic", "T95", "C95", "gap closed",
-        "newest-batched", "1 recording of fewer than 15 turns", "1 file in no known format", "--plot", "thresher fit",
-        "No way that keeps whole blocks", "Gap closed: 0 % = newest-batched, 100 % = oracle-batched.",
-        "Lost: of what was used, what was neither there nor said where to find.",
-        "by budget: served @ tokens per turn / cost", "No intervals: fewer than 5 sessions say too little",
-        "full, which has no budget: 100.0 % @",
+        "definition v1", "3 sessions, 78 turns", "references", "prices: anthropic", "tokens at 95 %", "cost at 95 %",
+        "lost at 95 %", "gap closed",
+        "newest-batched", "1 recording with fewer than 15 turns", "1 file of unknown format", "--plot", "thresher fit",
+        "No policy that keeps or drops whole messages", "Gap closed: 0 % = newest-batched, 100 % = oracle-batched",
+        "Lost at 95 %: share of the reused text that is neither in the request nor recoverable.",
+        "By token budget: turns served @ tokens per turn / cost", "Confidence intervals need at least 5 sessions.",
+        "full (no budget): 100.0 % @",
     ):  # fmt: skip
         assert expected in output
     assert "shopping" not in output
@@ -180,7 +181,7 @@ def test_a_policy_that_raises_is_told_and_the_others_are_measured(runs: Path, tm
     assert "ValueError: no  way" in result.stderr
     shown = run(*arguments)
     assert shown.exit_code == 1
-    assert "could not take 3 sessions" in shown.output
+    assert "failed on 3 sessions" in shown.output
 
 
 def test_a_named_file_that_cannot_be_read_is_told(runs: Path, tmp_path: Path) -> None:
@@ -200,47 +201,36 @@ def test_nothing_to_measure_is_said_clearly(tmp_path: Path) -> None:
     assert "(1 is shorter)" in str(result.exception)
 
 
-def test_no_files_at_all_is_said_clearly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_files_at_all_is_said_clearly(tmp_path: Path) -> None:
     result = run(str(tmp_path))
     assert isinstance(result.exception, ReadError)
     assert f"no session files found in `{tmp_path}`" in str(result.exception)
-    monkeypatch.setattr("thresher.cli.common.discover", lambda: [])
     assert "no session files found in the folders of known agents" in str(run().exception)
 
 
 @pytest.mark.parametrize("place", ["missing/curves.svg", "run-0.json/curves.svg"])
-def test_a_picture_that_cannot_be_written_is_refused_before_any_work(
-    place: str, runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun: list[object] = []
-    monkeypatch.setattr(sweep, "run_sweep", lambda *_, **__: begun.append(1))
+def test_a_picture_that_cannot_be_written_is_refused_before_any_work(place: str, runs: Path) -> None:
     result = run(str(runs), *FEW, "--plot", str(runs / place))
     assert isinstance(result.exception, OptionError)
     assert "there is no folder" in str(result.exception)
-    assert begun == []
+    assert not (get_data_folder() / "replay").exists()
 
 
 @pytest.mark.parametrize("as_json", [True, False])
-def test_a_picture_that_fails_takes_no_figures_with_it(
-    as_json: bool, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full_disk(*_: object) -> None:
-        raise ConvertError("the disk is full")
-
-    monkeypatch.setattr(replay_verb, "write_output_file", full_disk)
+def test_a_picture_that_fails_takes_no_figures_with_it(as_json: bool, runs: Path, tmp_path: Path) -> None:
+    chart = tmp_path / "curves.svg"
+    chart.symlink_to(tmp_path / "missing" / "curves.svg")
     arguments = ("--json",) if as_json else ()
-    result = run(str(runs), *FEW, "--policy", "recency", "--plot", str(tmp_path / "curves.svg"), *arguments)
+    result = run(str(runs), *FEW, "--policy", "recency", "--plot", str(chart), *arguments)
     assert isinstance(result.exception, ConvertError)
-    assert "T95" in result.output or json.loads(result.stdout)["strategies"]
+    assert "tokens at 95 %" in result.output or json.loads(result.stdout)["strategies"]
     assert "drawn in" not in result.output
 
 
-def test_whoever_stops_it_is_told_that_it_goes_on(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stopped(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(sweep, "run_sweep", stopped)
-    result = run(str(runs), *FEW)
+def test_whoever_stops_it_is_told_that_it_goes_on(runs: Path, tmp_path: Path) -> None:
+    policy = tmp_path / "stop.py"
+    policy.write_text("def stop(history):\n    raise KeyboardInterrupt\n")
+    result = run(str(runs), *FEW, "--policy", f"{policy}:stop")
     assert result.exit_code == 130
     assert result.stderr == "stopped; the same command goes on where it was\n"
 
@@ -288,7 +278,7 @@ def test_budgets_are_those_that_the_measure_has(runs: Path) -> None:
 
 
 def test_places_are_chosen_as_with_other_verbs(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Path, "home", lambda: tmp_path / "empty")
+    monkeypatch.setenv("HOME", str(tmp_path / "empty"))
     value = data("--no-discover", "--source", str(runs), *FEW, "--policy", "recency")
     assert len(value["sessions"]) == 3
 

@@ -31,7 +31,7 @@ def answer(number: int, text: str) -> str:
 @pytest.fixture
 def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A file with one session, on a machine that has no other."""
-    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("THRESHER_HOME", str(tmp_path / "thresher"))
     for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "PI_CODING_AGENT_DIR", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)

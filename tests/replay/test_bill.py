@@ -42,7 +42,7 @@ def test_the_rates_of_models_are_told_against_their_input(
 
 
 def test_a_model_without_a_longer_cache_says_so() -> None:
-    with pytest.raises(OptionError, match="lasts an hour"):
+    with pytest.raises(OptionError, match="no one-hour cache"):
         rates_for_model(known("gemini-2.5-pro"), hour=True)
 
 

@@ -144,8 +144,8 @@ def test_the_tables_say_who_is_better_and_what_was_left_out() -> None:
     assert f"{shop} better |" in lines
     assert not any("owner/small" in line for line in lines)
     assert sum("knows the future" in line for line in lines) == 1
-    assert lines[-1].startswith("These figures are of 5 sessions")
-    assert any(line.startswith("Left out: 2 recordings") for line in lines)
+    assert lines[-1].startswith("Based on 5 sessions")
+    assert any(line.startswith("Skipped: 2 recordings") for line in lines)
 
 
 def test_whoever_is_above_the_bound_is_told() -> None:

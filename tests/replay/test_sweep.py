@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from unit_recorder import UnitRecorder
 
 from thresher.errors import OptionError
 from thresher.model import Session
 from thresher.replay import Rates
-from thresher.replay import sweep as sweeping
 from thresher.replay.recording import build_session_recordings
 from thresher.replay.scores import FULL_HISTORY, StrategySetting
 from thresher.replay.simulate import ReplayTotals, replay_recording
@@ -29,7 +29,7 @@ from thresher.replay.strategies.registry import (
     select_strategies,
 )
 from thresher.replay.sweep import run_sweep, run_unit
-from thresher.replay.sweep_results import SweepResults, SweepUnit, UnitResult
+from thresher.replay.sweep_results import SweepResults
 from thresher.transcripts import read_all
 
 WAYS_TRIED: list[tuple[str, int | None]] = [("recency", 300), ("recency", 900), ("oracle-batched", 600)]
@@ -120,20 +120,17 @@ def test_progress_counts_up_to_all_units(files: list[Path]) -> None:
     assert told[-1] == (7, 7)  # three files in full, and two of them in two ways
 
 
-def test_a_policy_of_ours_is_measured_in_small_pieces_so_that_little_is_lost(
-    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_policy_of_ours_is_measured_in_small_pieces_so_that_little_is_lost(files: list[Path], tmp_path: Path) -> None:
     ways = [("auto", budget) for budget in (400, 600, 800, 1000, 1200)]
     folder = tmp_path / "resume"
     whole = run_sweep(files, ways, Rates())
-    with monkeypatch.context() as patch:
-        begun = broken_from(patch, 4)  # three files in full, and a piece of the largest
-        with pytest.raises(KeyboardInterrupt):
-            run_sweep(files, ways, Rates(), resume=folder)
-    assert [unit.budgets for unit in begun[3:]] == [(400, 600)]
-    again = broken_from(monkeypatch, 100)
-    assert comparable(run_sweep(files, ways, Rates(), resume=folder)) == comparable(whole)
-    assert [unit.budgets for unit in again] == [(800, 1000), (1200,), (400, 600), (800, 1000), (1200,)]
+    begun = UnitRecorder(4)  # three files in full, and a piece of the largest
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep(files, ways, Rates(), resume=folder, run=begun)
+    assert [unit.budgets for unit in begun.units[3:]] == [(400, 600)]
+    again = UnitRecorder()
+    assert comparable(run_sweep(files, ways, Rates(), resume=folder, run=again)) == comparable(whole)
+    assert [unit.budgets for unit in again.units] == [(800, 1000), (1200,), (400, 600), (800, 1000), (1200,)]
 
 
 def test_what_a_policy_raises_at_every_budget_is_told_once(files: list[Path], tmp_path: Path) -> None:
@@ -205,75 +202,50 @@ def test_a_file_whose_name_is_no_text_stops_nothing(files: list[Path], tmp_path:
     assert len(results.totals_by_setting[StrategySetting("recency", 500)]) == 3
 
 
-def test_what_failed_is_tried_again(files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_failed_is_tried_again(files: list[Path], tmp_path: Path) -> None:
     folder, path = tmp_path / "resume", tmp_path / "mine.py"
     path.write_text("def fails(history):\n    raise ValueError\n")
     ways: list[tuple[str, int | None]] = [(f"{path}:fails", 500), ("recency", 500)]
-    with monkeypatch.context() as patch:
-        broken_from(patch, 6)
-        with pytest.raises(KeyboardInterrupt):
-            run_sweep(files, ways, Rates(), resume=folder)
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep(files, ways, Rates(), resume=folder, run=UnitRecorder(6))
     saved = [json.loads(row) for one in folder.iterdir() for row in one.read_text().splitlines()]
     assert saved
     assert not any(row["failures"] for row in saved)
 
 
-def broken_from(monkeypatch: pytest.MonkeyPatch, number: int) -> list[SweepUnit]:
-    """From this unit on the machine is switched off; what is begun before is noted."""
-    begun: list[SweepUnit] = []
-    real = run_unit
-
-    def run(unit: SweepUnit) -> UnitResult:
-        if len(begun) == number:
-            raise KeyboardInterrupt
-        begun.append(unit)
-        return real(unit)
-
-    monkeypatch.setattr(sweeping, "run_unit", run)
-    return begun
-
-
-def test_a_sweep_that_was_stopped_goes_on_where_it_was(
-    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sweep_that_was_stopped_goes_on_where_it_was(files: list[Path], tmp_path: Path) -> None:
     folder = tmp_path / "resume"
     whole = run_sweep(files, WAYS_TRIED, Rates())
-    with monkeypatch.context() as patch:
-        first = broken_from(patch, 4)
-        with pytest.raises(KeyboardInterrupt):
-            run_sweep(files, WAYS_TRIED, Rates(), resume=folder)
+    first = UnitRecorder(4)
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep(files, WAYS_TRIED, Rates(), resume=folder, run=first)
     [saved] = folder.iterdir()
     assert len(saved.read_bytes().splitlines()) == 4
-    with monkeypatch.context() as patch:
-        second = broken_from(patch, 100)
-        results = run_sweep(files, WAYS_TRIED, Rates(), resume=folder)
-    assert len(second) == 3
-    assert not {unit.name for unit in first} & {unit.name for unit in second}
+    second = UnitRecorder()
+    results = run_sweep(files, WAYS_TRIED, Rates(), resume=folder, run=second)
+    assert len(second.units) == 3
+    assert not {unit.name for unit in first.units} & {unit.name for unit in second.units}
     assert comparable(results) == comparable(whole)
     assert results.sessions == whole.sessions
     assert results.minimum_costs == whole.minimum_costs
     assert list(folder.iterdir()) == []
 
 
-def test_a_torn_line_is_done_again_and_tears_no_other(
-    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_torn_line_is_done_again_and_tears_no_other(files: list[Path], tmp_path: Path) -> None:
     folder = tmp_path / "resume"
     for stop, torn in ((4, True), (1, False)):
-        with monkeypatch.context() as patch:
-            begun = broken_from(patch, stop)
-            with pytest.raises(KeyboardInterrupt):
-                run_sweep(files, WAYS_TRIED, Rates(), resume=folder)
-        assert len(begun) == stop
+        begun = UnitRecorder(stop)
+        with pytest.raises(KeyboardInterrupt):
+            run_sweep(files, WAYS_TRIED, Rates(), resume=folder, run=begun)
+        assert len(begun.units) == stop
         [saved] = folder.iterdir()
         if torn:
             saved.write_bytes(saved.read_bytes()[:-20])
         else:
             saved.write_bytes(saved.read_bytes() + b'{"name": "\xff\xfe"}\n')
-    with monkeypatch.context() as patch:
-        begun = broken_from(patch, 100)
-        results = run_sweep(files, WAYS_TRIED, Rates(), resume=folder)
-    assert len(begun) == 3
+    begun = UnitRecorder()
+    results = run_sweep(files, WAYS_TRIED, Rates(), resume=folder, run=begun)
+    assert len(begun.units) == 3
     assert comparable(results) == comparable(run_sweep(files, WAYS_TRIED, Rates()))
 
 
@@ -284,10 +256,8 @@ def test_what_a_figure_depends_on_is_never_taken_from_before(
     policy = tmp_path / "mine.py"
     policy.write_text("def keep(history):\n    return ()\n")
     ways = [(f"{policy}:keep", 500)]
-    with monkeypatch.context() as patch:
-        broken_from(patch, 4)
-        with pytest.raises(KeyboardInterrupt):
-            run_sweep(files, ways, Rates(), resume=tmp_path / "resume")
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep(files, ways, Rates(), resume=tmp_path / "resume", run=UnitRecorder(4))
     rates = Rates(write=2.0) if change == "rates" else Rates()
     if change == "file":
         write_conversation(files[0], 22)
@@ -295,9 +265,9 @@ def test_what_a_figure_depends_on_is_never_taken_from_before(
         monkeypatch.setenv("THRESHER_EXCLUDE_TOOLS", "Edit")
     elif change == "policy":
         policy.write_text("def keep(history):\n    return []\n")
-    begun = broken_from(monkeypatch, 100)
-    run_sweep(files, ways, rates, resume=tmp_path / "resume")
-    assert len(begun) == 5
+    begun = UnitRecorder()
+    run_sweep(files, ways, rates, resume=tmp_path / "resume", run=begun)
+    assert len(begun.units) == 5
 
 
 def test_a_folder_that_cannot_be_written_stops_nothing(files: list[Path], tmp_path: Path) -> None:
@@ -305,18 +275,15 @@ def test_a_folder_that_cannot_be_written_stops_nothing(files: list[Path], tmp_pa
     assert len(run_sweep(files, WAYS_TRIED, Rates(), resume=tmp_path / "file").sessions) == 2
 
 
-def test_a_sub_agents_own_file_is_told_with_its_parent(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    real = read_all
-
+def test_a_sub_agents_own_file_is_told_with_its_parent(files: list[Path]) -> None:
     def family(path: str) -> list[Session]:
-        sessions = real(path)
+        sessions = read_all(path)
         if Path(path).name == "large.json":
-            child = real(files[0])[0]
+            child = read_all(files[0])[0]
             sessions = [msgspec.structs.replace(sessions[0], children=(child,))]
         return sessions
 
-    monkeypatch.setattr(sweeping, "read_all", family)
-    results = run_sweep(files, WAYS_TRIED, Rates())
+    results = run_sweep(files, WAYS_TRIED, Rates(), run=lambda unit: run_unit(unit, family))
     assert [(one.id, one.recordings, one.calls) for one in results.sessions.values()] == [("large", 2, 48)]
     assert all(list(by) == [f"{files[1]}#large"] for by in results.totals_by_setting.values())
 
@@ -380,7 +347,11 @@ def test_a_policy_in_a_file_is_found_and_a_missing_one_is_said_clearly(tmp_path:
     assert select_strategies([f"{path}:keep", f"{path}:Keep"])[0] == [f"{path}:keep", f"{path}:Keep"]
     assert policy_file(f"{path}:keep") == path
     assert policy_file("newest-batched") is None
-    for name, told in ((f"{path}:none", "it has Keep, keep"), (f"{path}:NUMBER", "no policy"), ("no.py:x", "no file")):
+    for name, told in (
+        (f"{path}:none", "in it: Keep, keep"),
+        (f"{path}:NUMBER", "no policy"),
+        ("no.py:x", "not exist"),
+    ):
         with pytest.raises(OptionError, match=told):
             select_strategies([name])
     path.write_text("import nothing_like_it\n")
@@ -399,7 +370,7 @@ def test_a_policy_file_may_have_dataclasses_and_annotations_of_the_future(tmp_pa
         "few = Few(keep=1)\n"
     )
     assert select_strategies([f"{path}:Few", f"{path}:few"])[0] == [f"{path}:Few", f"{path}:few"]
-    with pytest.raises(OptionError, match=r"it has Few, few$"):
+    with pytest.raises(OptionError, match=r"in it: Few, few"):
         select_strategies([f"{path}:none"])
 
 

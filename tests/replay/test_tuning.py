@@ -1,12 +1,13 @@
 """The best settings for some sessions: what is tried, what wins, where it is measured, and what is kept of it."""
 
+import inspect
 import json
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from unit_recorder import UnitRecorder
 
 from thresher.budget import load_settings
 from thresher.budget.fitting import default_budget
@@ -15,11 +16,8 @@ from thresher.replay import Rates
 from thresher.replay import sweep as sweeping
 from thresher.replay.scores import StrategySetting
 from thresher.replay.simulate import ReplayTotals
-from thresher.replay.strategies import window
 from thresher.replay.strategies.registry import make_strategy
-from thresher.replay.sweep import run_unit
-from thresher.replay.sweep_results import ReplayedSession, SweepUnit, UnitResult
-from thresher.replay.tuning import search
+from thresher.replay.sweep_results import ReplayedSession
 from thresher.replay.tuning.holdout import HoldoutHalf, HoldoutSplit, split_sessions
 from thresher.replay.tuning.search import (
     BUDGETS,
@@ -127,27 +125,15 @@ def test_the_table_names_every_setting_of_a_pace_and_nothing_else() -> None:
     } == {int}
 
 
-def test_settings_cross_to_a_window_by_the_name_of_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Thresholds] = []
-    monkeypatch.setattr(window, "Window", lambda *_, thresholds, **__: made.append(thresholds))
+def test_the_strategy_name_contains_the_thresholds_of_its_window() -> None:
     start = make_default_settings()
-    for choice in (start, {**start, "patience": 2.0, "min_expected_calls": 40}):
+    for choice, thresholds in (
+        (start, Thresholds()),
+        ({**start, "patience": 2.0, "min_expected_calls": 40}, Thresholds(patience=2.0, min_expected_calls=40)),
+    ):
         strategy = make_strategy(format_strategy_name(choice), 900, Rates())
         assert (strategy.budget, strategy.name) == (900, format_strategy_name(choice))
-        strategy.start(_Feed(), None)  # type: ignore[arg-type]
-    assert made == [Thresholds(), Thresholds(patience=2.0, min_expected_calls=40)]
-
-
-class _Feed:
-    """As much of a feed as it takes to make a window."""
-
-    store = None
-
-    def __init__(self) -> None:
-        self.recording = self
-        self.model = self.dialect = ""
-        self.token_weights = self.counter = self
-        self.name = "estimate"
+        assert inspect.getclosurevars(strategy.start).nonlocals["options"] == {"thresholds": thresholds}
 
 
 @pytest.mark.parametrize(
@@ -465,10 +451,9 @@ def test_a_log_that_cannot_be_written_is_told_before_any_work(tmp_path: Path) ->
             TrialLog(path, "k")
 
 
-def test_a_log_without_the_right_to_write_it_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "access", lambda path, _: path != tmp_path)
-    with pytest.raises(ThresherError, match=r"no right to.*--log"):
-        TrialLog(tmp_path / "new" / "log.jsonl", "k")
+def test_a_log_in_a_read_only_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ThresherError, match=r"permission denied.*--log"):
+        TrialLog(tmp_path / "new" / "log.jsonl", "k", is_writable=lambda path: path != tmp_path)
 
 
 def test_a_log_comes_to_be_with_its_first_line(tmp_path: Path) -> None:
@@ -482,33 +467,16 @@ def test_a_log_comes_to_be_with_its_first_line(tmp_path: Path) -> None:
 # All of it
 
 
-@pytest.fixture
-def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small table: it is the way that is tested, not the values."""
-    monkeypatch.setattr(search, "SEARCH_SPACE", {"low_water": (0.1, 0.5), "min_saving": (200, 1_000)})
-
-
-def noted(monkeypatch: pytest.MonkeyPatch, until: int = 1000) -> list[SweepUnit]:
-    """What is begun; from some unit on the machine is switched off."""
-    begun: list[SweepUnit] = []
-
-    def run(unit: SweepUnit) -> UnitResult:
-        if len(begun) == until:
-            raise KeyboardInterrupt
-        begun.append(unit)
-        return run_unit(unit)
-
-    monkeypatch.setattr(sweeping, "run_unit", run)
-    return begun
+SPACE = {"low_water": (0.1, 0.5), "min_saving": (200, 1_000)}
+"""A small search space: these tests are about the search, not the values."""
 
 
 def without_log(one: TuningResult) -> dict[str, Any]:
     return {name: getattr(one, name) for name in TuningResult.__struct_fields__ if name not in ("log", "reused")}
 
 
-@pytest.mark.usefixtures("few")
 def test_settings_are_chosen_on_one_half_and_measured_on_the_other(files: list[Path], tmp_path: Path) -> None:
-    found = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000)
+    found = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000, space=SPACE)
     halves = [sorted(Path(key).parent.name for key in half.sessions) for half in (found.split.tune, found.split.report)]
     assert sorted(halves) == [["ape", "ape"], ["bee", "bee"]]
     assert (found.split.by, found.trials, found.failures) == ("project", 3, [])
@@ -525,12 +493,10 @@ def test_settings_are_chosen_on_one_half_and_measured_on_the_other(files: list[P
     assert found.cost.value == pytest.approx(found.after.cost_with_refetch - found.before.cost_with_refetch)
 
 
-def test_with_sessions_enough_what_holds_on_the_other_half_is_better(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(search, "SEARCH_SPACE", {"low_water": (0.1,)})
+def test_with_sessions_enough_what_holds_on_the_other_half_is_better(tmp_path: Path) -> None:
     files = recorded(tmp_path, ["ape", "bee"] * MIN_REPORT_SESSIONS, 0)
-    found = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000)
+    space = {"low_water": (0.1,)}
+    found = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000, space=space)
     assert (found.after.sessions, found.chosen.settings["low_water"], found.verdict) == (
         MIN_REPORT_SESSIONS,
         0.1,
@@ -538,9 +504,8 @@ def test_with_sessions_enough_what_holds_on_the_other_half_is_better(
     )
 
 
-@pytest.mark.usefixtures("few")
 def test_the_figures_are_those_of_the_window_with_these_settings(files: list[Path], tmp_path: Path) -> None:
-    found = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000)
+    found = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000, space=SPACE)
     ways: list[tuple[str, int | None]] = [("auto{}", 4_000), (format_strategy_name(found.chosen.settings), 4_000)]
     results = sweeping.run_sweep(files, ways, Rates())
     for one, strategy in ((found.before, ways[0]), (found.after, ways[1]), (found.defaults, ways[0])):
@@ -556,68 +521,53 @@ def test_the_figures_are_those_of_the_window_with_these_settings(files: list[Pat
         )
 
 
-@pytest.mark.usefixtures("few")
-def test_what_is_in_the_log_is_not_tried_again(
-    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_in_the_log_is_not_tried_again(files: list[Path], tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
-    first = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000, log=log)
+    first = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000, log=log, space=SPACE)
     lines = log.read_bytes()
-    begun = noted(monkeypatch)
-    again = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000, log=log)
+    begun = UnitRecorder()
+    again = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000, log=log, run=begun, space=SPACE)
     assert (first.reused, again.reused) == (0, 3)
     assert without_log(again) == without_log(first)
     assert log.read_bytes() == lines
     report = {Path(key.partition("#")[0]).name for key in first.split.report.sessions}
-    assert {Path(unit.file).name for unit in begun if unit.strategy != "full"} == report
-    other = tune(files, Rates(write=2.0), folder=tmp_path / "tune", budget=4_000, log=log)
+    assert {Path(unit.file).name for unit in begun.units if unit.strategy != "full"} == report
+    other = tune(files, Rates(write=2.0), folder=tmp_path / "tune", budget=4_000, log=log, space=SPACE)
     assert other.reused == 0
 
 
-@pytest.mark.usefixtures("few")
-def test_a_run_that_was_stopped_goes_on_where_it_was(
-    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = tune(files, Rates(), folder=tmp_path / "whole", budget=4_000)
-    with monkeypatch.context() as patch:
-        first = noted(patch, 6)
-        with pytest.raises(KeyboardInterrupt):
-            tune(files, Rates(), folder=tmp_path / "tune", budget=4_000)
-    with monkeypatch.context() as patch:
-        second = noted(patch)
-        found = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000)
-    assert len(first) == 6
-    assert not {unit.name for unit in first} & {unit.name for unit in second}
+def test_a_run_that_was_stopped_goes_on_where_it_was(files: list[Path], tmp_path: Path) -> None:
+    whole = tune(files, Rates(), folder=tmp_path / "whole", budget=4_000, space=SPACE)
+    first, second = UnitRecorder(6), UnitRecorder()
+    with pytest.raises(KeyboardInterrupt):
+        tune(files, Rates(), folder=tmp_path / "tune", budget=4_000, run=first, space=SPACE)
+    found = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000, run=second, space=SPACE)
+    assert len(first.units) == 6
+    assert not {unit.name for unit in first.units} & {unit.name for unit in second.units}
     assert without_log(found) == without_log(whole)
     assert list((tmp_path / "tune" / "begun").iterdir()) == []
 
 
-@pytest.mark.usefixtures("few")
 def test_settings_of_the_user_rule_neither_the_defaults_nor_the_key(
     files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000)
+    first = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000, space=SPACE)
     monkeypatch.setenv("THRESHER_THRESHOLDS_PATIENCE", "0.5")
     monkeypatch.setenv("THRESHER_BUDGET", "2k")
-    again = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000)
+    again = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000, space=SPACE)
     assert (again.reused, without_log(again)) == (3, without_log(first))
 
 
-@pytest.mark.usefixtures("few")
-def test_without_a_budget_it_is_searched_too(
-    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(search, "BUDGETS", (3_000, 140_000))
-    found = tune(files, Rates(), folder=tmp_path / "tune")
+def test_without_a_budget_it_is_searched_too(files: list[Path], tmp_path: Path) -> None:
+    found = tune(files, Rates(), folder=tmp_path / "tune", budgets=(3_000, 140_000), space=SPACE)
     lines = [json.loads(one) for one in Path(found.log).read_text().splitlines()]
     assert {one["settings"]["budget"] for one in lines} == {3_000, 140_000}
     assert lines[0]["settings"] == make_default_settings()
 
 
-@pytest.mark.usefixtures("few")
 def test_progress_never_goes_beyond_its_end(files: list[Path], tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
-    tune(files, Rates(), folder=tmp_path, budget=4_000, trials=2, progress=lambda *one: told.append(one))
+    tune(files, Rates(), folder=tmp_path, budget=4_000, trials=2, progress=lambda *one: told.append(one), space=SPACE)
     assert [done for done, _ in told] == sorted(done for done, _ in told)
     assert all(done <= total for done, total in told)
     assert told[-1][0] > len(files)
@@ -625,7 +575,7 @@ def test_progress_never_goes_beyond_its_end(files: list[Path], tmp_path: Path) -
 
 def test_a_session_alone_is_not_enough(files: list[Path], tmp_path: Path) -> None:
     for some in (files[:1], []):
-        with pytest.raises(ReadError, match=rf"two sessions.*there are {len(some)}"):
+        with pytest.raises(ReadError, match=rf"two sessions.*Found {len(some)}"):
             tune(some, Rates(), folder=tmp_path / "tune", log=tmp_path / "log.jsonl")
         with pytest.raises(ReadError):
             tune(some, Rates(), folder=tmp_path / "tune")

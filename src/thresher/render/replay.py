@@ -8,6 +8,7 @@ interpreted. Output for people calls a model call a turn.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -60,7 +61,7 @@ class ReplayReport(Struct, frozen=True, kw_only=True):
     @property
     def minimum_costs(self) -> list[MinimumCost]:
         """The minimum costs of all sessions."""
-        return [one for minimum_costs in self.results.minimum_costs.values() for one in minimum_costs]
+        return list(chain.from_iterable(self.results.minimum_costs.values()))
 
 
 def build_replay_report(results: SweepResults, prices: str) -> ReplayReport:
@@ -70,14 +71,14 @@ def build_replay_report(results: SweepResults, prices: str) -> ReplayReport:
         agent: [key for key, facts in results.sessions.items() if facts.agent == agent]
         for agent in (agents if len(agents) > 1 else ())
     }
-    whole = score_group("", results.totals_by_setting, results.sessions)
-    minimum_costs = [one for of in results.minimum_costs.values() for one in of]
+    overall = score_group("", results.totals_by_setting, results.sessions)
+    minimum_costs = chain.from_iterable(results.minimum_costs.values())
     return ReplayReport(
         prices=prices,
         results=results,
-        overall=whole,
+        overall=overall,
         formats=tuple(score_group(agent, results.totals_by_setting, keys) for agent, keys in by_agent.items()),
-        bound=least_tokens(minimum_costs, TARGET_SERVED_SHARE) if whole.calls_with_references else None,
+        bound=least_tokens(minimum_costs, TARGET_SERVED_SHARE) if overall.calls_with_references else None,
     )
 
 
@@ -88,50 +89,44 @@ def replay_report_tables(report: ReplayReport, width: int) -> Iterator["Renderab
     """Yield the tables: the data, what each policy needs, its results by budget, and notes."""
     from rich.text import Text
 
-    whole = report.overall
+    overall = report.overall
     yield Text.assemble(
-        ("counterfactual replay", "bold cyan"),
-        f"  definition {REFERENCE_DEFINITION}   {plural(whole.sessions, 'session')}, {plural(whole.calls, 'turn')}, "
-        f"{format_count(whole.calls_with_references)} of them used earlier text "
-        f"({plural(whole.references, 'reference')})   "
-        f"prices: {report.prices}",
+        ("Replay of recorded sessions", "bold cyan"),
+        f"   {plural(overall.sessions, 'session')}, {plural(overall.calls, 'turn')}; "
+        f"{format_count(overall.calls_with_references)} of them reuse earlier text "
+        f"({plural(overall.references, 'reference')}, definition {REFERENCE_DEFINITION})   prices: {report.prices}",
     )
     yield ""
-    yield _requirements_table(whole)
+    yield _requirements_table(overall)
     yield Text(_legend(report), style="dim")
     yield ""
-    yield Text.assemble(("by budget: served @ tokens per turn / cost", "bold"))
-    yield from _budget_tables(whole.results, width)
-    for one in report.formats:
+    yield Text("By token budget: turns served @ tokens per turn / cost", style="bold")
+    yield from _budget_tables(overall.results, width)
+    for group in report.formats:
         yield ""
-        told = f"  {plural(one.sessions, 'session')}, {plural(one.calls, 'turn')}"
-        yield Text.assemble((strip_control_codes(one.name), "bold"), told)
-        yield _requirements_table(one)
+        counts = f"  {plural(group.sessions, 'session')}, {plural(group.calls, 'turn')}"
+        yield Text.assemble((strip_control_codes(group.name), "bold"), counts)
+        yield _requirements_table(group)
     yield ""
     for note in replay_notes(report):
         yield Text(note, style="dim")
 
 
-def _requirements_table(of: SessionGroup) -> "Table":
+def _requirements_table(group: SessionGroup) -> "Table":
     """Return the table of what each policy needs. Intervals are below their figures."""
-    with_gap = _has_gap(of)
-    table = _table(("policy", "T95", "C95", "lost", *(("gap closed",) if with_gap else ())))
-    for curve, gap in ((line.curve, line.gap) for line in of.results):
+    has_gap, enough = _has_gap(group), group.sessions >= MIN_INTERVAL_SESSIONS
+    columns = [f"{name} at {TARGET}" for name in ("tokens", "cost", "lost")]
+    table = _table(("policy", *columns, *(("gap closed",) if has_gap else ())))
+    for curve, gap in ((result.curve, result.gap) for result in group.results):
         # Figures that are fixed by definition have no interval.
         cells = [
-            _estimate_cell(curve.t95, format_thousands, of.sessions >= MIN_INTERVAL_SESSIONS),
-            _estimate_cell(
-                curve.c95, _format_ratio, of.sessions >= MIN_INTERVAL_SESSIONS and curve.name != FULL_HISTORY
-            ),
-            _estimate_cell(curve.lost95, format_rounded_percent, False, nothing=""),
+            _estimate_cell(curve.t95, format_thousands, enough),
+            _estimate_cell(curve.c95, _format_ratio, enough and curve.name != FULL_HISTORY),
+            _estimate_cell(curve.lost95, format_rounded_percent, False, missing=""),
         ]
-        if with_gap:
-            chance = of.sessions >= MIN_INTERVAL_SESSIONS and curve.name not in (WINDOW_BASELINE, ORACLE_BASELINE)
-            cells.append(
-                _estimate_cell(
-                    gap or IntervalEstimate(None), lambda value: format_rounded_percent(value, 0), chance, nothing=""
-                )
-            )
+        if has_gap:
+            varies = curve.name not in (WINDOW_BASELINE, ORACLE_BASELINE)
+            cells.append(_estimate_cell(gap or IntervalEstimate(None), _format_percent, enough and varies, missing=""))
         table.add_row(_name(curve), *cells)
     return table
 
@@ -160,70 +155,72 @@ def _one_line(name: str) -> str:
 
 
 def _estimate_cell(
-    figure: IntervalEstimate, say: NumberFormatter, chance: bool, *, nothing: str = NOT_REACHED
+    figure: IntervalEstimate, format_number: NumberFormatter, with_interval: bool, *, missing: str = NOT_REACHED
 ) -> "Text":
     """Return a figure with its interval on the next line."""
     from rich.text import Text
 
-    value = nothing if figure.value is None else say(figure.value)
-    told = _interval(figure, say) if chance and value else ""
-    return Text.assemble(value, *((("\n" + told, "dim"),) if told else ()))
+    value = missing if figure.value is None else format_number(figure.value)
+    interval = _interval(figure, format_number) if with_interval and value else ""
+    return Text.assemble(value, *((("\n" + interval, "dim"),) if interval else ()))
 
 
-def _has_gap(of: SessionGroup) -> bool:
-    return any(line.gap is not None and line.gap.value is not None for line in of.results)
+def _has_gap(group: SessionGroup) -> bool:
+    return any(result.gap is not None and result.gap.value is not None for result in group.results)
 
 
 def _legend(report: ReplayReport) -> str:
-    whole = report.overall
-    goal = format_rounded_percent(TARGET_SERVED_SHARE, 0)
+    overall = report.overall
     parts = [
-        f"A turn is one model call. T95: tokens per turn with which {goal} of those that used earlier text have all "
-        "that they used. C95: what that costs, fetching included; full history = 1. Lost: of what was used, what was "
-        "neither there nor said where to find.",
-        f"Gap closed: 0 % = {WINDOW_BASELINE}, 100 % = {ORACLE_BASELINE}."
-        if _has_gap(whole)
-        else _missing_gap_note(whole),
-        "Below a figure: 95 of 100 draws of the sessions, ∞ where it is not reached; none below "
-        f"{MIN_INTERVAL_SESSIONS} sessions."
-        if whole.sessions >= MIN_INTERVAL_SESSIONS
-        else f"No intervals: fewer than {MIN_INTERVAL_SESSIONS} sessions say too little of chance.",
-        ""
-        if report.bound is None
-        else f"No way that keeps whole blocks can do it with less than {format_thousands(report.bound)}.",
+        "A turn is one model call. It is served if its request contains all the earlier text that it reuses. "
+        f"Tokens at {TARGET}: tokens per turn at which {TARGET} of the turns that reuse earlier text are served. "
+        f"Cost at {TARGET}: the cost there, refetches included; sending the full history costs 1. "
+        f"Lost at {TARGET}: share of the reused text that is neither in the request nor recoverable."
     ]
-    return " ".join(part for part in parts if part)
+    if _has_gap(overall):
+        parts.append(f"Gap closed: 0 % = {WINDOW_BASELINE}, 100 % = {ORACLE_BASELINE} (it knows the future).")
+    else:
+        parts.append(_missing_gap_note(overall))
+    if overall.sessions >= MIN_INTERVAL_SESSIONS:
+        parts.append("Below a figure: its 95 % confidence interval; ∞ means not reached.")
+    else:
+        parts.append(f"Confidence intervals need at least {MIN_INTERVAL_SESSIONS} sessions.")
+    if report.bound is not None:
+        bound = format_thousands(report.bound)
+        parts.append(f"No policy that keeps or drops whole messages can serve {TARGET} with less than {bound} tokens.")
+    return " ".join(parts)
 
 
-def _missing_gap_note(whole: SessionGroup) -> str:
+def _missing_gap_note(group: SessionGroup) -> str:
     """Return what is missing for the column `gap closed`."""
-    if not {WINDOW_BASELINE, ORACLE_BASELINE} <= {line.curve.name for line in whole.results}:
+    if not {WINDOW_BASELINE, ORACLE_BASELINE} <= {result.curve.name for result in group.results}:
         return f"Gap closed needs --policy {WINDOW_BASELINE} and --policy {ORACLE_BASELINE}."
     return (
-        f"Gap closed needs budgets at which {WINDOW_BASELINE} serves "
-        f"{format_rounded_percent(TARGET_SERVED_SHARE, 0)}, and with more than {ORACLE_BASELINE} does."
+        f"Gap closed needs budgets at which {WINDOW_BASELINE} serves {TARGET}, with more tokens than {ORACLE_BASELINE}."
     )
 
 
-def _budget_tables(lines: Sequence[StrategyResult], width: int) -> Iterator["RenderableType"]:
+def _budget_tables(results: Sequence[StrategyResult], width: int) -> Iterator["RenderableType"]:
     """Yield tables of policies by budgets, split to fit the width, then the policies without a budget."""
     from rich.text import Text
 
-    budgets = sorted({score.budget for line in lines for score in line.curve.scores if score.budget is not None})
-    names = max((len(_one_line(line.curve.name)) for line in lines), default=0)
-    room = max(1, (width - min(names, MIN_NAME_WIDTH) - 2) // CELL)
-    for start in range(0, len(budgets), room):
-        some = budgets[start : start + room]
-        table = _table(("budget", *(format_thousands(one, 0 if one % 1000 == 0 else 1) for one in some)))
-        for curve in (line.curve for line in lines):
-            by = {score.budget: score for score in curve.scores}
-            if None not in by:
-                table.add_row(_name(curve), *(_cell(by[one], "\n@ ", "\n/ ") if one in by else "" for one in some))
+    curves = [result.curve for result in results]
+    budgets = sorted({score.budget for curve in curves for score in curve.scores if score.budget is not None})
+    name_width = max((len(_one_line(curve.name)) for curve in curves), default=0)
+    count = max(1, (width - min(name_width, MIN_NAME_WIDTH) - 2) // CELL)
+    for start in range(0, len(budgets), count):
+        part = budgets[start : start + count]
+        table = _table(("budget", *(format_thousands(budget, 0 if budget % 1000 == 0 else 1) for budget in part)))
+        for curve in curves:
+            scores = {score.budget: score for score in curve.scores}
+            if None not in scores:
+                cells = (_cell(scores[budget], "\n@ ", "\n/ ") if budget in scores else "" for budget in part)
+                table.add_row(_name(curve), *cells)
         yield table
-    for curve in (line.curve for line in lines):
+    for curve in curves:
         for score in curve.scores:
             if score.budget is None:
-                yield Text(f"{_one_line(curve.name)}, which has no budget: {_cell(score, ' @ ', ' / ')}")
+                yield Text(f"{_one_line(curve.name)} (no budget): {_cell(score, ' @ ', ' / ')}")
 
 
 def _cell(score: BudgetScore, tokens: str, cost: str) -> str:
@@ -237,42 +234,41 @@ def replay_notes(report: ReplayReport) -> Iterator[str]:
     """Yield notes on skipped data and on the limits of the figures."""
     results = report.results
     kinds = Counter(failure.kind for failure in results.failures)
-    aside = [
-        f"{plural(results.short, 'recording')} of fewer than {MIN_RECORDED_CALLS} turns" if results.short else "",
-        f"{plural(kinds['format'], 'file')} in no known format" if kinds["format"] else "",
-        f"{plural(kinds['read'], 'file')} that cannot be read" if kinds["read"] else "",
+    skipped = [
+        f"{plural(results.short, 'recording')} with fewer than {MIN_RECORDED_CALLS} turns" if results.short else "",
+        f"{plural(kinds['format'], 'file')} of unknown format" if kinds["format"] else "",
+        f"{plural(kinds['read'], 'unreadable file')}" if kinds["read"] else "",
     ]
-    if any(aside):
-        yield f"left out: {', '.join(one for one in aside if one)}"
-    for curve in (line.curve for line in report.overall.results if line.curve.excluded_sessions):
-        yield (
-            f"{_one_line(curve.name)} could not take {plural(curve.excluded_sessions, 'session')}: left out of its rows"
-        )
+    if any(skipped):
+        yield f"Skipped: {', '.join(filter(None, skipped))}."
+    for curve in (result.curve for result in report.overall.results if result.curve.excluded_sessions):
+        sessions = plural(curve.excluded_sessions, "session")
+        yield f"{_one_line(curve.name)} failed on {sessions}; its rows exclude them."
     projects = {facts.project for facts in results.sessions.values() if facts.project}
     if report.overall.sessions < MIN_INTERVAL_SESSIONS or len(projects) == 1:
-        of = f" of {plural(len(projects), 'project')}" if projects else ""
-        yield f"these figures are of {plural(report.overall.sessions, 'session')}{of}; others may differ"
+        scope = f" of {plural(len(projects), 'project')}" if projects else ""
+        yield f"Based on {plural(report.overall.sessions, 'session')}{scope}; other sessions may give other figures."
 
 
 def replay_failure_text(failure: ReplayFailure) -> str:
     """Format a failure as one sentence."""
     return strip_control_codes(
-        f"{failure.strategy} could not take {failure.file}: {failure.error}" if failure.strategy else failure.error
+        f"{failure.strategy} failed on {failure.file}: {failure.error}" if failure.strategy else failure.error
     )
 
 
-def format_estimate(figure: IntervalEstimate, say: NumberFormatter) -> str:
+def format_estimate(figure: IntervalEstimate, format_number: NumberFormatter) -> str:
     """Format a figure in one line, with its interval in parentheses."""
-    value = NOT_REACHED if figure.value is None else say(figure.value)
-    told = _interval(figure, say)
-    return f"{value} ({told})" if told else value
+    value = NOT_REACHED if figure.value is None else format_number(figure.value)
+    interval = _interval(figure, format_number)
+    return f"{value} ({interval})" if interval else value
 
 
-def _interval(figure: IntervalEstimate, say: NumberFormatter) -> str:
+def _interval(figure: IntervalEstimate, format_number: NumberFormatter) -> str:
     if figure.interval is None or figure.interval == (None, None):
         return ""
     low, high = figure.interval
-    return f"{'−∞' if low is None else say(low)} to {'∞' if high is None else say(high)}"
+    return f"{'−∞' if low is None else format_number(low)} to {'∞' if high is None else format_number(high)}"
 
 
 def format_thousands(value: float, places: int = 1) -> str:
@@ -285,5 +281,12 @@ def format_rounded_percent(value: float, places: int = 1) -> str:
     return f"{round(100 * value, places) + 0.0:.{places}f} %".replace("-", "−")
 
 
+def _format_percent(value: float) -> str:
+    return format_rounded_percent(value, 0)
+
+
 def _format_ratio(value: float) -> str:
     return f"{value:.2f}"
+
+
+TARGET = _format_percent(TARGET_SERVED_SHARE)

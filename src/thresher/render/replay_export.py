@@ -1,12 +1,13 @@
 """Convert a replay report to a chart and to JSON values."""
 
 from collections.abc import Sequence
-from math import floor as whole_below
-from typing import TYPE_CHECKING, Any
+from math import floor
+from typing import Any
 
 import msgspec
 
 from thresher.render.chart import ChartPanel, ChartSeries, format_percent, render_chart
+from thresher.render.replay import ReplayReport
 from thresher.render.text import plural
 from thresher.replay.references import REFERENCE_DEFINITION
 from thresher.replay.scores import (
@@ -22,10 +23,6 @@ from thresher.replay.strategies.registry import PEER_STRATEGIES, is_baseline
 from thresher.replay.strategies.upper_bound import most_served
 from thresher.replay.sweep_results import ReplayFailure
 
-if TYPE_CHECKING:
-    pass
-from thresher.render.replay import ReplayReport
-
 BOUND_POINTS = 60
 LEFT_MARGIN_FACTOR = 1.6
 """Factor by which the chart extends to the left of all policies, so that the upper bound is visible."""
@@ -38,33 +35,33 @@ BOUND_START_SHARE = 1 / 1000
 
 def replay_report_value(report: ReplayReport) -> dict[str, Any]:
     """Return the report as JSON values. The keys are stable."""
-    whole, results = report.overall, report.results
+    overall, results = report.overall, report.results
     full = results.totals_by_setting.get(StrategySetting(FULL_HISTORY, None), {})
     return {
         "reference_definition": REFERENCE_DEFINITION,
         "prices": report.prices,
-        "strategies": [_strategy_value(line) for line in whole.results],
+        "strategies": [_strategy_value(result) for result in overall.results],
         "upper_bound": {
             "tokens_at_95": report.bound,
             "points": [{"tokens_per_turn": x, "served": y} for x, y in _bound_points(report)],
         },
-        "calls": whole.calls,
-        "calls_with_references": whole.calls_with_references,
-        "references": whole.references,
+        "calls": overall.calls,
+        "calls_with_references": overall.calls_with_references,
+        "references": overall.references,
         "sessions": [
             {**msgspec.to_builtins(facts), "references": sum(full[key].references.values()) if key in full else 0}
             for key, facts in results.sessions.items()
         ],
         "formats": [
             {
-                "name": one.name,
-                "sessions": one.sessions,
-                "calls": one.calls,
-                "calls_with_references": one.calls_with_references,
-                "references": one.references,
-                "strategies": [_strategy_value(line) for line in one.results],
+                "name": group.name,
+                "sessions": group.sessions,
+                "calls": group.calls,
+                "calls_with_references": group.calls_with_references,
+                "references": group.references,
+                "strategies": [_strategy_value(result) for result in group.results],
             }
-            for one in report.formats
+            for group in report.formats
         ],
         "short_recordings": results.short,
         "failures": [replay_failure_value(failure) for failure in results.failures],
@@ -102,27 +99,26 @@ def _strategy_value(line: StrategyResult) -> dict[str, Any]:
 def replay_report_chart(report: ReplayReport) -> str:
     """Return an SVG with two panels: turns served by tokens per turn, and by cost."""
     curves = [line.curve for line in report.overall.results if line.curve.scores]
-    ours = _find_highlighted_name([curve.name for curve in curves])
+    highlighted = _find_highlighted_name([curve.name for curve in curves])
     # Crop policies that serve far less than the highlighted one, since they would compress all other curves.
-    shown = [curve for curve in curves if curve.name == ours] or curves
-    least = min((score.served for curve in shown for score in curve.scores), default=0.0)
-    start = max(0.0, whole_below(20 * least) / 20 - 0.05)
-    tokens = [_series(curve, "tokens_per_turn", ours) for curve in curves]
-    costs = [_series(curve, "cost_with_refetch", ours) for curve in curves]
+    shown = [curve for curve in curves if curve.name == highlighted] or curves
+    min_served = min((score.served for curve in shown for score in curve.scores), default=0.0)
+    start = max(0.0, floor(20 * min_served) / 20 - 0.05)
+    by_tokens = [_series(curve, "tokens_per_turn", highlighted) for curve in curves]
+    by_cost = [_series(curve, "cost_with_refetch", highlighted) for curve in curves]
     bound = ChartSeries("bound", _bound_curve(report), "dotted")
-    sent = (score.tokens_per_turn for curve in curves for score in curve.scores if score.served >= start)
-    least_sent = min(sent, default=0.0)
-    whole = report.overall
+    visible = (score.tokens_per_turn for curve in curves for score in curve.scores if score.served >= start)
+    x_from = min(visible, default=0.0) / LEFT_MARGIN_FACTOR or None
+    overall = report.overall
     return render_chart(
         [
-            _panel(
-                "What tokens buy", "tokens per turn", [*tokens, bound], start, least_sent / LEFT_MARGIN_FACTOR or None
-            ),
-            _panel("What money buys", "cost with re-fetches, full history = 1", costs, start),
+            _panel("Turns served by tokens", "tokens per turn", [*by_tokens, bound], start, x_from),
+            _panel("Turns served by cost", "cost with refetches, full history = 1", by_cost, start),
         ],
-        title="Turns that had all they used, by policy",
-        note=f"{plural(whole.sessions, 'session')}, {plural(whole.calls, 'turn')}, definition {REFERENCE_DEFINITION}, "
-        f"prices: {report.prices}. Dashed: controls and oracles. Dotted: nobody who keeps whole blocks can lie above.",
+        title="Turns whose request contains all the text they reuse, by policy",
+        note=f"{plural(overall.sessions, 'session')}, {plural(overall.calls, 'turn')}, definition "
+        f"{REFERENCE_DEFINITION}, prices: {report.prices}. Dashed: baselines and oracles. Dotted: upper bound for "
+        "policies that keep or drop whole messages.",
     )
 
 
@@ -157,26 +153,20 @@ def _series(curve: BudgetCurve, across: str, ours: str) -> ChartSeries:
 
 def _bound_curve(report: ReplayReport) -> list[tuple[float, float]]:
     """Return the upper bound at geometric steps, from far below any policy; the axes crop it."""
-    minimum_costs, most = report.minimum_costs, _max_tokens_per_turn(report)
-    places = (
-        [most * BOUND_START_SHARE ** (1 - n / BOUND_POINTS) for n in range(BOUND_POINTS + 1)]
-        if minimum_costs and most
-        else []
-    )
-    return [(place, most_served(minimum_costs, place)) for place in places]
+    most = _max_tokens_per_turn(report)
+    steps = (BOUND_START_SHARE ** (1 - n / BOUND_POINTS) for n in range(BOUND_POINTS + 1))
+    return _bound_at(report, [most * step for step in steps] if most else [])
 
 
 def _bound_points(report: ReplayReport) -> list[tuple[float, float]]:
     """Return the upper bound over the range of tokens that the policies use."""
-    minimum_costs, most = report.minimum_costs, _max_tokens_per_turn(report)
-    return (
-        [
-            (most * n / BOUND_POINTS, most_served(minimum_costs, most * n / BOUND_POINTS))
-            for n in range(BOUND_POINTS + 1)
-        ]
-        if minimum_costs
-        else []
-    )
+    most = _max_tokens_per_turn(report)
+    return _bound_at(report, [most * n / BOUND_POINTS for n in range(BOUND_POINTS + 1)])
+
+
+def _bound_at(report: ReplayReport, tokens: Sequence[float]) -> list[tuple[float, float]]:
+    minimum_costs = report.minimum_costs
+    return [(value, most_served(minimum_costs, value)) for value in tokens] if minimum_costs else []
 
 
 def _max_tokens_per_turn(report: ReplayReport) -> float:

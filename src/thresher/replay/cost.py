@@ -36,7 +36,7 @@ def rates_for_model(model: ModelInfo, *, hour: bool = False) -> Rates:
     price = model.price
     write = price.cache_write_1h if hour else price.cache_write
     if write is None:
-        raise OptionError(f"`{model.name}` has no cache that lasts an hour; leave `hour` out")
+        raise OptionError(f"`{model.name}` has no one-hour cache; remove `hour`.")
     return Rates(
         read=price.cache_read / price.input,
         write=write / price.input,

@@ -19,7 +19,7 @@ contains a reference contains all its words, and few blocks contain the rarest o
 import re
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from msgspec import Struct
 
@@ -60,24 +60,22 @@ def find_references(trace: Trace) -> tuple[tuple[Reference, ...], ...]:
     for block in trace.blocks:
         if block.kind in "AC" and block.visible:
             written[block.visible - 1].append(block)
-    found: list[tuple[Reference, ...]] = []
+    references: list[tuple[Reference, ...]] = []
     for number in range(len(trace.calls)):
         while len(index) < len(trace.blocks) and trace.blocks[len(index)].visible <= number:
             index.add(trace.blocks[len(index)].text)
-        found.append(tuple(_select_references(trace, index, number, written[number])))
-    return tuple(found)
+        references.append(tuple(_select_references(trace, index, number, written[number])))
+    return tuple(references)
 
 
 def _select_references(
     trace: Trace, index: "ReferenceIndex", number: int, written: Sequence[TraceBlock]
 ) -> Iterator[Reference]:
     limit = max(ALWAYS_ALLOWED_SOURCES, MAX_SOURCE_SHARE * len(index))
-    found = (candidate for block in written for candidate in find_reference_candidates(trace, block))
-    for kind, text in dict.fromkeys(found):
+    candidates = (candidate for block in written for candidate in find_reference_candidates(trace, block))
+    for kind, text in dict.fromkeys(candidates):
         sources = index.find_holders(kind, text)
-        if not sources or len(sources) > limit:
-            continue
-        if kind == "E" or trace.blocks[min(sources)].kind in "UR":
+        if 0 < len(sources) <= limit and (kind == "E" or trace.blocks[min(sources)].kind in "UR"):
             age = number - trace.blocks[max(sources)].visible
             yield Reference(kind, text, number, frozenset(sources), age)
 
@@ -89,44 +87,36 @@ def find_reference_candidates(trace: Trace, block: TraceBlock) -> Iterator[tuple
     """Yield every piece of an agent's block that is a reference if earlier text contains it."""
     part = trace.history.part(block.place)
     if not isinstance(part, ToolCall):
-        yield from (("G", window) for window in split_phrases(block.text))
+        yield from (("G", phrase) for phrase in split_phrases(block.text))
         yield from (("P", path) for path in find_path_tails(block.text))
         return
-    work = _extract_call_texts(part)
-    yield from (("E", line) for text in work.old for line in find_quotable_lines(text))
-    quoted = _normalize_words("\n".join(work.old))
-    yield from (("G", row) for text in work.new for row in split_phrases(text) if f" {row} " not in quoted)
+    old, new = _extract_call_texts(part)
+    yield from (("E", line) for text in old for line in find_quotable_lines(text))
+    quoted = _normalize_words("\n".join(old))
+    yield from (("G", phrase) for text in new for phrase in split_phrases(text) if f" {phrase} " not in quoted)
     for value in argument_values(part.arguments):
         yield from (("I", word) for word in _WORD.findall(value) if is_distinctive_word(word))
         yield from (("P", path) for path in find_path_tails(value))
 
 
-class _CallTexts(NamedTuple):
-    """The text that a call removes, and the text that it writes or runs."""
-
-    old: Sequence[str]
-    new: Sequence[str]
-
-
 _PATCH_HEADER = re.compile(r"^(?:\*\*\* (?:Update|Add|Delete) File: |@@)", re.MULTILINE)
 
 
-def _extract_call_texts(call: ToolCall) -> _CallTexts:
+def _extract_call_texts(call: ToolCall) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the texts that a call removes, and those that it writes or runs."""
     use = describe_tool_call(call)
     if use.category != "file_edit":
-        return _CallTexts((), (use.command,))
+        return (), (use.command,)
     fields = load_json_object(call.arguments)
     patch = next(iter(_string_values(fields, PATCH_KEYS)), "") or use.command or ("" if fields else call.arguments)
     if _PATCH_HEADER.search(patch):
         lines = [line for line in patch.splitlines() if not line.startswith(("--- ", "+++ "))]
         old = "\n".join(line[1:] for line in lines if line[:1] in ("-", " "))
-        return _CallTexts((old,), ("\n".join(line[1:] for line in lines if line.startswith("+")),))
-    listed = [one for key in PAIR_LIST_KEYS if isinstance(items := fields.get(key), list) for one in items]
-    pairs = [fields, *(one for one in listed if isinstance(one, dict))]
-    return _CallTexts(
-        [text for pair in pairs for text in _string_values(pair, OLD_TEXT_KEYS)],
-        [text for pair in pairs for text in _string_values(pair, (*NEW_TEXT_KEYS, *WHOLE_TEXT_KEYS))],
-    )
+        return (old,), ("\n".join(line[1:] for line in lines if line.startswith("+")),)
+    listed = [item for key in PAIR_LIST_KEYS if isinstance(items := fields.get(key), list) for item in items]
+    pairs = [fields, *(item for item in listed if isinstance(item, dict))]
+    removed = [text for pair in pairs for text in _string_values(pair, OLD_TEXT_KEYS)]
+    return removed, [text for pair in pairs for text in _string_values(pair, (*NEW_TEXT_KEYS, *WHOLE_TEXT_KEYS))]
 
 
 def _string_values(fields: dict[str, object], keys: Sequence[str]) -> Iterator[str]:

@@ -137,7 +137,7 @@ class ResidencyChecker:
         return _KnownText((), self._other_texts.add("\n".join((strip_line_numbers(text), *values))), named)
 
     def _resolve_placeholder(self, id_: str, within: frozenset[str]) -> Iterator[int]:
-        """Yield the blocks that an id refers to. A placeholder may cover several parts, which may be placeholders too."""
+        """Yield the blocks that an id refers to. A placeholder may cover several, even other placeholders."""
         yield from self._blocks_by_id.get(short_id(id_), ())
         stored = self._store.get(id_) if self._store is not None and id_ not in within else None
         for member in stored if isinstance(stored, tuple) else ():

@@ -118,7 +118,8 @@ def replay_requests(
 
 
 def _make_call_totals(outcome: CallResidency) -> ReplayTotals:
-    references, hits = Counter(ref.kind for ref in outcome.references), Counter(ref.kind for ref in outcome.hits)
+    references = Counter[str](reference.kind for reference in outcome.references)
+    hits = Counter[str](reference.kind for reference in outcome.hits)
     quotes = references["E"] + references["G"]
     return ReplayTotals(
         calls=1,

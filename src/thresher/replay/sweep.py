@@ -58,35 +58,7 @@ MAX_RESUME_AGE_SECONDS = 30 * 24 * 3600
 """Age in seconds at which the checkpoint of another sweep is deleted."""
 SweepProgress = Callable[[int, int], None]
 """Callback with the number of finished units and the total."""
-
-
-def run_sweep(
-    files: Iterable[Path],
-    settings: Sequence[tuple[str, int | None]],
-    rates: Rates,
-    *,
-    jobs: int = 1,
-    minimum: int = MIN_RECORDED_CALLS,
-    progress: SweepProgress | None = None,
-    resume: Path | None = None,
-) -> SweepResults:
-    """Replay all sessions of all files. `resume` is the folder of the checkpoint."""
-    sizes = sort_files_by_size(files)
-    groups = _group_budgets(settings)
-    names = dict.fromkeys(name for name, _ in groups)
-    key = "" if resume is None else compute_sweep_key(sizes, names, rates, load_settings())
-    checkpoint = SweepCheckpoint(resume, key)
-    total = len(sizes) * (1 + len(groups))
-    report = (lambda _: None) if progress is None else lambda finished: progress(finished, total)
-    with SweepWorkers(min(jobs, total), checkpoint, report) as workers:
-        first = workers.run_units([SweepUnit(str(path), FULL_HISTORY, (None,), minimum, rates) for path in sizes])
-        full = exclude_subagent_files(first)
-        relevant = [result.file for result in full if result.sessions]
-        total = len(sizes) + len(relevant) * len(groups)
-        units = [SweepUnit(file, name, budgets, minimum, rates) for file in relevant for name, budgets in groups]
-        rest = workers.run_units(units)
-    checkpoint.delete()
-    return _collect_results(full, rest, settings, len(sizes))
+UnitFunction = Callable[[SweepUnit], UnitResult]
 
 
 # Planning
@@ -137,14 +109,14 @@ def compute_sweep_key(
 # One unit
 
 
-def run_unit(unit: SweepUnit) -> UnitResult:
+def run_unit(unit: SweepUnit, read: Callable[[str], Sequence[Session]] = read_all) -> UnitResult:
     """Replay all sessions of a file with one strategy."""
     results: dict[str, SessionResult] = {}
     failures: dict[str, ReplayFailure] = {}
     children: list[str] = []
     short = 0
     try:
-        sessions = read_all(unit.file)
+        sessions = read(unit.file)
     except (ThresherError, OSError) as error:
         kind: Literal["read", "format"] = "format" if isinstance(error, UnknownFormatError) else "read"
         failure = ReplayFailure(unit.file, "", str(error), kind)
@@ -251,12 +223,19 @@ class SweepCheckpoint:
 class SweepWorkers:
     """Run units in this process or in worker processes."""
 
-    def __init__(self, jobs: int, checkpoint: SweepCheckpoint, report_progress: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        jobs: int,
+        checkpoint: SweepCheckpoint,
+        report_progress: Callable[[int], None],
+        run: UnitFunction = run_unit,
+    ) -> None:
         """Create the worker pool; one job runs in this process."""
         spawn = get_context("spawn")
         self._pool = ProcessPoolExecutor(jobs, spawn, initializer=initialize_sweep_worker) if jobs > 1 else None
         self._checkpoint = checkpoint
         self._report_progress = report_progress
+        self._run = run
         self._finished_count = 0
 
     def __enter__(self) -> "SweepWorkers":
@@ -281,16 +260,46 @@ class SweepWorkers:
 
     def _run_new_units(self, units: Sequence[SweepUnit]) -> Iterator[UnitResult]:
         if self._pool is None:
-            yield from map(run_unit, units)
+            yield from map(self._run, units)
             return
         try:
-            futures: list[Future[UnitResult]] = [self._pool.submit(run_unit, unit) for unit in units]
+            futures: list[Future[UnitResult]] = [self._pool.submit(self._run, unit) for unit in units]
             yield from (future.result() for future in as_completed(futures))
         except BrokenProcessPool as error:
             raise ThresherError(
                 "a worker process stopped unexpectedly, possibly out of memory. Run the same command with fewer "
                 "`--jobs`; finished work is kept."
             ) from error
+
+
+def run_sweep(  # noqa: PLR0913 - a sweep has many options
+    files: Iterable[Path],
+    settings: Sequence[tuple[str, int | None]],
+    rates: Rates,
+    *,
+    jobs: int = 1,
+    minimum: int = MIN_RECORDED_CALLS,
+    progress: SweepProgress | None = None,
+    resume: Path | None = None,
+    run: UnitFunction = run_unit,
+) -> SweepResults:
+    """Replay all sessions of all files. `resume` is the folder of the checkpoint; `run` runs one unit."""
+    sizes = sort_files_by_size(files)
+    groups = _group_budgets(settings)
+    names = dict.fromkeys(name for name, _ in groups)
+    key = "" if resume is None else compute_sweep_key(sizes, names, rates, load_settings())
+    checkpoint = SweepCheckpoint(resume, key)
+    total = len(sizes) * (1 + len(groups))
+    report = (lambda _: None) if progress is None else lambda finished: progress(finished, total)
+    with SweepWorkers(min(jobs, total), checkpoint, report, run) as workers:
+        first = workers.run_units([SweepUnit(str(path), FULL_HISTORY, (None,), minimum, rates) for path in sizes])
+        full = exclude_subagent_files(first)
+        relevant = [result.file for result in full if result.sessions]
+        total = len(sizes) + len(relevant) * len(groups)
+        units = [SweepUnit(file, name, budgets, minimum, rates) for file in relevant for name, budgets in groups]
+        rest = workers.run_units(units)
+    checkpoint.delete()
+    return _collect_results(full, rest, settings, len(sizes))
 
 
 # Results

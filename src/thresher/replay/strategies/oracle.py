@@ -6,8 +6,8 @@ exceed the budget, the oracle drops the one with the largest value of calls unti
 served there. This is a greedy heuristic, not an optimum; `upper_bound` calculates the limit that no strategy exceeds.
 
 The oracle drops single parts and does not check whether an API would accept the request: calls may lose their results,
-and unused system text is dropped. It can therefore do better than any strategy that an API accepts. It always sends everything since
-the last call, and treats a refetched text as the block that it copies.
+and unused system text is dropped. It can therefore do better than any strategy that an API
+accepts. It always sends everything since the last call, and treats a refetched text as the block that it copies.
 """
 
 from collections import Counter

@@ -103,7 +103,7 @@ def _to_json_object(arguments: str) -> str:
 
 def _require_library(package: str) -> None:
     if package in find_missing_libraries():
-        raise OptionError(f"this way runs {package}, which is not installed: pip install {package}")
+        raise OptionError(f"this policy needs the package `{package}`. Install it with `pip install {package}`.")
 
 
 class _LangChainMessages:

@@ -50,7 +50,7 @@ SEED = 0
 def rates_for_price_list(name: str) -> Rates:
     """Return the rates of a price list."""
     if name not in PRICES:
-        raise OptionError(f"no price list is called `{name}`; there are {', '.join(PRICES)}")
+        raise OptionError(f"unknown price list `{name}`. Available: {', '.join(PRICES)}.")
     model, hour = PRICES[name]
     return rates_for_model(load_models()[model], hour=hour)
 
@@ -94,16 +94,16 @@ def collect_strategies() -> Mapping[str, StrategyFactory]:
 
 def select_strategies(names: Iterable[str]) -> tuple[list[str], list[str]]:
     """Expand names and groups to strategies. Also return the group members that are not installed."""
-    found: dict[str, None] = {}
+    selected: dict[str, None] = {}
     missing: dict[str, None] = {}
     for name in names:
         if name in GROUPS:
-            for one in _group(name):
-                (found if _is_available(one) else missing)[one] = None
+            for member in _group(name):
+                (selected if _is_available(member) else missing)[member] = None
         else:
             make_strategy(name, 1, Rates())  # fail here rather than in each worker process
-            found[name] = None
-    return list(found), list(missing)
+            selected[name] = None
+    return list(selected), list(missing)
 
 
 def make_strategy(name: str, budget: int | None, rates: Rates) -> Strategy:
@@ -113,7 +113,7 @@ def make_strategy(name: str, budget: int | None, rates: Rates) -> Strategy:
 
 def is_baseline(name: str) -> bool:
     """Report whether a strategy is a baseline, including `random` with any seed."""
-    return name in BASELINES or _seed(name) is not None
+    return name in BASELINES or _parse_seed(name) is not None
 
 
 def takes_budget(name: str) -> bool:
@@ -123,8 +123,8 @@ def takes_budget(name: str) -> bool:
 
 def policy_file(name: str) -> Path | None:
     """Return the file of a policy that is named as `path/to/policy.py:name`."""
-    path, colon, inside = name.rpartition(":")
-    return Path(path) if colon and inside and path.endswith(".py") else None
+    path, _, policy = name.rpartition(":")
+    return Path(path) if policy and path.endswith(".py") else None
 
 
 def _is_available(name: str) -> bool:
@@ -136,9 +136,9 @@ def _is_available(name: str) -> bool:
 
 
 def _group(name: str) -> list[str]:
-    presets = [*PRESETS, *(one for one in load_settings().presets if one not in PRESETS)]
-    every = {"presets": presets, "peers": [*PEER_STRATEGIES], "controls": [*BASELINES]}
-    return [*presets, *BASELINES, *PEER_STRATEGIES] if name == "all" else every[name]
+    presets = [*dict.fromkeys((*PRESETS, *load_settings().presets))]
+    groups = {"presets": presets, "peers": [*PEER_STRATEGIES], "controls": [*BASELINES]}
+    return [*presets, *BASELINES, *PEER_STRATEGIES] if name == "all" else groups[name]
 
 
 def _find_factory(name: str) -> StrategyFactory:
@@ -147,34 +147,33 @@ def _find_factory(name: str) -> StrategyFactory:
     if (path := policy_file(name)) is not None:
         policy = _load_policy(path, name.rpartition(":")[2])
         return lambda budget, rates: window_strategy(policy, budget, rates, name=name)
-    ways = collect_strategies()
-    seed = _seed(name)
-    if name not in ways and seed is not None:
+    strategies = collect_strategies()
+    if name in strategies:
+        return strategies[name]
+    if (seed := _parse_seed(name)) is not None:
         return lambda budget, _: baselines.random_strategy(budget, seed)
-    if name not in ways:
-        groups, own = ", ".join(GROUPS), "path/to/policy.py:name"
-        raise OptionError(
-            f"no policy is called `{name}`; there are {', '.join(ways)}, the groups {groups}, and `{own}`"
-        )
-    return ways[name]
+    raise OptionError(
+        f"unknown policy `{name}`. Available: {', '.join(strategies)}, the groups {', '.join(GROUPS)}, "
+        "or `path/to/policy.py:name`."
+    )
 
 
-def _seed(name: str) -> int | None:
+def _parse_seed(name: str) -> int | None:
     seed = name.removeprefix("random-")
     return int(seed) if seed != name and seed.isdecimal() else None
 
 
 def _make_threshold_factory(name: str) -> StrategyFactory:
     """Return a factory for a window policy with its own thresholds."""
-    policy, _, told = name.partition("{")
+    policy, brace, rest = name.partition("{")
     if policy in {*BASELINES, *PEER_STRATEGIES} or policy not in collect_strategies():
-        raise OptionError(f"no policy with a window is called `{policy}`: `{name}` cannot be made")
+        raise OptionError(f"`{name}`: only a window policy or preset takes thresholds, and `{policy}` is neither.")
     try:
-        options = msgspec.json.decode("{" + told, type=dict[str, Any])
+        options = msgspec.json.decode(brace + rest, type=dict[str, Any])
     except msgspec.DecodeError as error:
-        raise OptionError(f"`{name}`: behind the policy stands a window's pace as JSON; {error}") from error
-    pace = Thresholds(**parse_thresholds(options, name))
-    return lambda budget, rates: window_strategy(policy, budget, rates, name=name, thresholds=pace)
+        raise OptionError(f"`{name}`: the thresholds after the policy must be a JSON object: {error}") from error
+    thresholds = Thresholds(**parse_thresholds(options, name))
+    return lambda budget, rates: window_strategy(policy, budget, rates, name=name, thresholds=thresholds)
 
 
 # Policies in files
@@ -183,19 +182,19 @@ def _make_threshold_factory(name: str) -> StrategyFactory:
 def _load_policy(path: Path, name: str) -> Policy:
     """Load a policy from a user's file. A class is instantiated with its default options."""
     if not path.is_file():
-        raise OptionError(f"there is no file `{path}` with a policy; name one as path/to/policy.py:name")
+        raise OptionError(f"policy file `{path}` does not exist. Specify a policy as `path/to/policy.py:name`.")
     try:
         stat = path.stat()
         module = _module(path.resolve(), stat.st_mtime_ns, stat.st_size)
-        found: Any = getattr(module, name, None)
-        policy = found() if isinstance(found, type) else found
+        value: Any = getattr(module, name, None)
+        value = value() if isinstance(value, type) else value
     except (Exception, SystemExit) as error:
-        raise OptionError(f"`{path}` cannot be run: {type(error).__name__}: {error}") from error
-    if not callable(policy):
-        names = ", ".join(_list_callables(path, module)) or "nothing that can be called"
-        raise OptionError(f"`{path}` has no policy `{name}`; it has {names}")
-    made: Policy = policy
-    return made
+        raise OptionError(f"cannot run `{path}`: {type(error).__name__}: {error}") from error
+    if not callable(value):
+        names = ", ".join(_list_callables(path, module)) or "none"
+        raise OptionError(f"`{path}` has no policy `{name}`. Callables in it: {names}.")
+    policy: Policy = value
+    return policy
 
 
 class _UncachedLoader(SourceFileLoader):
@@ -213,7 +212,7 @@ def _module(path: Path, time: int, size: int) -> ModuleType:
     name = f"thresher_policy_{path.stem}_{sha256(f'{path} {time} {size}'.encode('utf-8', 'replace')).hexdigest()[:12]}"
     spec = spec_from_file_location(name, path, loader=_UncachedLoader(name, str(path)))
     if spec is None or spec.loader is None:
-        raise ImportError(f"no module can be made of {path}")
+        raise ImportError(f"cannot import {path}")
     module = module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -226,12 +225,7 @@ def _module(path: Path, time: int, size: int) -> ModuleType:
 
 def _list_callables(path: Path, module: ModuleType) -> list[str]:
     """List the callables that a file defines and does not import."""
-    nodes = ast.walk(ast.parse(path.read_bytes()))
-    brought = {
-        alias.asname or alias.name
-        for node in nodes
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for alias in node.names
-    }
-    every = ((name, value) for name, value in vars(module).items() if not name.startswith("_") and name not in brought)
-    return sorted(name for name, value in every if callable(value))
+    imports = (node for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.Import | ast.ImportFrom))
+    imported = {alias.asname or alias.name for node in imports for alias in node.names}
+    callables = (name for name, value in vars(module).items() if callable(value))
+    return sorted(name for name in callables if not name.startswith("_") and name not in imported)

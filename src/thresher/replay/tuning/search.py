@@ -30,7 +30,9 @@ from thresher.replay.sweep import (
     SweepCheckpoint,
     SweepProgress,
     SweepWorkers,
+    UnitFunction,
     compute_sweep_key,
+    run_unit,
     sort_files_by_size,
 )
 from thresher.replay.sweep_results import ReplayFailure, SweepUnit
@@ -123,7 +125,7 @@ class TuningResult(Struct, frozen=True, kw_only=True):
         return self.verdict == "better"
 
 
-def tune(  # noqa: PLR0913 - a search has many keys
+def tune(  # noqa: PLR0913 - a search has many options
     files: Iterable[Path],
     rates: Rates,
     *,
@@ -134,61 +136,57 @@ def tune(  # noqa: PLR0913 - a search has many keys
     jobs: int = 1,
     log: Path | None = None,
     progress: SweepProgress | None = None,
+    space: Mapping[str, Sequence[int | float]] = SEARCH_SPACE,
+    budgets: Sequence[int] = BUDGETS,
+    run: UnitFunction = run_unit,
 ) -> TuningResult:
     """Choose settings on half of the sessions and measure them on the other half. A given budget is not tuned."""
-    sized = sort_files_by_size(files)
-    key = compute_sweep_key(
-        sized, (), rates, replace(load_settings(), thresholds={}, budget=None)
-    )  # the search varies these
-    book = TrialLog(log or folder / f"{key}.jsonl", key)
-    saved = SweepCheckpoint(folder / "begun", key)
-    units = len(sized)
+    sizes = sort_files_by_size(files)
+    # The search varies thresholds and budget, so the user's values must not change the key.
+    key = compute_sweep_key(sizes, (), rates, replace(load_settings(), thresholds={}, budget=None))
+    trial_log = TrialLog(log or folder / f"{key}.jsonl", key)
+    checkpoint = SweepCheckpoint(folder / "begun", key)
+    total = len(sizes)
 
-    def tell(done: int) -> None:
+    def report_progress(finished: int) -> None:
         if progress is not None:
-            progress(done, max(done, units))
+            progress(finished, max(finished, total))
 
-    with SweepWorkers(min(jobs, units), saved, tell) as workers:
-        first = workers.run_units(
-            [SweepUnit(str(path), FULL_HISTORY, (None,), MIN_RECORDED_CALLS, rates) for path in sized]
-        )
-        bench = TrialRunner(first, workers, rates, book)
-        _require_enough_sessions(bench)
-        split = split_sessions(bench.sessions)
-        units += trials * bench.count_files(split.tune) + 2 * bench.count_files(split.report)
+    with SweepWorkers(min(jobs, total), checkpoint, report_progress, run) as workers:
+        units = [SweepUnit(str(path), FULL_HISTORY, (None,), MIN_RECORDED_CALLS, rates) for path in sizes]
+        runner = TrialRunner(workers.run_units(units), workers, rates, trial_log)
+        if len(runner.sessions) < 2:
+            raise ReadError(
+                "tuning needs at least two sessions, one to choose settings and one to measure them. Found "
+                f"{len(runner.sessions)} with at least {MIN_RECORDED_CALLS} model calls that reuse earlier text. "
+                "Specify other files: `thresher tune PATH…`."
+            )
+        split = split_sessions(runner.sessions)
+        total += trials * runner.count_files(split.tune) + 2 * runner.count_files(split.report)
         start = make_default_settings(budget)
-        space = SEARCH_SPACE if budget is not None else {BUDGET_OPTION: BUDGETS, **SEARCH_SPACE}
-        found = search_settings(
-            start, space, lambda row: bench.run_trials(row, split.tune), served=served, trials=trials
+        if budget is None:
+            space = {BUDGET_OPTION: budgets, **space}
+        search = search_settings(
+            start, space, lambda batch: runner.run_trials(batch, split.tune), served=served, trials=trials
         )
-        best = found.best.settings
-        before, after = bench.compare_settings(start, best, split.report)
-    saved.delete()
-    cost, more = measure_difference(before, after, bench.full_totals)
+        best = search.best.settings
+        before, after = runner.compare_settings(start, best, split.report)
+    checkpoint.delete()
+    cost_difference, served_difference = measure_difference(before, after, runner.full_totals)
     return TuningResult(
         target=served,
         split=split,
-        defaults=found.first,
-        chosen=found.best,
-        before=bench.record_trial("report", start, before),
-        after=bench.record_trial("report", best, after),
-        cost=cost,
-        served=more,
-        trials=found.count,
-        reused=bench.reused_count,
-        log=str(book.path),
-        failures=bench.failures,
+        defaults=search.first,
+        chosen=search.best,
+        before=runner.record_trial("report", start, before),
+        after=runner.record_trial("report", best, after),
+        cost=cost_difference,
+        served=served_difference,
+        trials=search.count,
+        reused=runner.reused_count,
+        log=str(trial_log.path),
+        failures=runner.failures,
     )
-
-
-def _require_enough_sessions(bench: TrialRunner) -> None:
-    """Raise `ReadError` if there are too few sessions to split."""
-    if len(bench.sessions) < 2:
-        raise ReadError(
-            f"it takes two sessions to choose settings on one and measure them on the other; there are "
-            f"{len(bench.sessions)} with {MIN_RECORDED_CALLS} model calls or more that used earlier text: name others, "
-            "`thresher tune PATH…`"
-        )
 
 
 class SettingsSearchResult(Struct, frozen=True):
@@ -202,27 +200,28 @@ class SettingsSearchResult(Struct, frozen=True):
 def search_settings(
     start: TuningSettings,
     space: Mapping[str, Sequence[int | float]],
-    tried: Callable[[Sequence[TuningSettings]], Sequence[Trial]],
+    run_trials: Callable[[Sequence[TuningSettings]], Sequence[Trial]],
     *,
     served: float = TARGET_SERVED_SHARE,
     trials: int = TRIALS,
 ) -> SettingsSearchResult:
     """Run coordinate descent. All values of one setting are tried in one batch."""
-    [first] = tried([start])
-    best, known = first, [start]
+    [first] = run_trials([start])
+    best, tried = first, [start]
     improved = True
     while improved:
         improved = False
         for name, values in space.items():
-            row: list[TuningSettings] = [{**best.settings, name: value} for value in values]
-            row = [one for one in row if one not in known and has_valid_thresholds(one)][: trials - len(known)]
-            known += row
+            batch: list[TuningSettings] = [{**best.settings, name: value} for value in values]
+            batch = [choice for choice in batch if choice not in tried and has_valid_thresholds(choice)]
+            batch = batch[: trials - len(tried)]
+            tried += batch
             # A configuration that fails on a session the defaults could take is not comparable.
-            fit = [one for one in tried(row) if one.sessions >= first.sessions] if row else []
-            top = min(fit, key=lambda one: _rank(one, served), default=best)
+            comparable = [trial for trial in run_trials(batch) if trial.sessions >= first.sessions] if batch else []
+            top = min(comparable, key=lambda trial: _rank(trial, served), default=best)
             if _is_better_trial(top, best, served):
                 best, improved = top, True
-    return SettingsSearchResult(first, best, len(known))
+    return SettingsSearchResult(first, best, len(tried))
 
 
 def _rank(trial: Trial, served: float) -> tuple[bool, float]:
@@ -232,58 +231,53 @@ def _rank(trial: Trial, served: float) -> tuple[bool, float]:
 
 
 def _is_better_trial(new: Trial, old: Trial, served: float) -> bool:
-    (misses, less), (missed, more) = _rank(new, served), _rank(old, served)
-    return less < more * (1 - MIN_GAIN) if misses == missed else missed
+    (new_misses, new_value), (old_misses, old_value) = _rank(new, served), _rank(old, served)
+    return new_value < old_value * (1 - MIN_GAIN) if new_misses == old_misses else old_misses
 
 
 def measure_difference(
     before: Mapping[str, ReplayTotals], after: Mapping[str, ReplayTotals], full: Mapping[str, ReplayTotals]
 ) -> tuple[MeasuredDifference, MeasuredDifference]:
     """Return the differences in cost (refetching included) and in served calls over the same sessions."""
-    rows = [
-        (
-            new.cost + new.refetch_cost - old.cost - old.refetch_cost,
-            full[key].cost,
-            new.served - old.served,
-            old.calls_with_references,
-        )
-        for key, old in before.items()
-        for new in (after[key],)
-    ]
+    rows: list[tuple[float, ...]] = []
+    for key, old in before.items():
+        new = after[key]
+        cost = new.cost + new.refetch_cost - old.cost - old.refetch_cost
+        rows.append((cost, full[key].cost, new.served - old.served, old.calls_with_references))
 
-    def read(drawn: Sequence[tuple[float, ...]]) -> tuple[float, float]:
-        costs, whole, served, calls_with_references = (sum(column) for column in zip(*drawn, strict=True))
-        return costs / whole if whole else 0.0, served / calls_with_references if calls_with_references else 0.0
+    def differences(sample: Sequence[tuple[float, ...]]) -> tuple[float, float]:
+        cost, full_cost, served, calls = (sum(column) for column in zip(*sample, strict=True))
+        return cost / full_cost if full_cost else 0.0, served / calls if calls else 0.0
 
-    paid, more = read(rows or [(0.0,) * 4])
+    cost, served = differences(rows or [(0.0,) * 4])
     if len(rows) < 2:
-        return MeasuredDifference(paid), MeasuredDifference(more)
+        return MeasuredDifference(cost), MeasuredDifference(served)
     random = Random(SEED)
-    drawn = [read(random.choices(rows, k=len(rows))) for _ in range(DRAWS)]
-    paid_ends, more_ends = (compute_interval(values) or (None, None) for values in zip(*drawn, strict=True))
-    return MeasuredDifference(paid, *paid_ends), MeasuredDifference(more, *more_ends)
+    draws = [differences(random.choices(rows, k=len(rows))) for _ in range(DRAWS)]
+    cost_interval, served_interval = (compute_interval(values) or (None, None) for values in zip(*draws, strict=True))
+    return MeasuredDifference(cost, *cost_interval), MeasuredDifference(served, *served_interval)
 
 
 def format_settings_toml(choice: TuningSettings, notes: Iterable[str] = ()) -> str:
     """Format the settings that differ from the defaults as a `thresher.toml`."""
-    budget, pace = _split_budget(choice)
+    budget, thresholds = _split_budget(choice)
     lines = (line for note in notes for line in wrap(note, WIDTH - 2, break_on_hyphens=False))
     head = [*(f"# {line}" for line in lines), *(() if budget is None else (f"{BUDGET_OPTION} = {budget}",))]
-    table = ["[thresholds]", *(f"{name} = {value}" for name, value in pace.items())] if pace else []
+    table = ["[thresholds]", *(f"{name} = {value}" for name, value in thresholds.items())] if thresholds else []
     return "\n\n".join("\n".join(part) for part in (head, table) if part) + "\n"
 
 
 def has_same_settings(file: Path, choice: TuningSettings) -> bool:
     """Report whether a `thresher.toml` already contains these settings."""
-    budget, pace = _split_budget(choice)
+    budget, thresholds = _split_budget(choice)
     try:
-        found = load_settings(environment={}, file=file)
-        return (found.budget, Thresholds(**found.thresholds)) == (budget, Thresholds(**pace))
+        settings = load_settings(environment={}, file=file)
+        return (settings.budget, Thresholds(**settings.thresholds)) == (budget, Thresholds(**thresholds))
     except OptionError:
         return False
 
 
 def _split_budget(choice: TuningSettings) -> tuple[int | float | None, dict[str, Any]]:
     """Return the budget and the thresholds that differ from the defaults."""
-    pace = find_changed_settings(choice)
-    return pace.pop(BUDGET_OPTION, None), pace
+    changed = find_changed_settings(choice)
+    return changed.pop(BUDGET_OPTION, None), changed

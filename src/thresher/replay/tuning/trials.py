@@ -6,7 +6,7 @@ search without trials leaves no file.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -40,8 +40,8 @@ def make_default_settings(budget: int | None = None) -> TuningSettings:
 
 def format_strategy_name(choice: TuningSettings) -> str:
     """Return the strategy name from which any process can create the strategy."""
-    pace = {name: value for name, value in find_changed_settings(choice).items() if name != BUDGET_OPTION}
-    return TUNED_POLICY + msgspec.json.encode(pace).decode()
+    thresholds = {name: value for name, value in find_changed_settings(choice).items() if name != BUDGET_OPTION}
+    return TUNED_POLICY + msgspec.json.encode(thresholds).decode()
 
 
 def find_changed_settings(choice: TuningSettings) -> TuningSettings:
@@ -76,24 +76,28 @@ class Trial(Struct, frozen=True, kw_only=True):
     definition: str = REFERENCE_DEFINITION
 
 
+def _is_writable(path: Path) -> bool:
+    return os.access(path, os.W_OK)
+
+
 class TrialLog:
     """A log of all trials, one per line. Unrelated lines in the file are kept."""
 
-    def __init__(self, path: Path, key: str) -> None:
+    def __init__(self, path: Path, key: str, *, is_writable: Callable[[Path], bool] = _is_writable) -> None:
         """Read the log. Fail immediately if it cannot be written."""
         self.path, self.key = path, key
         self._trials: list[Trial] = []
         try:
-            told = path.read_bytes() if path.exists() else b""
-            above = next(one for one in (path, *path.parents) if one.exists())
+            lines = path.read_bytes() if path.exists() else b""
+            existing = next(parent for parent in (path, *path.parents) if parent.exists())
         except OSError as error:
             raise self._make_write_error(error.strerror or str(error)) from error
-        if above != path and not above.is_dir():
-            raise self._make_write_error(f"`{above}` is no folder")
-        if not os.access(above, os.W_OK):
-            raise self._make_write_error("there is no right to")
-        self._line_prefix = b"\n" if told and not told.endswith(b"\n") else b""  # terminate an incomplete line
-        for line in told.splitlines():
+        if existing != path and not existing.is_dir():
+            raise self._make_write_error(f"`{existing}` is not a folder")
+        if not is_writable(existing):
+            raise self._make_write_error("permission denied")
+        self._line_prefix = b"\n" if lines and not lines.endswith(b"\n") else b""  # terminate an incomplete line
+        for line in lines.splitlines():
             with suppress(msgspec.DecodeError, UnicodeDecodeError):
                 self._trials.append(msgspec.json.decode(line, type=Trial))
 
@@ -118,8 +122,8 @@ class TrialLog:
             raise self._make_write_error(error.strerror or str(error)) from error
         self._line_prefix = b""
 
-    def _make_write_error(self, why: str) -> ThresherError:
-        return ThresherError(f"`{self.path}` cannot be written: {why}; name another log with --log")
+    def _make_write_error(self, reason: str) -> ThresherError:
+        return ThresherError(f"cannot write the log `{self.path}`: {reason}. Choose another file with `--log`.")
 
 
 class TrialRunner:
@@ -127,50 +131,41 @@ class TrialRunner:
 
     def __init__(self, first: Sequence[UnitResult], workers: SweepWorkers, rates: Rates, log: TrialLog) -> None:
         """Take the results of the full history for every file."""
-        self._full_results = [done for done in exclude_subagent_files(first) if done.sessions]
+        self._full_results = [result for result in exclude_subagent_files(first) if result.sessions]
         self._workers, self._rates, self._log = workers, rates, log
-        # A session without references would favor whichever setting removes most.
-        told = {
-            key: one
-            for done in self._full_results
-            for key, one in done.sessions.items()
-            if one.totals_by_budget[""].calls_with_references
-        }
-        self.sessions = {key: one.facts for key, one in told.items()}
-        self.full_totals = {key: one.totals_by_budget[""] for key, one in told.items()}
-        self.failures = [failure for done in first for failure in done.failures]
+        # A session without references would favor the setting that removes most.
+        sessions = (item for result in self._full_results for item in result.sessions.items())
+        used = {key: session for key, session in sessions if session.totals_by_budget[""].calls_with_references}
+        self.sessions = {key: session.facts for key, session in used.items()}
+        self.full_totals = {key: session.totals_by_budget[""] for key, session in used.items()}
+        self.failures = [failure for result in first for failure in result.failures]
         self.reused_count = 0
 
     def count_files(self, half: HoldoutHalf) -> int:
         """Return the number of files that contain the sessions of a half."""
         return len(self._files(half))
 
-    def run_trials(self, row: Sequence[TuningSettings], half: HoldoutHalf) -> list[Trial]:
+    def run_trials(self, batch: Sequence[TuningSettings], half: HoldoutHalf) -> list[Trial]:
         """Run configurations on the tuning half; reuse the trials in the log."""
-        known = [self._log.find("tune", one) for one in row]
-        self.reused_count += sum(one is not None for one in known)
-        new = [choice for choice, one in zip(row, known, strict=True) if one is None]
-        made = iter(self._replay_sessions(new, half) if new else ())
-        return [
-            self.record_trial("tune", choice, next(made)) if one is None else one
-            for choice, one in zip(row, known, strict=True)
-        ]
+        logged = [self._log.find("tune", choice) for choice in batch]
+        new = [choice for choice, trial in zip(batch, logged, strict=True) if trial is None]
+        self.reused_count += len(batch) - len(new)
+        totals = self._replay_sessions(new, half) if new else []
+        made = iter([self.record_trial("tune", *run) for run in zip(new, totals, strict=True)])
+        return [trial or next(made) for trial in logged]
 
     def compare_settings(
         self, start: TuningSettings, best: TuningSettings, half: HoldoutHalf
     ) -> tuple[dict[str, ReplayTotals], dict[str, ReplayTotals]]:
         """Run two configurations on the sessions that both could take."""
-        found = self._replay_sessions([start] if start == best else [start, best], half)
-        shared = found[0].keys() & found[-1].keys()
-        before, after = ({key: one[key] for key in half.sessions if key in shared} for one in (found[0], found[-1]))
-        return before, after
+        runs = self._replay_sessions([start] if start == best else [start, best], half)
+        shared = [key for key in half.sessions if key in runs[0] and key in runs[-1]]
+        return {key: runs[0][key] for key in shared}, {key: runs[-1][key] for key in shared}
 
-    def record_trial(
-        self, split: HoldoutSide, choice: TuningSettings, totals_by_setting: Mapping[str, ReplayTotals]
-    ) -> Trial:
+    def record_trial(self, split: HoldoutSide, choice: TuningSettings, totals: Mapping[str, ReplayTotals]) -> Trial:
         """Score a configuration and add it to the log."""
-        whole = sum_totals(self.full_totals[key] for key in totals_by_setting)
-        score = score_totals(None, sum_totals(totals_by_setting.values()), whole, len(totals_by_setting))
+        full = sum_totals(self.full_totals[key] for key in totals)
+        score = score_totals(None, sum_totals(totals.values()), full, len(totals))
         return self._log.add(
             Trial(
                 key=self._log.key,
@@ -186,21 +181,18 @@ class TrialRunner:
         )
 
     def _files(self, half: HoldoutHalf) -> list[str]:
-        return [done.file for done in self._full_results if not done.sessions.keys().isdisjoint(half.sessions)]
+        return [result.file for result in self._full_results if not result.sessions.keys().isdisjoint(half.sessions)]
 
-    def _replay_sessions(self, row: Sequence[TuningSettings], half: HoldoutHalf) -> list[dict[str, ReplayTotals]]:
+    def _replay_sessions(self, batch: Sequence[TuningSettings], half: HoldoutHalf) -> list[dict[str, ReplayTotals]]:
         """Return the totals of each configuration by session. All units start together, so no processor idles."""
         files = self._files(half)
-        units = [
-            SweepUnit(file, format_strategy_name(one), (int(one[BUDGET_OPTION] or 0),), MIN_RECORDED_CALLS, self._rates)
-            for one in row
-            for file in files
-        ]
-        found: list[dict[str, ReplayTotals]] = [{} for _ in row]
-        for number, done in enumerate(self._workers.run_units(units)):
+        names = [(format_strategy_name(choice), (int(choice[BUDGET_OPTION] or 0),)) for choice in batch]
+        units = [SweepUnit(file, *name, MIN_RECORDED_CALLS, self._rates) for name in names for file in files]
+        totals: list[dict[str, ReplayTotals]] = [{} for _ in batch]
+        for number, result in enumerate(self._workers.run_units(units)):
             # The same session may fail in every trial: report it once.
-            wrong = (structs.replace(failure, strategy=TUNED_POLICY) for failure in done.failures)
-            self.failures += [failure for failure in wrong if failure not in self.failures]
-            for key in done.sessions.keys() & {*half.sessions}:
-                [found[number // len(files)][key]] = done.sessions[key].totals_by_budget.values()
-        return found
+            failures = (structs.replace(failure, strategy=TUNED_POLICY) for failure in result.failures)
+            self.failures += [failure for failure in failures if failure not in self.failures]
+            for key in result.sessions.keys() & {*half.sessions}:
+                [totals[number // len(files)][key]] = result.sessions[key].totals_by_budget.values()
+        return totals
