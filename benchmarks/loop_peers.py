@@ -1,17 +1,17 @@
-"""Ways to keep an agent's requests small that others ship as libraries, beside those in `thresher.replay`.
+"""Strategies from other libraries, in addition to those in `thresher.replay`.
 
-Each is a `Strategy`: started once for a recording, then asked call by call, with a `ReplayConversation` that has grown.
-Whoever keeps a row sends that row's own pieces; only what was rewritten is weighed anew. All counts that a tool asks
-for are Thresher's. Every library imports when its way starts.
+Each is a `Strategy` that gets a growing `ReplayConversation` at every call. A strategy that keeps a row sends the row's
+own pieces; only rewritten text is counted again. All token counts that a tool asks for are Thresher's. A library is
+imported when its strategy starts.
 
-What each remembers from call to call is what its library would:
-- openai-agents and headroom edit a copy on every call and keep none of it, as langchain does;
-- pydantic-ai-harness writes its edits into the run's history: it gets its own output back, with what is new and the
-  size of the last request as the provider's usage;
-- agent-framework leaves its marks on the messages, which stay the same objects.
+Each keeps the state that its library keeps between calls:
+- openai-agents and headroom edit a copy on every call and keep no state, like langchain;
+- pydantic-ai-harness writes its edits into the history of the run: it gets its own output again, with the new messages
+  and with the size of the last request as the provider's usage;
+- agent-framework sets marks on the messages, which remain the same objects.
 
-The rest are plain rules: full history, the last so many messages, a window that falls from a high to a low mark, masks
-of old results (SWE-agent's rule), and Anthropic's clearing of tool uses, in three readings
+The others are plain rules: the full history, the last n messages, a window that shrinks from a high to a low mark,
+masks of old results (SWE-agent's rule), and Anthropic's clearing of tool uses in three variants
 (`thresher.replay.strategies.peer_rules`).
 """
 
@@ -48,24 +48,24 @@ from thresher.window import Prices, Thresholds, Window
 FULL = "full history"
 OWN = "thresher"
 WIDE = 140_000
-"""The tokens that Thresher may send: 70 % of a window of 200,000, as it would be by itself."""
+"""Thresher's token budget: 70 % of a context window of 200,000, which is its default."""
 BOUND = 60_000
-"""The same where the modes for bound thinking are compared: small enough for emergencies in an open loop."""
+"""Token budget of the comparison of modes for bound thinking: small enough for emergencies in an open loop."""
 
 
 class LoopPeer(NamedTuple):
-    """A way, and the package it comes in; empty: one of this package."""
+    """A strategy and its package; empty for this package."""
 
     strategy: Strategy
     package: str = ""
 
     @property
     def name(self) -> str:
-        """What it is called in a table."""
+        """Name in tables."""
         return self.strategy.name
 
 
-# The last so many messages
+# Last messages
 
 
 def _last_messages(conversation: ReplayConversation, _: ResidencyChecker, *, keep: int) -> RequestBuilder:
@@ -84,7 +84,7 @@ def _last_messages(conversation: ReplayConversation, _: ResidencyChecker, *, kee
 
 
 class _PydanticRun:
-    """The messages of a run in Pydantic AI's types, grown by what is new; its parts are known by identity."""
+    """The messages of a Pydantic AI run. Their parts are recognized by identity."""
 
     def __init__(self, conversation: ReplayConversation) -> None:
         self._conversation = conversation
@@ -92,12 +92,12 @@ class _PydanticRun:
         self._usage = import_module("pydantic_ai.usage").RequestUsage
         self._pieces: dict[int, tuple[Any, RequestPiece]] = {}
         self._rows: dict[str, ConversationRow] = {}
-        """Results by the call that they answer."""
+        """Results by call id."""
         self.messages: list[Any] = []
         self._seen = 0
 
     def grow(self, tokens: int) -> None:
-        """Take in what has come; the first answer in it was to a request of so many tokens."""
+        """Add the new messages. The first response in them was to a request of that many tokens."""
         run: list[ConversationRow] = []
         for row in self._conversation.rows[self._seen :]:
             if isinstance(row.parts[0], ToolResult):
@@ -140,7 +140,7 @@ class _PydanticRun:
         return (types.SystemPromptPart if row.role == "system" else types.UserPromptPart)(content=part_text(part))
 
     def piece(self, part: Any) -> RequestPiece:
-        """What a part is sent as; a result that was rewritten is weighed anew."""
+        """Return the piece of a part; a rewritten result is counted again."""
         known = self._pieces.get(id(part))
         if known is not None:
             return known[1]
@@ -188,7 +188,7 @@ def _pydantic(
 
 
 def _result_of(work: Coroutine[Any, Any, Any]) -> Any:
-    """What a coroutine that never waits comes to, without an event loop for each call."""
+    """Run a coroutine that never waits, without an event loop per call."""
     try:
         work.send(None)
     except StopIteration as done:
@@ -271,7 +271,7 @@ def _item(row: ConversationRow, part: Part) -> dict[str, Any]:
 
 
 def _headroom(conversation: ReplayConversation, _: ResidencyChecker, *, frozen: bool) -> RequestBuilder:
-    """As its page shows it; `frozen` names the messages of the last request, which it then leaves as they were."""
+    """Run it as documented. `frozen` marks the messages of the last request, which it then keeps unchanged."""
     compress = import_module("headroom").compress
     original: list[dict[str, Any]] = []
     shown: list[dict[str, Any]] = []
@@ -297,7 +297,7 @@ def _headroom(conversation: ReplayConversation, _: ResidencyChecker, *, frozen: 
     return build_request
 
 
-# Thresher, where thinking is bound to what stands before it
+# Thresher with thinking that is bound to its prefix
 
 
 def _bound(conversation: ReplayConversation, _: ResidencyChecker, *, rates: Rates, thinking: Any) -> RequestBuilder:
@@ -321,7 +321,7 @@ def _bound(conversation: ReplayConversation, _: ResidencyChecker, *, rates: Rate
     return build_request
 
 
-# All of them
+# All strategies
 
 
 def _k(tokens: int) -> str:
@@ -333,7 +333,7 @@ def _named(name: str, strategy: Strategy) -> LoopPeer:
 
 
 def rules(budget: int) -> list[LoopPeer]:
-    """Plain rules; the first is what all others are measured against."""
+    """Return the plain rules. The first one is the reference for all others."""
     window = f"window {_k(budget)} to {_k(round(budget * LOW_WATER_SHARE))}"
     return [
         _named(FULL, full_history_strategy()),
@@ -353,7 +353,7 @@ def rules(budget: int) -> list[LoopPeer]:
 
 
 def libraries(budget: int) -> list[LoopPeer]:
-    """What others ship, at their defaults where those fit and at the budget."""
+    """Return the strategies of other libraries, with their defaults if those fit and with the budget."""
     low = round(budget * LOW_WATER_SHARE)
     harness, framework = "pydantic-ai-harness", "agent-framework-core"
 
@@ -393,7 +393,7 @@ def libraries(budget: int) -> list[LoopPeer]:
 
 
 def _langchain(budget: int) -> list[LoopPeer]:
-    """LangChain's two; made when they start, for without it they cannot be made."""
+    """Return LangChain's strategies. They are created when they start, because that fails without LangChain."""
     ways = [
         ("langchain ClearToolUsesEdit 100k", langchain_clear_strategy, 100_000),
         (f"langchain ClearToolUsesEdit {_k(budget)}", langchain_clear_strategy, budget),
@@ -409,14 +409,14 @@ def _made_late(
 
 
 def windows(ages: Sequence[int], rates: Rates) -> list[LoopPeer]:
-    """Thresher as it is by itself, and with what was read kept for so many calls."""
+    """Return Thresher with its defaults, and with reads kept for that many calls."""
     paces = [(OWN, Thresholds())] if ages else []
     paces += [(f"{OWN} age {age}", Thresholds(keep_calls=age)) for age in ages]
     return [LoopPeer(window_strategy("auto", WIDE, rates, name=name, thresholds=pace)) for name, pace in paces]
 
 
 def modes(rates: Rates) -> list[LoopPeer]:
-    """Thresher as it is by itself, for a model whose thinking is bound to what stands before it, in each mode."""
+    """Return Thresher in each mode for models that bind thinking to its prefix."""
     return [
         LoopPeer(Strategy(f"{OWN}, {rule}", partial(_bound, rates=rates, thinking=rule)))
         for rule in ("append_only", "strip_after_edit", "drop_block")
@@ -424,13 +424,13 @@ def modes(rates: Rates) -> list[LoopPeer]:
 
 
 def settle_in(folder: str) -> None:
-    """Let what the others write go into a folder, one for each process, and let them call nobody."""
+    """Let libraries write into one folder per process, and block their network access."""
     os.environ |= {"HEADROOM_OFFLINE": "1", "HEADROOM_TELEMETRY": "off", "HEADROOM_BEACON": "off"}
     os.environ["HEADROOM_WORKSPACE_DIR"] = str(Path(folder) / str(os.getpid()))
 
 
 def available(budget: int) -> tuple[list[LoopPeer], list[str]]:
-    """What others do and can run here, and the packages that cannot; their logs are turned off."""
+    """Return the strategies that can run here and the missing packages. Silence the libraries' logs."""
     found = [*rules(budget), *libraries(budget)]
     missing = sorted({one.package for one in found if one.package and not installed(one.package)})
     for name in ("agent_framework", "headroom", "openai.agents", "LiteLLM"):

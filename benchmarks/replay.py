@@ -1,23 +1,23 @@
-"""The published figures of counterfactual replay (`docs/replay.md`): what each policy needs, serves and costs.
+"""Produce the published replay figures (`docs/replay.md`): what each policy needs, serves and costs.
 
     python benchmarks/replay.py [--split report|tune|all] [--kinds claude_code,codex,opencode,pi,mini_swe]
-                                [--policies all] [--budgets 18k,27k,…] [--at 64k] [--prices anthropic] [--jobs 2]
-                                [--limit N] [--markdown FILE] [--plot FILE] [--json FILE] [--again FILE…]
+        [--policies all] [--budgets 18k,27k,…] [--at 64k] [--prices anthropic] [--jobs 2]
+        [--limit N] [--markdown FILE] [--plot FILE] [--json FILE] [--again FILE…]
 
-All sessions of one half of the shared recordings are sent again by `thresher.replay.sweep`, in every way that can run
-here (LangChain's want `.venv-bench`). A run that was stopped goes on when it is started again; `--json` keeps all that
-was measured, and `--again` makes the tables from that, or from several such files of the same sessions. What is
-printed is Markdown:
+`thresher.replay.sweep` replays all sessions in one half of the shared recordings with every strategy that runs here
+(those of LangChain need `.venv-bench`). An interrupted run resumes when it is started again. `--json` saves all
+measurements. `--again` creates the tables from such a file, or from several files of the same sessions. The output is
+Markdown:
 
-- all sessions: T95, C95, what is lost there, the gap closed, and what is sent and served at one budget. T95 of quotes
-  counts those calls alone that used lines or long runs of words, for no list of names can serve them;
-- the same for each format apart;
-- each project of five sessions or more: `auto` against the plain window, at the tokens that `auto` sends where it
-  serves 95 %. Between two budgets the other's curve is a straight line, and it ends at the full history;
-- the controls at those tokens, over all sessions. Chance is the mean of three seeds.
+- all sessions: T95, C95, the lost share there, the gap closed, and the tokens and served share at one budget. T95 of
+  quotes counts only the calls that reuse lines or long phrases, which no list of names can serve;
+- the same for each transcript format;
+- each project with at least five sessions: `auto` compared with the plain window, at the tokens that `auto` sends where
+  it serves 95 %. The other curve is linear between two budgets and ends at the full history;
+- the baselines at those tokens, over all sessions. `random` is the mean of three seeds.
 
-In brackets is the middle 95 % of 400 draws of the sessions; differences are drawn in pairs. It ends with 1 if a way
-that keeps whole blocks serves more than the bound allows, for then the measure is wrong.
+In parentheses is the middle 95 % of 400 bootstrap draws of the sessions; differences are paired. The exit code is 1 if
+a strategy that keeps whole blocks exceeds the upper bound, since then the measurement is wrong.
 """
 
 import argparse
@@ -67,14 +67,14 @@ DRAWN = (
     f"{FULL_HISTORY},auto,smart,{CHANCE},recency,{WINDOW_BASELINE},"
     f"{ORACLE_BASELINE},clear-tool-uses,openhands,opencode,langchain-trim"
 )
-"""As many curves as an eye can tell apart."""
+"""As many curves as are readable in one chart."""
 
 
-# What is measured
+# Measuring
 
 
 def files_of(data: Path, split: str, kinds: Sequence[str], limit: int | None) -> list[Path]:
-    """The files of some folders; with a limit so many of each, the smallest."""
+    """Return the session files of some folders; with a limit, the smallest ones of each."""
     named = [data / file for file in recordings(data, split) if file.partition("/")[0] in kinds]
     if limit is None:
         return named
@@ -85,7 +85,7 @@ def files_of(data: Path, split: str, kinds: Sequence[str], limit: int | None) ->
 def measured(
     files: Sequence[Path], names: Sequence[str], budgets: Sequence[int], prices: str, jobs: int
 ) -> SweepResults:
-    """All of them in all ways, and what goes beside the policies asked for: chance with more seeds."""
+    """Replay all files with all strategies, including `random` with more seeds."""
     more = [name for name in SEEDS if CHANCE in names and name not in names]
     every = dict.fromkeys((FULL_HISTORY, *names, *more))
     ways = [(name, budget) for name in every for budget in (budgets if takes_budget(name) else (None,))]
@@ -102,7 +102,7 @@ def measured(
 
 
 def averaged(totals_by_setting: TotalsBySetting) -> dict[StrategySetting, dict[str, ReplayTotals]]:
-    """Chance as the mean of its seeds; sums of calls stay sums, for all that is told of them are shares."""
+    """Replace the seeds of `random` by their mean. Counts remain sums, because only shares of them are reported."""
     found = {setting: dict(by) for setting, by in totals_by_setting.items() if setting.name not in SEEDS[1:]}
     for setting, by in found.items():
         if setting.name == CHANCE:
@@ -116,13 +116,13 @@ def averaged(totals_by_setting: TotalsBySetting) -> dict[StrategySetting, dict[s
 
 
 def _mean(of: Sequence[ReplayTotals]) -> ReplayTotals:
-    """Costs are told against those of the full history, which is there once."""
+    """Costs are relative to one full history, so divide them by the number of seeds."""
     added = sum_totals(of)
     return structs.replace(added, cost=added.cost / len(of), refetch_cost=added.refetch_cost / len(of))
 
 
 def projects_of(data: Path, sessions: Mapping[str, ReplayedSession]) -> dict[str, list[str]]:
-    """The sessions by the repository that they come from."""
+    """Group the sessions by their repository."""
     rows = map(json.loads, (data / "index.jsonl").read_text(encoding="utf-8").splitlines())
     repositories = {row["file"]: row["repo"] for row in rows}
     found: dict[str, list[str]] = {}
@@ -133,18 +133,18 @@ def projects_of(data: Path, sessions: Mapping[str, ReplayedSession]) -> dict[str
 
 
 def report_on(results: SweepResults, prices: str, only: Sequence[str] = ()) -> ReplayReport:
-    """What is said of all policies, or of some."""
+    """Build the report of all policies, or of some."""
     taken = {
         setting: by for setting, by in averaged(results.totals_by_setting).items() if not only or setting.name in only
     }
     return build_replay_report(structs.replace(results, totals_by_setting=taken), prices)
 
 
-# What is kept
+# Saved measurements
 
 
 class Measured(Struct, frozen=True):
-    """One way at one budget with one session."""
+    """The totals of one strategy at one budget on one session."""
 
     strategy: str
     budget: int | None
@@ -153,7 +153,7 @@ class Measured(Struct, frozen=True):
 
 
 class Kept(Struct, frozen=True):
-    """All that was measured."""
+    """All measurements of a run."""
 
     prices: str
     files: int
@@ -163,13 +163,13 @@ class Kept(Struct, frozen=True):
     failures: list[ReplayFailure]
     totals_by_setting: list[Measured]
     report: dict[str, Any] = {}
-    """What `thresher replay --json` says of it."""
+    """The output of `thresher replay --json`."""
     definition: str = ""
-    """By which it was measured; older files do not say it."""
+    """The reference definition; missing in older files."""
 
 
 def kept(results: SweepResults, prices: str) -> Kept:
-    """Results as they are written."""
+    """Convert results to their saved form."""
     rows = [
         Measured(*setting, key, totals)
         for setting, by in results.totals_by_setting.items()
@@ -181,7 +181,7 @@ def kept(results: SweepResults, prices: str) -> Kept:
 
 
 def joined(files: Sequence[Kept]) -> SweepResults:
-    """The same sessions, measured in several runs; what a later one measured again counts."""
+    """Merge several runs over the same sessions. A later run replaces the strategies that it measured again."""
     if wrong := differences(files):
         raise ValueError(f"these files cannot be told together: {'; '.join(wrong)}")
     results = [results_of(one) for one in files]
@@ -198,7 +198,7 @@ def joined(files: Sequence[Kept]) -> SweepResults:
 
 
 def differences(files: Sequence[Kept]) -> list[str]:
-    """Why files cannot be told together; one that says no definition is taken to have that of the others."""
+    """Return why files cannot be merged. A file without a definition is assumed to have that of the others."""
     found = []
     prices = dict.fromkeys(one.prices for one in files)
     if len(prices) > 1:
@@ -212,7 +212,7 @@ def differences(files: Sequence[Kept]) -> list[str]:
 
 
 def results_of(one: Kept) -> SweepResults:
-    """And as they are read."""
+    """Convert saved measurements to results."""
     totals_by_setting: dict[StrategySetting, dict[str, ReplayTotals]] = {}
     for row in one.totals_by_setting:
         totals_by_setting.setdefault(StrategySetting(row.strategy, row.budget), {})[row.session] = row.totals
@@ -226,11 +226,11 @@ def results_of(one: Kept) -> SweepResults:
     )
 
 
-# The command line
+# Command line
 
 
 def broken(results: SweepResults) -> list[str]:
-    """Where a way serves more than can be."""
+    """Return a message for each strategy that exceeds the upper bound."""
     found = find_bound_violations(results.totals_by_setting, results.minimum_costs, {*BASELINES, *SEEDS})
     return [
         f"{one.setting.name} at {one.setting.budget} serves {one.served:.2%} of {one.session}; "
@@ -276,7 +276,7 @@ def _results(asked: argparse.Namespace) -> tuple[SweepResults, str]:
 
 
 def main() -> None:
-    """Measure, print, write."""
+    """Measure, print and write the files."""
     asked = _arguments()
     results, prices = _results(asked)
     if asked.json:

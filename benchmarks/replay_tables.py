@@ -1,8 +1,8 @@
-"""The tables of `benchmarks/replay.py`, as Markdown; and our own policy beside others that send as much as it does.
+"""Format the tables of `benchmarks/replay.py` as Markdown, and compare `auto` with others at equal tokens.
 
-Ours is taken where it serves 95 %, or where it serves most. What another serves with the same tokens is read off its
-curve: straight lines between its budgets, and from the largest of them to the full history. Below its smallest budget
-it is taken to serve as much as there, which flatters it.
+`auto` is taken at the point where it serves 95 %, or where it serves most. The served share of another policy at the
+same tokens is interpolated between its budgets, and from the largest one to the full history. Below its smallest budget
+it counts as constant, which favors that policy.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,28 +41,28 @@ from thresher.replay.sweep_results import SweepResults
 
 OURS = "auto"
 BESIDE = ("random", "recency", WINDOW_BASELINE, ORACLE_BASELINE)
-"""What ours is compared with at equal tokens."""
+"""The policies that `auto` is compared with at equal tokens."""
 
 
-# At equal tokens
+# Comparison at equal tokens
 
 
 class Point(NamedTuple):
-    """A place on a curve."""
+    """A point on a curve."""
 
     tokens: float
     served: float
 
 
 class Beside(NamedTuple):
-    """A policy beside ours: what it serves with the same tokens, and by how much ours serves more."""
+    """Another policy: its served share at the same tokens, and how much more `auto` serves."""
 
     served: float
     more: IntervalEstimate
 
 
 class Equal(NamedTuple):
-    """Ours where it serves enough, and the others there."""
+    """The point of `auto` and the others at the same tokens."""
 
     ours: Point
     reached: bool
@@ -70,10 +70,10 @@ class Equal(NamedTuple):
 
 
 class Curves:
-    """Policies over the sessions that all of them could take, which may be drawn anew."""
+    """The curves of policies over the sessions that all of them could take, for bootstrap draws."""
 
     def __init__(self, totals_by_setting: TotalsBySetting, sessions: Sequence[str], names: Sequence[str]) -> None:
-        """The full history ends every curve but ours: with such a budget nobody drops anything."""
+        """The full history is the last point of every curve but that of `auto`: with such a budget nothing is dropped."""
         asked = {
             name: [by for setting, by in totals_by_setting.items() if setting.name == name]
             for name in (*names, FULL_HISTORY)
@@ -83,7 +83,7 @@ class Curves:
         self._rows = {name: of + (rows[FULL_HISTORY] if name != OURS else []) for name, of in rows.items()}
 
     def points(self, name: str, weights: Sequence[int]) -> list[Point]:
-        """A policy's curve, in the order of tokens, each session counted so often."""
+        """Return the points of a policy in the order of tokens, with sessions weighted as drawn."""
         found = []
         for row in self._rows[name]:
             both = [(one, weight) for one, weight in zip(row, weights, strict=True) if weight]
@@ -95,7 +95,7 @@ class Curves:
         return sorted(found)
 
     def equal(self, others: Sequence[str]) -> Equal | None:
-        """Ours against others where it serves enough; drawn anew, too."""
+        """Compare `auto` with others at its target point, and in each draw."""
         if not self.sessions:
             return None
         once = [1] * len(self.sessions)
@@ -116,7 +116,7 @@ class Curves:
 
 
 def reach(points: Sequence[Point]) -> Point | None:
-    """Where a curve first serves enough, as `thresher.replay.scores` reads it."""
+    """Return where a curve first serves enough, as `thresher.replay.scores` does."""
     found = find_crossing([point.served for point in points])
     if found is None or found.before == found.after:
         return None if found is None else points[found.before]
@@ -125,7 +125,7 @@ def reach(points: Sequence[Point]) -> Point | None:
 
 
 def height(points: Sequence[Point], place: float) -> float:
-    """What a curve serves at so many tokens; beyond its ends what it serves there."""
+    """Interpolate a curve; beyond its ends it is constant."""
     if place <= points[0].tokens:
         return points[0].served
     for one, other in pairwise(points):
@@ -135,11 +135,11 @@ def height(points: Sequence[Point], place: float) -> float:
     return points[-1].served
 
 
-# What is said
+# Tables
 
 
 class Tables(NamedTuple):
-    """All that tables are made of."""
+    """The data of all tables."""
 
     report: ReplayReport
     at: int
@@ -147,17 +147,17 @@ class Tables(NamedTuple):
 
     @property
     def results(self) -> SweepResults:
-        """What was measured; chance is one."""
+        """The measurements, with the seeds of `random` merged."""
         return self.report.results
 
     @property
     def totals_by_setting(self) -> TotalsBySetting:
-        """The same, by way and budget."""
+        """The totals by strategy and budget."""
         return self.results.totals_by_setting
 
 
 def markdown(of: Tables) -> Iterator[str]:
-    """The whole, line by line."""
+    """Yield all lines."""
     report = of.report
     whole = report.overall
     yield (
@@ -179,7 +179,7 @@ def markdown(of: Tables) -> Iterator[str]:
 
 
 def quotes_only(totals_by_setting: TotalsBySetting) -> dict[StrategySetting, dict[str, ReplayTotals]]:
-    """As if only lines and long runs of words had been used."""
+    """Return totals that count only lines and long phrases as references."""
     return {
         setting: {
             key: structs.replace(one, calls_with_references=one.calls_with_quotes, served=one.calls_with_all_quotes)
@@ -267,7 +267,7 @@ def _control_table(of: Tables) -> Iterator[str]:
 
 
 def _equal_cells(equal: Equal, name: str) -> tuple[str, ...]:
-    """Tokens, what ours serves, what the other does, the difference, and what that means."""
+    """Return the cells: tokens, served by `auto`, served by the other, difference, and its meaning."""
     served, more = equal.others[name]
     low, high = more.interval or (None, None)
     verdict = "**worse**" if high is not None and high < 0 else "better" if low is not None and low > 0 else "equal"

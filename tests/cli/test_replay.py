@@ -1,4 +1,4 @@
-"""`thresher replay`, as a person and as a program would use it."""
+"""`thresher replay`, for people and for programs."""
 
 import json
 import subprocess
@@ -36,7 +36,7 @@ FEW = ("--budget", "800,2400,6000", "--jobs", "1")
 
 
 def conversation(calls: int, seed: int) -> list[dict[str, Any]]:
-    """An agent that reads modules, and now and then edits a line of one that it read long before."""
+    """Build an agent's session that reads modules and sometimes edits a line that it read long before."""
     rows: list[dict[str, Any]] = [{"role": "user", "content": "Please tidy these modules."}]
     for n in range(calls):
         arguments = {"file_path": f"/p/file_{n}.py"}
@@ -51,7 +51,7 @@ def conversation(calls: int, seed: int) -> list[dict[str, Any]]:
 
 
 def chat(calls: int) -> list[dict[str, Any]]:
-    """The same kind of work in another API's words."""
+    """Build a similar session in another dialect."""
     rows: list[dict[str, Any]] = [{"role": "user", "content": "Please tidy these modules."}]
     for n in range(calls):
         arguments = {"path": f"/p/file_{n // 2}.py", "wanted": f"handler_{n // 2}_x"}

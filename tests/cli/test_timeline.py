@@ -1,4 +1,4 @@
-"""`files` and `changelog`, as a person and as a program would use them."""
+"""`files` and `changelog`, for people and for programs."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ def answer(number: int, text: str) -> str:
 
 @pytest.fixture
 def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A file with one session, on a machine that has no other."""
+    """Write a file with one session, on a machine without other sessions."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("THRESHER_HOME", str(tmp_path / "thresher"))
     for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "PI_CODING_AGENT_DIR", "XDG_CONFIG_HOME"):

@@ -1,4 +1,4 @@
-"""`thresher tune`, as a person and as a program would use it."""
+"""`thresher tune`, for people and for programs."""
 
 import json
 import os
@@ -26,7 +26,7 @@ from thresher.window import Thresholds
 
 
 def conversation(calls: int, seed: int) -> list[dict[str, Any]]:
-    """An agent that reads modules, and now and then edits a line of one that it read a while before."""
+    """Build an agent's session that reads modules and sometimes edits a line that it read before."""
     rows: list[dict[str, Any]] = [{"role": "user", "content": "Please tidy these modules."}]
     for n in range(calls):
         arguments = {"file_path": f"/p/file_{n}.py"}
@@ -46,7 +46,7 @@ def _line(seed: int, n: int) -> str:
 
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Four sessions, two projects; and a folder to work in."""
+    """Write four sessions of two projects, and change to a working folder."""
     folder = tmp_path / "runs"
     for seed, project in enumerate(("ape", "ape", "bee", "bee")):
         path = folder / project / f"run-{seed}.json"
@@ -78,7 +78,7 @@ def trial(
 
 
 def made_up(monkeypatch: pytest.MonkeyPatch, *, cost: MeasuredDifference, calls: int = 80, **others: Any) -> None:
-    """Let the search find this."""
+    """Let the search return this result."""
 
     start = make_default_settings()
     best: TuningSettings = {**start, "min_expected_calls": calls, "budget": 60_000 if calls == 80 else start["budget"]}

@@ -1,4 +1,4 @@
-"""A chart is well-formed, its names are apart, and nothing leaves its plot, whatever the curves and the words are."""
+"""A chart is well-formed, its labels do not overlap, and nothing leaves its plot, for any curves and texts."""
 
 import math
 from itertools import pairwise
@@ -42,13 +42,13 @@ def names(root: ElementTree.Element) -> list[str]:
 
 
 def marks(root: ElementTree.Element) -> list[tuple[float, float]]:
-    """The middle of every circle."""
+    """Return the center of every circle."""
     found = (one for one in root.iter(f"{SVG}circle") if one.get("class") == "mark")
     return [(float(one.get("cx", "")), float(one.get("cy", ""))) for one in found]
 
 
 def plot(root: ElementTree.Element) -> tuple[float, float, float, float]:
-    """Left, top, right, bottom of the first."""
+    """Return left, top, right and bottom of the first plot."""
     box = next(root.iter(f"{SVG}clipPath"))[0]
     left, top, width, height = (float(box.get(name, "")) for name in ("x", "y", "width", "height"))
     return left, top, left + width, top + height
@@ -174,7 +174,7 @@ def test_an_axis_may_begin_to_the_right_of_a_curve_that_is_cut_off_there() -> No
     left, _, _, _ = plot(root)
     assert len(marks(root)) == 2
     first = min(float(place.split(",")[0]) for place in next(root.iter(f"{SVG}polyline")).get("points", "").split())
-    assert first < left  # and the clip cuts it
+    assert first < left  # and the clip path cuts it
     assert "0.01" not in words(root)
     assert {"10", "20", "50"} <= set(words(root))
 

@@ -1,4 +1,4 @@
-"""What a replay found, as a person sees it: nothing cut, nothing taken for markup, no interval where there is none."""
+"""The terminal output of a replay: no truncated names, no interpreted markup, no interval where there is none."""
 
 import re
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ from thresher.replay.sweep_results import ReplayedSession, SweepResults
 
 SVG = "{http://www.w3.org/2000/svg}"
 Points = Mapping[int | None, tuple[int, int]]
-"""By budget: tokens a turn, and how many of 100 turns are served."""
+"""By budget: tokens per turn, and how many of 100 turns are served."""
 FULL: Points = {None: (50_000, 100)}
 WINDOW: Points = {18_000: (12_000, 80), 90_000: (40_000, 98)}
 ORACLE: Points = {18_000: (10_000, 90), 90_000: (30_000, 100)}
@@ -34,7 +34,7 @@ USUAL: dict[str, Points] = {"auto": AUTO, "newest-batched": WINDOW, "oracle-batc
 
 
 def report(ways: Mapping[str, Points], *, sessions: int = 6) -> ReplayReport:
-    """Sessions that differ a little, so that chance has something to draw."""
+    """Build a report of slightly different sessions, so that bootstrap draws vary."""
     keys = [f"s{n}" for n in range(sessions)]
     totals_by_setting = {
         StrategySetting(name, budget): {key: _tally(sent + 200 * n, served) for n, key in enumerate(keys)}
@@ -65,7 +65,7 @@ def shown(of: ReplayReport, width: int = 80) -> list[str]:
 
 
 def rows(lines: list[str], name: str) -> list[list[str]]:
-    """Each row of a name with the two lines below it, in columns."""
+    """Return each row of a name and the two lines below it, in columns."""
     found = [n for n, line in enumerate(lines) if line.split()[:1] == [name]]
     return [[" ".join(line.split()) for line in lines[n : n + 3]] for n in found]
 
@@ -147,7 +147,7 @@ def test_numbers_are_written_as_everywhere() -> None:
     assert "−" in rows(worse, "auto")[0][0]
 
 
-# The picture
+# The chart
 
 
 def drawn(ways: Mapping[str, Points]) -> ElementTree.Element:
@@ -180,7 +180,7 @@ def test_one_dear_policy_leaves_the_others_room() -> None:
     left, wide = (float(plots[1].get(name, "")) for name in ("x", "width"))
     marks = [one for one in list(root.iter(f"{SVG}g")) if one.get("class") == "series" and one[0].text == "auto"][1]
     places = [float(one.get("cx", "")) for one in marks if one.get("class") == "mark"]
-    assert places[1] - places[0] > 0.15 * wide  # 1 % of it on a plain axis
+    assert places[1] - places[0] > 0.15 * wide  # 1 % of it on a linear axis
     assert places[0] >= left
 
 

@@ -1,4 +1,4 @@
-"""Text of a transcript, before a terminal gets it."""
+"""Cleaning transcript text for a terminal."""
 
 import pytest
 

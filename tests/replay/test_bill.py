@@ -1,4 +1,4 @@
-"""What requests cost under each provider's cache."""
+"""The cost of requests under each provider's prompt cache."""
 
 import pytest
 from hypothesis import given

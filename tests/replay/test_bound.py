@@ -1,4 +1,4 @@
-"""What nobody can pass: by hand, and against every way that it holds for."""
+"""The upper bound: calculated by hand, and compared with every strategy that it holds for."""
 
 import json
 from collections.abc import Callable
@@ -55,12 +55,12 @@ def floor_of(recording: Recording) -> MinimumCost:
 
 
 def weights(recording: Recording) -> list[int]:
-    """Of each block, as it came."""
+    """Return the token count of each recorded block."""
     return [recording.token_weights.part(recording.trace.history.part(block.place)) for block in recording.trace.blocks]
 
 
 def again(recording: Recording, block: int) -> int:
-    """What a block weighs when a tool hands it over."""
+    """Return the token count of a block when it is refetched."""
     text = block_text(recording.trace.history.part(recording.trace.blocks[block].place))
     return recording.token_weights.part(ToolResult("", (Text(text),)))
 
@@ -120,7 +120,7 @@ def test_what_the_tools_say_costs_nothing_and_the_tools_go_with_each_call() -> N
 
 
 def test_a_fetch_that_says_it_differently_makes_its_needles_free() -> None:
-    """A user's text keeps its arrows and a result loses them: then it holds a row of words that it did not hold."""
+    """A user's text keeps its arrows and a result loses them, so the refetched text contains another phrase."""
     numbered = "1→alpha bravo charlie delta echo\n2→foxtrot golf hotel india juliet\n3→total_1"
     row = "alpha bravo charlie delta echo foxtrot golf hotel india juliet"
     told = (user(numbered), did("q", "Bash", row, command="ls"), idle("i"), agent(row), user("well"))
@@ -132,7 +132,7 @@ def test_a_fetch_that_says_it_differently_makes_its_needles_free() -> None:
     assert floor_of(used).costs[0] == 0
 
 
-# Many together
+# Several recordings
 
 
 def test_the_cheapest_calls_of_all_recordings_come_first() -> None:
@@ -159,11 +159,11 @@ def test_the_two_questions_are_one(minimum_costs: list[MinimumCost], share: floa
     assert most_served(minimum_costs, least_tokens(minimum_costs, share)) >= share - 1e-6
 
 
-# Against ways
+# Against strategies
 
 
 def forgetful(share: float, seed: int) -> Strategy:
-    """Drops each old part with some chance before each call."""
+    """Drop each old part with some probability before each call."""
 
     def start(conversation: ReplayConversation, _: ResidencyChecker) -> RequestBuilder:
         chance = Random(seed)
@@ -185,7 +185,7 @@ def forgetful(share: float, seed: int) -> Strategy:
 
 
 def lazy() -> Strategy:
-    """Keeps nothing but what it had to fetch."""
+    """Keep only refetched text."""
 
     def start(conversation: ReplayConversation, _: ResidencyChecker) -> RequestBuilder:
         recorded = set(map(id, conversation.recording.trace.history.messages))
@@ -252,7 +252,7 @@ def step(id: str, kind: str, lines: list[int], words: int) -> list[Message]:
 
 
 def check(recordings: list[Recording], budget: int, seed: int) -> None:
-    """No way passes the bound."""
+    """Check that no strategy exceeds the bound."""
     referees = [ResidencyChecker(one.trace) for one in recordings]
     minimum_costs = [compute_minimum_cost(one, checker) for one, checker in zip(recordings, referees, strict=True)]
     for make in WAYS:
@@ -314,14 +314,14 @@ CLOSE = {
 @pytest.mark.parametrize("name", CLOSE)
 @pytest.mark.parametrize("model", MODELS)
 def test_those_that_come_close_do_not_pass(name: str, model: str) -> None:
-    """Each would, if it were counted a little wrong."""
+    """Each would exceed the bound if it were counted slightly wrong."""
     for budget in (0, 1000, 10**6):
         check([spoken(*CLOSE[name], model=model)], budget, 0)
 
 
 @pytest.mark.parametrize("gap", [1, 4, 16])
 def test_the_clairvoyant_comes_near(gap: int) -> None:
-    """With one text to keep, what it sends and what must be sent differ by what frames a message."""
+    """With one text to keep, tokens sent and the minimum differ only by the message overhead."""
     of = spoken(read("r", 1, words=300), *(idle(f"i{n}", words=1) for n in range(gap)), edit("e", 1))
     totals = replay_recording(of, oracle_strategy(10**6), Rates())
     least = least_tokens([floor_of(of)], 1) * totals.calls

@@ -1,4 +1,4 @@
-"""Ways that know nothing: what they keep, what they drop, and when."""
+"""Baselines: what they keep, what they drop, and when."""
 
 from itertools import pairwise
 
@@ -25,7 +25,7 @@ ALL = [recency_strategy(BUDGET), *BATCHED]
 
 
 def conversation(count: int, name: str = "small", *, words: int = 80) -> Recording:
-    """A request, and so many files that are read, none of which is ever used."""
+    """Build a recording with a request and `count` reads of files that are never used."""
     rules = [Message("system", (Text("the rules"),))]
     reads = [did(f"c{n}", "Read", f"file {n} " + "pad " * words, file_path=f"place {n}") for n in range(count)]
     groups = (rules, user("the first request"), *reads, user("and now"))
@@ -33,7 +33,7 @@ def conversation(count: int, name: str = "small", *, words: int = 80) -> Recordi
 
 
 def sent(recording: Recording, strategy: Strategy) -> list[list[RequestPiece]]:
-    """Every request of a way."""
+    """Return every request of a strategy."""
     requests: list[list[RequestPiece]] = []
 
     def start(conversation: ReplayConversation, checker: ResidencyChecker) -> RequestBuilder:
@@ -54,12 +54,12 @@ def weight(pieces: list[RequestPiece]) -> int:
 
 
 def files(pieces: list[RequestPiece]) -> list[int]:
-    """The numbers of the results in a request."""
+    """Return the numbers of the results in a request."""
     return [int(piece.text.split()[1]) for piece in pieces if piece.text.startswith("file ")]
 
 
 def asked(pieces: list[RequestPiece]) -> list[int]:
-    """The numbers of the calls in a request."""
+    """Return the numbers of the calls in a request."""
     return [int(piece.text.split()[-1]) for piece in pieces if piece.text.startswith("Read\n")]
 
 

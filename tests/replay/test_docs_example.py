@@ -1,4 +1,4 @@
-"""The page about replay tells what its examples print, and counts as the code does."""
+"""The replay page documents the actual output of its examples and the actual constants."""
 
 import re
 from pathlib import Path
@@ -13,12 +13,12 @@ PAGE = Path(__file__).parents[2] / "docs" / "replay.md"
 
 
 def blocks() -> list[tuple[str, str]]:
-    """Every block of code on the page, with its language."""
+    """Return every code block of the page with its language."""
     return re.findall(r"^```(\w*)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
 
 
 def run_page(capsys: pytest.CaptureFixture[str]) -> tuple[list[str], dict[str, object]]:
-    """What each piece of Python on the page prints, and the names that are there in the end."""
+    """Return the output of each Python block on the page, and the final names."""
     names: dict[str, object] = {}
     printed = []
     for language, code in blocks():
@@ -47,7 +47,7 @@ def test_the_bill_of_turn_5_is_as_the_page_reckons_it(capsys: pytest.CaptureFixt
     assert isinstance(runs, dict)
     assert isinstance(rates, Rates)
     told, full = runs["newest"][4], runs["full"][4]
-    shared = runs["newest"][0].tokens  # the first request is all that turn 4 and turn 5 both begin with
+    shared = runs["newest"][0].tokens  # the first request is the common prefix of turns 4 and 5
     assert told.cost == pytest.approx(rates.read * shared + rates.write * (told.tokens - shared))
     page = " ".join(PAGE.read_text(encoding="utf-8").split())
     assert (

@@ -1,7 +1,6 @@
-"""The definition is frozen: in this session it finds what it found when v1 was settled.
+"""The definition is frozen: in this session it finds exactly the references that v1 finds.
 
-Whoever changes what is found here makes another definition: `REFERENCE_DEFINITION` gets a new name, and so does every
-result.
+A change of these results is a new definition: it needs a new `REFERENCE_DEFINITION` and new published results.
 """
 
 from small_traces import agent, call, did, result, trace, user

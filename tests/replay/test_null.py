@@ -1,10 +1,10 @@
-"""How much of what counts as a reference is chance: what one session writes is looked for in another one.
+"""The share of references that are coincidence: output of one session is searched in another session.
 
-The candidates of all calls of a session are looked for where the definition looks, in what each call could see; and in
-all the text of another session, by the same guards. The null rate of a kind is what is found there for each that is
-found at home. In another project that is next to nothing. In the same project it is more, and not by chance alone: both
-sessions read the same files, which counts here though it is no chance; and a session that began later reads what this
-one wrote, which is the same text and no coincidence at all. So one looks in sessions that had begun before.
+The candidates of all calls of a session are searched where the definition does, in the text visible to each call, and
+in all the text of another session, with the same guards. The null rate of a kind is the number of matches in the other
+session per match in its own session. For a different project it is close to zero. For the same project it is higher,
+but not only by coincidence: both sessions read the same files, and a later session reads what an earlier one wrote. The
+tests therefore search only sessions that started earlier.
 """
 
 import json
@@ -28,7 +28,7 @@ from thresher.replay.references import (
 
 LIMIT = 0.10
 KINDS = ("E", "G")
-"""Names and paths are known to all who work on one project: they are no test of it."""
+"""Names and paths are shared by all sessions of a project, so they do not test it."""
 CALLS = 15
 PROJECTS = {
     "entireio/cli": ("claude_code", 24),
@@ -36,12 +36,12 @@ PROJECTS = {
     "SWE-agent/mini-swe-agent": ("mini_swe", 12),
     "badlogic/pi-mono": ("pi", 1),
 }
-"""The folder of a project's sessions, and how many of them are taken."""
+"""A project's folder and the number of its sessions to use."""
 Found = tuple[ReferenceKind, str]
 
 
 class Searched(NamedTuple):
-    """A session: its text, what its calls wrote (each once a call), and what of that was a reference."""
+    """A session: its text, the candidates of its calls (once per call), and those that are references."""
 
     of: Trace
     blocks: ReferenceIndex
@@ -49,7 +49,7 @@ class Searched(NamedTuple):
     home: Counter[Found]
 
     def holds(self, kind: ReferenceKind, text: str) -> bool:
-        """Whether it would be a reference after all of this session: it is there, not everywhere, and not coined."""
+        """Report whether a candidate would be a reference after this session: present, not everywhere, not its own."""
         held = self.blocks.find_holders(kind, text)
         if not held or len(held) > max(ALWAYS_ALLOWED_SOURCES, MAX_SOURCE_SHARE * len(self.blocks)):
             return False
@@ -68,14 +68,14 @@ def searched(of: Trace) -> Searched:
 
 
 class Rate(NamedTuple):
-    """What was found, over many pairs."""
+    """Totals over several pairs of sessions."""
 
     home: int
-    """References in the first session of each."""
+    """References in the first session of each pair."""
     abroad: int
-    """Of all that it wrote, what the second holds."""
+    """Candidates of the first session that the second one contains."""
     both: int
-    """Of its references alone."""
+    """References of the first session that the second one contains."""
 
     @property
     def null(self) -> float:
@@ -115,7 +115,7 @@ QUEUE = "def next_ticket(queue):\n    return min(queue, key=lambda ticket: ticke
 
 
 def session(told_: str, file: str) -> list[list[Message]]:
-    """One that reads a file, edits it, and quotes what it was told."""
+    """Build a session that reads a file, edits it, and quotes its prompt."""
     change = call("Edit", "9", file_path="/a", old_string=file, new_string="pass")
     return [user(f"Mend it. {told_}."), did("1", "Read", file, file_path="/a"), agent(change, f"{told_}: done.")]
 
@@ -126,7 +126,7 @@ def test_a_session_refers_to_its_own_text_and_not_to_that_of_another() -> None:
 
 
 def test_what_is_in_another_session_is_found_there() -> None:
-    """Without this, nothing found would say nothing."""
+    """Without this, an empty result would be meaningless."""
     cart = searched(trace(*session(SPEC, CART)))
     same = searched(trace(user(RULE), did("1", "Bash", f"{SPEC}\n{CART}", command="cat *"), agent("end")))
     assert rates([(cart, same)]) == {"E": Rate(2, 2, 2), "G": Rate(1, 1, 1)}
@@ -147,7 +147,7 @@ def test_the_guards_hold_abroad_too() -> None:
 
 
 def sample(data: Path, project: str, wanted: int) -> list[Searched]:
-    """Sessions of a project, at even distances in the index; those that are long enough."""
+    """Return sessions of a project that are long enough, evenly spaced in the index."""
     folder, _ = PROJECTS[project]
     rows = [json.loads(line) for line in (data / "index.jsonl").read_text("utf-8").splitlines()]
     files = [row["file"] for row in rows if row["repo"] == project and row["split"] == "tune"]
@@ -185,7 +185,7 @@ def test_earlier_sessions_of_the_same_project_hold_little(shared_data: Path) -> 
 
 
 def test_what_is_found_abroad_is_what_the_definition_finds(shared_data: Path) -> None:
-    """A message of one session behind all of another is a call that sees that one: the guards here are the same."""
+    """A message of one session after all of another is a call that sees that session: the guards are the same."""
     alike = 0
     for one, other in permutations(sample(shared_data, "entireio/cli", 4), 2):
         for said in [m for m in one.of.history.messages if any(c.name == "Edit" for c in m.calls)][::20]:

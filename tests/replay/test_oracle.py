@@ -1,4 +1,4 @@
-"""The clairvoyant: it keeps what will be used, one copy of it, and lets go of the rest."""
+"""The oracle keeps one copy of everything that will be used and drops the rest."""
 
 from itertools import pairwise
 
@@ -21,12 +21,12 @@ def line(name: str) -> str:
 
 
 def read(name: str, *, words: int = 60, copy: str = "") -> list[Message]:
-    """A file with one line that may be used."""
+    """Build a read of a file with one line that may be used."""
     return did(f"read {name}{copy}", "Read", f"{line(name)}\n" + "pad " * words, where=name)
 
 
 def edit(name: str, id: str = "") -> list[Message]:
-    """Uses that line, in words that are too few to be a copy of it."""
+    """Build a call that uses that line, too short to be a copy of it."""
     return did(f"edit {name}{id}", "Edit", "done", old_string=line(name), new_string="gone")
 
 
@@ -40,7 +40,7 @@ def spoken(*groups: list[Message]) -> Recording:
 
 
 def run(recording: Recording, strategy: Strategy) -> tuple[ReplayTotals, list[list[RequestPiece]]]:
-    """What became of a recording, and every request."""
+    """Return the totals of a recording and every request."""
     requests: list[list[RequestPiece]] = []
 
     def start(conversation: ReplayConversation, checker: ResidencyChecker) -> RequestBuilder:
@@ -56,7 +56,7 @@ def run(recording: Recording, strategy: Strategy) -> tuple[ReplayTotals, list[li
 
 
 def held(requests: list[list[RequestPiece]], name: str) -> list[int]:
-    """The requests that hold the file with a name."""
+    """Return the requests that contain the file with a name."""
     return [n for n, sent in enumerate(requests) if any(p.text.startswith(line(name)) for p in sent)]
 
 
@@ -110,7 +110,7 @@ def test_what_is_fetched_is_held_for_its_next_use() -> None:
     of = spoken(two, read("b", words=400), edit("a"), idle(1), idle(2), edit("z"), idle(3))
     tight = run(of, oracle_strategy(0))[0]
     assert (tight.served, tight.refetch_calls) == (0, 2)
-    # The heavy file leaves no room for the other, which is used right then.
+    # The heavy file leaves no room for the other, which is used first.
     totals, requests = run(of, oracle_strategy(300))
     assert (totals.served, totals.refetch_calls) == (1, 1)
     assert held(requests, "a") == [1, 3, 4, 5]
@@ -146,7 +146,7 @@ def test_with_room_for_all_that_is_used_all_is_served_for_less() -> None:
 
 
 def test_a_later_text_that_says_the_same_is_not_what_was_fetched() -> None:
-    """The block that is fetched has a twin that is still to come: both have their place."""
+    """The refetched block has an equal one that appears later; both are kept."""
     twin = read("a", words=5), read("a", words=5, copy=" again")
     of = spoken(twin[0], idle(1), edit("a"), idle(2), twin[1], idle(3), edit("a", " too"))
     totals, _ = run(of, oracle_strategy(0))

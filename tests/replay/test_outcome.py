@@ -1,4 +1,4 @@
-"""What becomes of the needles of a call when its request is made smaller."""
+"""The outcome of references when a request is reduced."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,7 +31,7 @@ READ, BASH = (Place(1, 0), Place(2, 0)), (Place(3, 0), Place(4, 0))
 
 
 def told(*last: Message) -> History:
-    """A file is read, something else is done, and then comes the call that is judged."""
+    """Build a history that reads a file, does something else, and ends before the checked call."""
     return trace(
         user("go"),
         did("1", "Read", NUMBERED, file_path="f"),
@@ -43,13 +43,13 @@ def told(*last: Message) -> History:
 
 
 def uses(*lines: int) -> History:
-    """The last call edits these lines of the file."""
+    """Build a history whose last call edits these lines of the file."""
     old = "\n".join(LINES[n] for n in lines)
     return told(*agent(call("Edit", "9", file_path="f", old_string=old, new_string="")))
 
 
 def smaller(history: History, *edits: Edit) -> Sequence[Message]:
-    """What is sent for the last call, with these edits."""
+    """Return the request of the last call after these edits."""
     seen = History(history.messages[:-1])
     plan = build_plan(seen, edits, default_token_weights(counter="estimate"))
     assert not plan.refused
@@ -129,7 +129,7 @@ def test_a_cut_that_parts_a_needle_does_not_hold_it() -> None:
 
 
 def test_cut_arguments_are_read_without_their_escapes() -> None:
-    """What is left of a long content is JSON still, and its lines are lines."""
+    """The rest of a truncated argument is still JSON, and its lines are lines."""
     written = did("1", "Write", "ok", file_path="f", content="\n".join(LINES))
     of = trace(
         user("go"), written, agent("so"), user("on"), agent(call("Edit", "9", file_path="f", old_string=LINES[1]))

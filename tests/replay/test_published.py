@@ -1,4 +1,4 @@
-"""The published tables: what they read off curves, and that what was measured comes back from its file."""
+"""The published tables: the values they read from curves, and a round trip of saved measurements."""
 
 import sys
 from pathlib import Path
@@ -20,7 +20,7 @@ from replay import SEEDS, Kept, averaged, broken, joined, kept, report_on, resul
 
 
 def totals(tokens: int, served: int, *, cost: float = 1.0, calls_with_all_quotes: int = 0) -> ReplayTotals:
-    """Ten calls that used something; half of them quotes."""
+    """Return totals of ten calls with references; half of them are quotes."""
     used = {"E": 100}
     of = ReplayTotals(
         calls=10, tokens=10 * tokens, calls_with_references=100, served=served, references=used, cost=cost

@@ -1,4 +1,4 @@
-"""What counts as a reference: each kind, and each guard against what only looks like one."""
+"""The definition of references: each kind, and each guard against false ones."""
 
 from collections import Counter
 from pathlib import Path
@@ -183,7 +183,7 @@ def test_paths_are_taken_from_words_and_from_arguments() -> None:
     assert texts(last_needles(of, "P")) == ["src/app.py", "lib/tool.rb"]
 
 
-# The guards that all kinds share
+# Guards for all kinds
 
 
 def test_what_the_agent_said_first_is_its_own_unless_it_is_a_line_of_an_edit() -> None:
@@ -225,7 +225,7 @@ def test_what_comes_later_is_no_source() -> None:
     assert find_references(of) == ((), ())
 
 
-# Where needles are
+# Positions of references
 
 
 pieces = st.lists(
@@ -257,11 +257,11 @@ def test_the_index_finds_what_a_plain_search_finds(held: list[str], text: str) -
         assert index.find_holders(kind, reference, {1, 3}) == index.find_holders(kind, reference) & {1, 3}
 
 
-# Chance
+# Coincidence
 
 
 def held_by(other: Trace, references: list[Reference]) -> dict[str, float]:
-    """The share of each kind that another conversation holds."""
+    """Return the share of each kind that another conversation contains."""
     index = ReferenceIndex()
     for block in other.blocks:
         index.add(block.text)
@@ -278,7 +278,7 @@ def test_another_conversation_holds_none_of_it() -> None:
 
 
 def test_in_recordings_most_calls_refer_to_something_and_not_by_chance(shared_data: Path) -> None:
-    """Lines and rows of words must not be found in another project's session: 10 % at most."""
+    """At most 10 % of lines and phrases may occur in a session of another project."""
     files = [f"claude_code/{name}.jsonl.gz" for name in ("entire-007", "cipherbox-003", "packmind-004")]
     found = [max(trace_session(th.read_all(shared_data / file)[0]), key=lambda one: len(one.calls)) for file in files]
     for of, other in zip(found, [*found[1:], found[0]], strict=True):

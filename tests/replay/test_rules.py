@@ -1,4 +1,4 @@
-"""Others' rules on small conversations: what each leaves of a history, and when it begins."""
+"""The rules of other tools on small conversations: what each removes, and when."""
 
 import sys
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def recording(*groups: list[Message]) -> Recording:
 
 
 def steps(count: int, *, words: int = 40, first: int = 1) -> list[Message]:
-    """Calls with results of about so many words; a result says its number first."""
+    """Build calls with results of about `words` words; a result starts with its number."""
     return [
         message
         for number in range(first, first + count)
@@ -54,7 +54,7 @@ def steps(count: int, *, words: int = 40, first: int = 1) -> list[Message]:
 
 
 def run(of: Recording, strategy: Strategy) -> list[list[str]]:
-    """The texts of every request, without fetching."""
+    """Return the texts of every request, without refetching."""
     conversation = ReplayConversation(of, InMemoryContentStore())
     build_request = strategy.start(conversation, ResidencyChecker(of.trace))
     sent = []
@@ -69,11 +69,11 @@ def whole(of: Recording) -> list[list[str]]:
 
 
 def outputs(texts: list[str]) -> list[str]:
-    """The results that still say what they said, by their first word."""
+    """Return the first word of each result that is unchanged."""
     return [text.split()[0] for text in texts if text.startswith("out")]
 
 
-# All of them
+# All rules
 
 
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
@@ -185,7 +185,7 @@ def test_opencode_clears_only_before_the_last_two_exchanges_and_when_a_prompt_co
     of = recording(*groups)
     sent = run(of, opencode_strategy(150))
     at = [n for n, texts in enumerate(sent) if CLEARED in texts]
-    # Two exchanges are over when the third prompt comes, and both are protected; at the fourth the first is not.
+    # At the third prompt two exchanges are over, and both are protected; at the fourth the first is not.
     assert sent[at[0]][-1] == "task 3"
     assert at == list(range(at[0], len(sent)))
     assert "out5" in outputs(sent[-1])
@@ -243,7 +243,7 @@ def test_cline_drops_half_behind_the_first_exchange_where_nothing_was_read_twice
     sent = run(of, cline_strategy(600))
     cut = next(n for n, texts in enumerate(sent) if "go" in texts and "out1" not in outputs(texts) and n)
     kept = outputs(sent[cut])
-    # A result stands with its call: the one whose call went is gone, too.
+    # A result is kept only with its call.
     assert f"Bash\nmake {kept[0][3:]}" in sent[cut]
     assert sent[cut][:2] == ["go", "Bash\nmake 1"]
     assert kept == [f"out{n}" for n in range(int(kept[0][3:]), cut + 1)]

@@ -1,4 +1,4 @@
-"""One recording sent again: the clock that everyone goes by, and what a fetch costs."""
+"""Replay of one recording: the clock, and the cost of a refetch."""
 
 from msgspec import structs
 from small_traces import agent, call, did, trace, user
@@ -21,7 +21,7 @@ LINE = "value_7 = compute(first_7, second_7)  # as it always was"
 
 
 def recording(*times: float | None) -> Recording:
-    """A file is read, then another thing is done, then a line of the file is edited."""
+    """Build a recording that reads a file, does something else, then edits a line of the file."""
     edit = agent(call("Edit", "3", file_path="/a.py", old_string=LINE, new_string=""))
     steps = (did("1", "Read", LINE, file_path="/a.py"), did("2", "Bash", "fine", command="make"))
     found = build_recording(trace(user("go"), *steps, edit).history)
@@ -61,7 +61,7 @@ def test_a_fetch_costs_the_context_the_text_and_a_question() -> None:
 
     def start(conversation: ReplayConversation, _: ResidencyChecker) -> RequestBuilder:
         fed.append(conversation)
-        return lambda _: conversation.pieces_since(0)[:1]  # the first request, and nothing else
+        return lambda _: conversation.pieces_since(0)[:1]  # only the first request
 
     *_, last = replay_requests(one, Strategy("amnesia", start), rates, ResidencyChecker(one.trace, store=store), store)
     fetched = sum(row.tokens for row in fed[0].rows[-2:])

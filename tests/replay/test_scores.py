@@ -1,4 +1,4 @@
-"""Figures by hand, and that intervals say what chance does."""
+"""Scores calculated by hand, and intervals that reflect the variation between sessions."""
 
 from collections.abc import Mapping, Sequence
 from math import isclose
@@ -47,7 +47,7 @@ def totals(
 
 
 def table(**ways: Mapping[int, Sequence[ReplayTotals | None]]) -> dict[StrategySetting, dict[str, ReplayTotals]]:
-    """Tallies by way, budget and session (`s0`, `s1`, …), and a full history of cost 10 a session."""
+    """Return totals by strategy, budget and session (`s0`, `s1`, …), with a full history of cost 10 per session."""
     found: dict[StrategySetting, dict[str, ReplayTotals]] = {}
     longest = 0
     for name, budgets in ways.items():
@@ -136,14 +136,14 @@ def test_equal_sessions_leave_nothing_to_chance_and_one_alone_says_nothing_of_it
 
 
 def test_an_end_that_draws_do_not_reach_is_not_reached() -> None:
-    """Of four sessions one is served badly: whether 95 % is reached hangs on how often it is drawn."""
+    """One of four sessions is served badly, so it depends on the draw whether 95 % is reached."""
     row = [totals(100, 100), totals(100, 100), totals(100, 100), totals(100, 84)]
     figure = scores(strategy={8: row}).curve("strategy").t95
     assert figure == IntervalEstimate(100.0, (100.0, None))
 
 
 def test_the_gap_closed_is_paired() -> None:
-    """Each session needs its own number of tokens, but the policy is half way in each: chance takes nothing."""
+    """Each session needs a different number of tokens, but the policy always closes half the gap: no variation."""
     sizes = [100, 200, 400, 800, 1600]
     found = scores(
         half={8: [totals(3 * size, 96) for size in sizes]},

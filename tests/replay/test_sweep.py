@@ -1,4 +1,4 @@
-"""Many sessions in many ways: the same figures in any number of processes, and after any interruption."""
+"""Sweeps over many sessions and strategies: the same figures with any number of processes and after interruptions."""
 
 import json
 import os
@@ -36,7 +36,7 @@ WAYS_TRIED: list[tuple[str, int | None]] = [("recency", 300), ("recency", 900), 
 
 
 def conversation(calls: int, seed: int = 0) -> list[dict[str, Any]]:
-    """An agent that reads files and edits, now and then, a line of one that it read long before."""
+    """Build an agent's session that reads files and sometimes edits a line that it read long before."""
     rows: list[dict[str, Any]] = [{"role": "user", "content": "Please tidy these modules."}]
     for n in range(calls):
         if n % 4 == 3:
@@ -69,7 +69,7 @@ def files(tmp_path: Path) -> list[Path]:
 
 
 def comparable(results: SweepResults) -> dict[StrategySetting, dict[str, Any]]:
-    """All but the time that it took."""
+    """Return everything but the elapsed time."""
     return {
         setting: {key: {**msgspec.to_builtins(one), "seconds": 0} for key, one in by.items()}
         for setting, by in results.totals_by_setting.items()
@@ -117,14 +117,14 @@ def test_progress_counts_up_to_all_units(files: list[Path]) -> None:
     run_sweep(files, WAYS_TRIED, Rates(), progress=lambda done, total: told.append((done, total)))
     counts = [done for done, _ in told]
     assert counts == sorted(counts)
-    assert told[-1] == (7, 7)  # three files in full, and two of them in two ways
+    assert told[-1] == (7, 7)  # three files with the full history, and two of them with two strategies
 
 
 def test_a_policy_of_ours_is_measured_in_small_pieces_so_that_little_is_lost(files: list[Path], tmp_path: Path) -> None:
     ways = [("auto", budget) for budget in (400, 600, 800, 1000, 1200)]
     folder = tmp_path / "resume"
     whole = run_sweep(files, ways, Rates())
-    begun = UnitRecorder(4)  # three files in full, and a piece of the largest
+    begun = UnitRecorder(4)  # three files with the full history, and one unit of the largest
     with pytest.raises(KeyboardInterrupt):
         run_sweep(files, ways, Rates(), resume=folder, run=begun)
     assert [unit.budgets for unit in begun.units[3:]] == [(400, 600)]

@@ -1,4 +1,4 @@
-"""The best settings for some sessions: what is tried, what wins, where it is measured, and what is kept of it."""
+"""Tuning: the configurations tried, the choice, the measurement on the other half, and the saved results."""
 
 import inspect
 import json
@@ -42,11 +42,11 @@ from thresher.replay.tuning.trials import (
 from thresher.window import Thresholds
 
 Figures = Callable[[TuningSettings], tuple[float, float]]
-"""Settings, to what is served and what it costs."""
+"""Served share and cost of settings."""
 
 
 def conversation(calls: int, seed: int) -> list[dict[str, Any]]:
-    """An agent that reads files and edits, now and then, a line of one that it read a while before."""
+    """Build an agent's session that reads files and sometimes edits a line that it read before."""
     rows: list[dict[str, Any]] = [{"role": "user", "content": "Please tidy these modules."}]
     for n in range(calls):
         used: dict[str, Any] = {"name": "Read", "input": {"file_path": f"/p/file_{n}.py"}}
@@ -69,7 +69,7 @@ def files(tmp_path: Path) -> list[Path]:
 
 
 def recorded(folder: Path, projects: Sequence[str], growth: int) -> list[Path]:
-    """A session for each, in the folder of its project, each longer than the one before."""
+    """Write one session per item into the folder of its project, each longer than the previous one."""
     found = []
     for seed, project in enumerate(projects):
         path = folder / project / f"run-{seed}.json"
@@ -88,7 +88,7 @@ def trial(choice: TuningSettings, served: float = 1.0, cost: float = 1.0, **othe
 
 
 class Bench:
-    """Tells made-up figures, and notes what was asked."""
+    """Returns invented figures and records the requested settings."""
 
     def __init__(self, figures: Figures, **others: Any) -> None:
         self.figures = figures
@@ -107,11 +107,11 @@ def number(choice: TuningSettings, name: str) -> float:
 
 
 def figures_of(**best: float) -> Figures:
-    """Cheapest where each setting has its best value; all is served."""
+    """Return figures that are best at these values, with all calls served."""
     return lambda one: (1.0, 1.0 + sum(abs(number(one, name) - value) / value for name, value in best.items()))
 
 
-# What is tried
+# Search space
 
 
 def test_the_table_names_every_setting_of_a_pace_and_nothing_else() -> None:
@@ -152,7 +152,7 @@ def test_a_name_with_a_pace_that_makes_no_sense_is_refused(name: str, told: str)
         make_strategy(name, 900, Rates())
 
 
-# What wins
+# Choice
 
 
 def test_the_search_finds_what_costs_least() -> None:
@@ -248,7 +248,7 @@ def test_settings_that_no_window_takes_are_not_tried() -> None:
     assert all(number(one, "low_water") <= number(one, "high_water") for one in bench.asked)
 
 
-# Where it is measured
+# Measurement
 
 
 def facts(*told: tuple[str, int]) -> dict[str, ReplayedSession]:
@@ -338,15 +338,15 @@ DEARER = MeasuredDifference(0.2, 0.1, 0.3)
     [
         (CHEAPER, SAME, (0.97, 0.97), "better"),
         (PERHAPS, SAME, (0.97, 0.97), "chance"),
-        # What serves enough may serve less than the defaults do.
+        # A configuration that serves enough may serve less than the defaults.
         (CHEAPER, MeasuredDifference(-0.01, -0.02, -0.005), (0.97, 0.96), "better"),
         (CHEAPER, MeasuredDifference(-0.02, -0.03, -0.01), (0.97, 0.95), "better"),
         (CHEAPER, MeasuredDifference(-0.04, -0.05, -0.03), (0.97, 0.93), "unserved"),
-        # What does not must be about as good as the defaults at the lower end, not only perhaps as good.
+        # One that does not serve enough must be about as good as the defaults at the lower end of the interval.
         (CHEAPER, MeasuredDifference(-0.001, -0.01, 0.01), (0.95, 0.949), "better"),
         (CHEAPER, MeasuredDifference(-0.005, -0.011, 0.001), (0.93, 0.925), "unserved"),
         (CHEAPER, MeasuredDifference(-0.001, -0.2, 0.2), (0.95, 0.949), "unserved"),
-        # Serving more is a gain only where the defaults serve too little.
+        # Serving more is a gain only if the defaults serve too little.
         (DEARER, MeasuredDifference(0.05, 0.02, 0.08), (0.90, 0.95), "better"),
         (DEARER, MeasuredDifference(0.03, 0.0, 0.08), (0.90, 0.93), "chance"),
         (DEARER, MeasuredDifference(0.02, 0.01, 0.03), (0.97, 0.99), "chance"),
@@ -370,7 +370,7 @@ def test_the_defaults_are_never_better_than_themselves() -> None:
     assert (found.verdict, found.is_better) == ("same", False)
 
 
-# What is kept of it
+# Saved results
 
 
 def test_the_settings_are_written_as_they_are_read(tmp_path: Path) -> None:
@@ -464,7 +464,7 @@ def test_a_log_comes_to_be_with_its_first_line(tmp_path: Path) -> None:
     assert len(path.read_bytes().splitlines()) == 1
 
 
-# All of it
+# Complete runs
 
 
 SPACE = {"low_water": (0.1, 0.5), "min_saving": (200, 1_000)}
@@ -488,7 +488,7 @@ def test_settings_are_chosen_on_one_half_and_measured_on_the_other(files: list[P
     assert {one["settings"]["budget"] for one in lines} == {4_000}
     assert [one["sessions"] for one in lines] == [2] * 5
     assert Path(found.log).parent == tmp_path / "tune"
-    # Here a window that goes down further pays for it less often, and still keeps what is used.
+    # In these sessions a window with a lower mark replans less often and still keeps the used text.
     assert (found.chosen.settings["low_water"], found.verdict) == (0.1, "few")
     assert found.cost.value == pytest.approx(found.after.cost_with_refetch - found.before.cost_with_refetch)
 

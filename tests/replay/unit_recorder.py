@@ -5,7 +5,7 @@ from thresher.replay.sweep_results import SweepUnit, UnitResult
 
 
 class UnitRecorder:
-    """Runs units as a sweep does. With `stop`, it interrupts the sweep after this many."""
+    """Runs units as a sweep does. With `stop`, it interrupts the sweep after that many."""
 
     def __init__(self, stop: int | None = None) -> None:
         self.units: list[SweepUnit] = []

@@ -1,4 +1,4 @@
-"""What changed over sessions, per file, and how it is written down."""
+"""Changelogs over several sessions, and their rendering."""
 
 from msgspec import structs
 from talks import PROJECT, Talk

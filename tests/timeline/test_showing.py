@@ -1,4 +1,4 @@
-"""What reads of all agents show of a file."""
+"""The lines that reads of all agents show."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is known of files after each turn, and what is said where it is not."""
+"""File states after each turn, and the gaps that they report."""
 
 import subprocess
 import sys
@@ -312,7 +312,7 @@ def test_what_a_compaction_repeats_happened_once() -> None:
 
 
 def child(talk: Talk, minutes: float, **more: Any) -> Session:
-    """A sub-agent whose messages were said from that minute on."""
+    """Build a sub-agent whose messages start at that minute."""
     messages = [later(message, minutes) for message in talk.messages]
     return structs.replace(talk.session(id="kid", **more), segments=(History(tuple(messages)),))
 
