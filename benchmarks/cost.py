@@ -66,7 +66,7 @@ class Place(NamedTuple):
     number: int
 
 
-def long_sessions(data: Path, split: str) -> Iterator[Place]:
+def find_long_sessions(data: Path, split: str) -> Iterator[Place]:
     """Yield the sessions with enough calls."""
     for file in recordings(data, split):
         for number, session in enumerate(_read(data, file)):
@@ -103,7 +103,7 @@ class Options:
 
 
 @dataclass
-class Told:
+class SessionCosts:
     """Totals of all strategies on one session by price list, or the errors."""
 
     file: str
@@ -119,11 +119,11 @@ class Told:
         return None if strategy in self.errors else self.totals_by_setting.get(strategy, {}).get(price)
 
 
-def run_session(task: tuple[Place, Options]) -> Told:
+def run_session(task: tuple[Place, Options]) -> SessionCosts:
     """Replay all segments of a session with every strategy and price list."""
     place, options = task
     session = _read(options.data, place.file)[place.number]
-    told = Told(place.file)
+    told = SessionCosts(place.file)
     for number, segment in enumerate(session.segments, 1):
         recording = build_recording(segment, f"{place.file}#{session.id}/{number}")
         store = InMemoryContentStore()
@@ -159,13 +159,13 @@ class Line(NamedTuple):
     milliseconds: float
 
 
-def lines(results: Sequence[Told], price: str) -> list[Line]:
+def build_lines(results: Sequence[SessionCosts], price: str) -> list[Line]:
     """Return a line per strategy, relative to the full history of the same sessions."""
     names = dict.fromkeys(name for told in results for name in told.totals_by_setting)
-    return [line for name in names if (line := line_of(results, name, price))]
+    return [line for name in names if (line := build_line(results, name, price))]
 
 
-def line_of(results: Sequence[Told], name: str, price: str) -> Line | None:
+def build_line(results: Sequence[SessionCosts], name: str, price: str) -> Line | None:
     """Return the line of one strategy; None if it failed on every session."""
     both = ((told.of(name, price), told.of(FULL, price)) for told in results)
     pairs = [(mine, full) for mine, full in both if mine and full]
@@ -214,19 +214,19 @@ class Against(NamedTuple):
 
 def curve(results: Sequence[Line]) -> list[Against]:
     """Compare every other strategy with the curve of Thresher's settings."""
-    own = own_lines(results)
+    own = select_own_lines(results)
     others = [line for line in results if not line.name.startswith(OWN) and line.name != FULL]
     return [_against(one, own) for one in (others if own else ())]
 
 
-def own_lines(results: Sequence[Line]) -> list[Line]:
+def select_own_lines(results: Sequence[Line]) -> list[Line]:
     """Return Thresher's settings, without the modes for bound thinking."""
     return [line for line in results if line.name.startswith(f"{OWN} age")]
 
 
 def _against(one: Line, own: Sequence[Line]) -> Against:
-    """Compare with the cheapest setting that serves as much (interpolated), and with the one that sends as many tokens."""
-    between = on_line([(line.served, line.with_refetch) for line in own], one.served)
+    """Compare with the cheapest setting that serves as much (interpolated) and with equal tokens."""
+    between = interpolate([(line.served, line.with_refetch) for line in own], one.served)
     enough = [line.with_refetch for line in own if line.served >= one.served]
     tokens = min(one.tokens, max(line.tokens for line in own))
     return Against(
@@ -235,12 +235,12 @@ def _against(one: Line, own: Sequence[Line]) -> Against:
         one.served,
         one.with_refetch,
         at_served=min(enough if between is None else [*enough, between], default=None),
-        at_tokens=on_line([(line.tokens, line.with_refetch) for line in own], tokens),
-        served_at_tokens=on_line([(line.tokens, line.served) for line in own], tokens),
+        at_tokens=interpolate([(line.tokens, line.with_refetch) for line in own], tokens),
+        served_at_tokens=interpolate([(line.tokens, line.served) for line in own], tokens),
     )
 
 
-def on_line(points: Iterable[tuple[float, float]], wanted: float) -> float | None:
+def interpolate(points: Iterable[tuple[float, float]], wanted: float) -> float | None:
     """Interpolate a line through points; None beyond its ends."""
     row = sorted(points)
     for (less, low), (more, high) in pairwise(row):
@@ -249,10 +249,10 @@ def on_line(points: Iterable[tuple[float, float]], wanted: float) -> float | Non
     return next((height for place, height in row if place == wanted), None)
 
 
-def show(results: Sequence[Told], prices: Sequence[str]) -> None:
+def show(results: Sequence[SessionCosts], prices: Sequence[str]) -> None:
     """Print one table for each price list."""
     for price in prices:
-        known, found = rates_for_price_list(price), lines(results, price)
+        known, found = rates_for_price_list(price), build_lines(results, price)
         print(
             f"\n{price} ({PRICES[price][0]}): read {known.read:.2f}, write {known.write:.2f}, "
             f"kept {known.ttl:.0f} s from {known.minimum} tokens on"
@@ -266,14 +266,14 @@ def show(results: Sequence[Told], prices: Sequence[str]) -> None:
                 f"{line.cost:>10.3f}{line.with_refetch:>10.3f}{''.join(map(_share, shares))}{line.milliseconds:>10.2f}"
             )
         _show_curve(curve(found))
-        own = own_lines(found)
-        cost = on_line([(line.served, line.cost) for line in own], TARGET_SERVED_SHARE)
-        whole = on_line([(line.served, line.with_refetch) for line in own], TARGET_SERVED_SHARE)
+        own = select_own_lines(found)
+        cost = interpolate([(line.served, line.cost) for line in own], TARGET_SERVED_SHARE)
+        whole = interpolate([(line.served, line.with_refetch) for line in own], TARGET_SERVED_SHARE)
         if cost is not None and whole is not None:
             print(f"thresher at {TARGET_SERVED_SHARE:.0%} served: cost {cost:.3f}, with refetches {whole:.3f}")
     for told in results:
         for name, error in told.errors.items():
-            print(f"{name} could not take {error}")
+            print(f"{name} failed on {error}")
 
 
 def _share(share: float) -> str:
@@ -300,9 +300,9 @@ def versions(options: Options) -> dict[str, str]:
     return {name: installed(name) for name in dict.fromkeys((OWN, *names))}
 
 
-def as_json(results: Sequence[Told], options: Options, seconds: float) -> str:
+def as_json(results: Sequence[SessionCosts], options: Options, seconds: float) -> str:
     """Return the tables and the results of each session as JSON."""
-    tables = {price: lines(results, price) for price in options.prices}
+    tables = {price: build_lines(results, price) for price in options.prices}
     value = {
         "definition": REFERENCE_DEFINITION,
         "tables": {price: [line._asdict() for line in found] for price, found in tables.items()},
@@ -315,7 +315,7 @@ def as_json(results: Sequence[Told], options: Options, seconds: float) -> str:
     return json.dumps(value, indent=1)
 
 
-def measure(places: Sequence[Place], options: Options, jobs: int) -> list[Told]:
+def measure(places: Sequence[Place], options: Options, jobs: int) -> list[SessionCosts]:
     """Replay every session in worker processes, keeping their order."""
     done = []
     with TemporaryDirectory() as folder, get_context("spawn").Pool(jobs, settle_in, (folder,), 4) as pool:
@@ -331,27 +331,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--data", type=Path, default=DATA, help="the folder of recordings, with its index.jsonl")
     parser.add_argument("--split", choices=("report", "tune", "all"), default="all")
-    parser.add_argument("--limit", type=int, help="at most so many sessions, spread evenly")
-    parser.add_argument("--budget", type=parse_token_count, default=60_000, help="where the others begin to act")
-    parser.add_argument("--settings", default="6,12,22,34,50,70", help="calls for which Thresher keeps what was read")
-    parser.add_argument("--prices", default=",".join(PRICES), help="price lists, with commas")
-    parser.add_argument("--only", default="", help="only ways with this in their name, beside the full history")
+    parser.add_argument("--limit", type=int, help="maximum number of sessions, evenly spaced")
+    parser.add_argument("--budget", type=parse_token_count, default=60_000, help="token budget of the other tools")
+    parser.add_argument("--settings", default="6,12,22,34,50,70", help="number of calls for which reads are kept")
+    parser.add_argument("--prices", default=",".join(PRICES), help="price lists, separated by commas")
+    parser.add_argument("--only", default="", help="only strategies whose name contains this, and the full history")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
-    parser.add_argument("--json", type=Path, help="write all figures to this file, too")
+    parser.add_argument("--json", type=Path, help="also write all figures to this file")
     chosen = parser.parse_args()
     if unknown := set(chosen.prices.split(",")) - set(PRICES):
-        parser.error(f"no price list {', '.join(sorted(unknown))}; there are {', '.join(PRICES)}")
+        parser.error(f"unknown price list {', '.join(sorted(unknown))}. Available: {', '.join(PRICES)}")
     settings = [int(one) for one in chosen.settings.split(",") if one]
     prices = tuple(chosen.prices.split(","))
     options = Options(chosen.data, chosen.budget, tuple(settings), prices, chosen.only)
     start = perf_counter()
-    places = list(long_sessions(chosen.data, chosen.split))
+    places = list(find_long_sessions(chosen.data, chosen.split))
     results = measure(places if chosen.limit is None else spread(places, chosen.limit), options, chosen.jobs)
     seconds = perf_counter() - start
     show(results, prices)
     print("\nversions: " + ", ".join(f"{name} {number}" for name, number in versions(options).items()))
     if missing := available(chosen.budget)[1]:
-        print("not installed, left out: " + ", ".join(missing))
+        print("Skipped, not installed: " + ", ".join(missing))
     print(f"{len(results)} sessions, {seconds:.0f} seconds")
     if chosen.json:
         chosen.json.write_text(as_json(results, options, seconds), encoding="utf-8")

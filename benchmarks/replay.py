@@ -73,7 +73,7 @@ DRAWN = (
 # Measuring
 
 
-def files_of(data: Path, split: str, kinds: Sequence[str], limit: int | None) -> list[Path]:
+def find_files(data: Path, split: str, kinds: Sequence[str], limit: int | None) -> list[Path]:
     """Return the session files of some folders; with a limit, the smallest ones of each."""
     named = [data / file for file in recordings(data, split) if file.partition("/")[0] in kinds]
     if limit is None:
@@ -101,7 +101,7 @@ def measured(
     return found
 
 
-def averaged(totals_by_setting: TotalsBySetting) -> dict[StrategySetting, dict[str, ReplayTotals]]:
+def average_seeds(totals_by_setting: TotalsBySetting) -> dict[StrategySetting, dict[str, ReplayTotals]]:
     """Replace the seeds of `random` by their mean. Counts remain sums, because only shares of them are reported."""
     found = {setting: dict(by) for setting, by in totals_by_setting.items() if setting.name not in SEEDS[1:]}
     for setting, by in found.items():
@@ -121,7 +121,7 @@ def _mean(of: Sequence[ReplayTotals]) -> ReplayTotals:
     return structs.replace(added, cost=added.cost / len(of), refetch_cost=added.refetch_cost / len(of))
 
 
-def projects_of(data: Path, sessions: Mapping[str, ReplayedSession]) -> dict[str, list[str]]:
+def group_by_project(data: Path, sessions: Mapping[str, ReplayedSession]) -> dict[str, list[str]]:
     """Group the sessions by their repository."""
     rows = map(json.loads, (data / "index.jsonl").read_text(encoding="utf-8").splitlines())
     repositories = {row["file"]: row["repo"] for row in rows}
@@ -132,10 +132,12 @@ def projects_of(data: Path, sessions: Mapping[str, ReplayedSession]) -> dict[str
     return found
 
 
-def report_on(results: SweepResults, prices: str, only: Sequence[str] = ()) -> ReplayReport:
+def build_report(results: SweepResults, prices: str, only: Sequence[str] = ()) -> ReplayReport:
     """Build the report of all policies, or of some."""
     taken = {
-        setting: by for setting, by in averaged(results.totals_by_setting).items() if not only or setting.name in only
+        setting: by
+        for setting, by in average_seeds(results.totals_by_setting).items()
+        if not only or setting.name in only
     }
     return build_replay_report(structs.replace(results, totals_by_setting=taken), prices)
 
@@ -152,7 +154,7 @@ class Measured(Struct, frozen=True):
     totals: ReplayTotals
 
 
-class Kept(Struct, frozen=True):
+class SavedRun(Struct, frozen=True):
     """All measurements of a run."""
 
     prices: str
@@ -168,23 +170,23 @@ class Kept(Struct, frozen=True):
     """The reference definition; missing in older files."""
 
 
-def kept(results: SweepResults, prices: str) -> Kept:
+def save_run(results: SweepResults, prices: str) -> SavedRun:
     """Convert results to their saved form."""
     rows = [
         Measured(*setting, key, totals)
         for setting, by in results.totals_by_setting.items()
         for key, totals in by.items()
     ]
-    said = replay_report_value(report_on(results, prices))
+    said = replay_report_value(build_report(results, prices))
     facts = results.sessions, results.minimum_costs, results.failures
-    return Kept(prices, results.files, results.short, *facts, rows, said, REFERENCE_DEFINITION)
+    return SavedRun(prices, results.files, results.short, *facts, rows, said, REFERENCE_DEFINITION)
 
 
-def joined(files: Sequence[Kept]) -> SweepResults:
+def merge_runs(files: Sequence[SavedRun]) -> SweepResults:
     """Merge several runs over the same sessions. A later run replaces the strategies that it measured again."""
-    if wrong := differences(files):
+    if wrong := find_differences(files):
         raise ValueError(f"these files cannot be told together: {'; '.join(wrong)}")
-    results = [results_of(one) for one in files]
+    results = [load_results(one) for one in files]
     known: dict[tuple[str, str], ReplayFailure] = {}
     totals_by_setting: dict[StrategySetting, dict[str, ReplayTotals]] = {}
     for one in results:
@@ -197,7 +199,7 @@ def joined(files: Sequence[Kept]) -> SweepResults:
     return structs.replace(results[-1], totals_by_setting=totals_by_setting, failures=list(known.values()))
 
 
-def differences(files: Sequence[Kept]) -> list[str]:
+def find_differences(files: Sequence[SavedRun]) -> list[str]:
     """Return why files cannot be merged. A file without a definition is assumed to have that of the others."""
     found = []
     prices = dict.fromkeys(one.prices for one in files)
@@ -211,7 +213,7 @@ def differences(files: Sequence[Kept]) -> list[str]:
     return found
 
 
-def results_of(one: Kept) -> SweepResults:
+def load_results(one: SavedRun) -> SweepResults:
     """Convert saved measurements to results."""
     totals_by_setting: dict[StrategySetting, dict[str, ReplayTotals]] = {}
     for row in one.totals_by_setting:
@@ -229,7 +231,7 @@ def results_of(one: Kept) -> SweepResults:
 # Command line
 
 
-def broken(results: SweepResults) -> list[str]:
+def find_violations(results: SweepResults) -> list[str]:
     """Return a message for each strategy that exceeds the upper bound."""
     found = find_bound_violations(results.totals_by_setting, results.minimum_costs, {*BASELINES, *SEEDS})
     return [
@@ -243,34 +245,34 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--data", type=Path, default=DATA, help="the folder of recordings, with its index.jsonl")
     parser.add_argument("--split", choices=("report", "tune", "all"), default="report")
-    parser.add_argument("--kinds", default=KINDS, help="folders of recordings, with commas")
-    parser.add_argument("--limit", type=int, help="at most so many files of each, the smallest: to try it")
-    parser.add_argument("--policies", default="all", help="policies and groups of them, with commas")
-    parser.add_argument("--budgets", default=",".join(map(str, BUDGETS)), help="tokens, with commas")
+    parser.add_argument("--kinds", default=KINDS, help="folders of recordings, separated by commas")
+    parser.add_argument("--limit", type=int, help="only this many files of each, the smallest: for a quick try")
+    parser.add_argument("--policies", default="all", help="policies and groups, separated by commas")
+    parser.add_argument("--budgets", default=",".join(map(str, BUDGETS)), help="numbers of tokens, separated by commas")
     parser.add_argument(
-        "--at", type=parse_token_count, default=64_000, help="the budget of which tokens and service are told"
+        "--at", type=parse_token_count, default=64_000, help="the budget for the columns tokens and served"
     )
     parser.add_argument("--prices", choices=tuple(PRICES), default="anthropic")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
-    parser.add_argument("--markdown", type=Path, help="write what is printed to this file, too")
-    parser.add_argument("--plot", type=Path, help="draw the curves: an SVG")
-    parser.add_argument("--drawn", default=DRAWN, help="whose, with commas")
-    parser.add_argument("--json", type=Path, help="write all that was measured to this file")
-    parser.add_argument("--again", type=Path, nargs="+", help="measure nothing; make the tables from such files")
+    parser.add_argument("--markdown", type=Path, help="also write the output to this file")
+    parser.add_argument("--plot", type=Path, help="write a chart of the curves (SVG)")
+    parser.add_argument("--drawn", default=DRAWN, help="policies in the chart, separated by commas")
+    parser.add_argument("--json", type=Path, help="write all measurements to this file")
+    parser.add_argument("--again", type=Path, nargs="+", help="measure nothing; create the tables from such files")
     return parser.parse_args()
 
 
 def _results(asked: argparse.Namespace) -> tuple[SweepResults, str]:
     if asked.again:
-        found = [msgspec.json.decode(path.read_bytes(), type=Kept) for path in asked.again]
+        found = [msgspec.json.decode(path.read_bytes(), type=SavedRun) for path in asked.again]
         try:
-            return joined(found), found[0].prices
+            return merge_runs(found), found[0].prices
         except ValueError as error:
             sys.exit(str(error))
     names, missing = select_strategies(asked.policies.split(","))
     if missing:
-        print(f"not installed, left out: {', '.join(missing)}", file=sys.stderr)
-    files = files_of(asked.data, asked.split, asked.kinds.split(","), asked.limit)
+        print(f"Skipped, not installed: {', '.join(missing)}", file=sys.stderr)
+    files = find_files(asked.data, asked.split, asked.kinds.split(","), asked.limit)
     budgets = sorted({parse_token_count(one) for one in asked.budgets.split(",")})
     return measured(files, names, budgets, asked.prices, asked.jobs), asked.prices
 
@@ -280,19 +282,21 @@ def main() -> None:
     asked = _arguments()
     results, prices = _results(asked)
     if asked.json:
-        asked.json.write_bytes(msgspec.json.encode(kept(results, prices)))
+        asked.json.write_bytes(msgspec.json.encode(save_run(results, prices)))
     told = [failure for failure in results.failures if failure.kind != "format"]
     for text in dict.fromkeys(map(replay_failure_text, told)):
         print(text, file=sys.stderr)
-    said = "\n".join(markdown(Tables(report_on(results, prices), asked.at, projects_of(asked.data, results.sessions))))
+    said = "\n".join(
+        markdown(Tables(build_report(results, prices), asked.at, group_by_project(asked.data, results.sessions)))
+    )
     print(said)
     if asked.markdown:
         asked.markdown.write_text(said + "\n", encoding="utf-8")
     if asked.plot:
-        drawn = report_on(results, prices, only=asked.drawn.split(","))
+        drawn = build_report(results, prices, only=asked.drawn.split(","))
         asked.plot.write_text(replay_report_chart(drawn), encoding="utf-8")
-    if wrong := broken(results):
-        sys.exit("above the bound, so the measure is wrong:\n" + "\n".join(wrong))
+    if wrong := find_violations(results):
+        sys.exit("These exceed the upper bound, so the measurement is wrong:\n" + "\n".join(wrong))
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ from thresher.replay.simulate import ReplayTotals
 from thresher.replay.sweep_results import SweepResults
 
 OURS = "auto"
-BESIDE = ("random", "recency", WINDOW_BASELINE, ORACLE_BASELINE)
+COMPARED = ("random", "recency", WINDOW_BASELINE, ORACLE_BASELINE)
 """The policies that `auto` is compared with at equal tokens."""
 
 
@@ -54,26 +54,26 @@ class Point(NamedTuple):
     served: float
 
 
-class Beside(NamedTuple):
+class Comparison(NamedTuple):
     """Another policy: its served share at the same tokens, and how much more `auto` serves."""
 
     served: float
     more: IntervalEstimate
 
 
-class Equal(NamedTuple):
+class EqualTokens(NamedTuple):
     """The point of `auto` and the others at the same tokens."""
 
     ours: Point
     reached: bool
-    others: dict[str, Beside]
+    others: dict[str, Comparison]
 
 
 class Curves:
     """The curves of policies over the sessions that all of them could take, for bootstrap draws."""
 
     def __init__(self, totals_by_setting: TotalsBySetting, sessions: Sequence[str], names: Sequence[str]) -> None:
-        """The full history is the last point of every curve but that of `auto`: with such a budget nothing is dropped."""
+        """The full history ends every curve but that of `auto`: such a budget drops nothing."""
         asked = {
             name: [by for setting, by in totals_by_setting.items() if setting.name == name]
             for name in (*names, FULL_HISTORY)
@@ -94,7 +94,7 @@ class Curves:
             found.append(Point(sent / calls, served / calls_with_references if calls_with_references else 1.0))
         return sorted(found)
 
-    def equal(self, others: Sequence[str]) -> Equal | None:
+    def equal(self, others: Sequence[str]) -> EqualTokens | None:
         """Compare `auto` with others at its target point, and in each draw."""
         if not self.sessions:
             return None
@@ -105,17 +105,21 @@ class Curves:
         found = {}
         for name in others:
             interval = compute_interval([ours.served - there[name] for ours, _, there in drawn])
-            found[name] = Beside(beside[name], IntervalEstimate(point.served - beside[name], interval))
-        return Equal(point, reached, found)
+            found[name] = Comparison(beside[name], IntervalEstimate(point.served - beside[name], interval))
+        return EqualTokens(point, reached, found)
 
     def _at(self, others: Sequence[str], weights: Sequence[int]) -> tuple[Point, bool, dict[str, float]]:
         own = self.points(OURS, weights)
-        found = reach(own)
+        found = find_target(own)
         point = found or max(own, key=lambda one: one.served)
-        return point, found is not None, {name: height(self.points(name, weights), point.tokens) for name in others}
+        return (
+            point,
+            found is not None,
+            {name: interpolate(self.points(name, weights), point.tokens) for name in others},
+        )
 
 
-def reach(points: Sequence[Point]) -> Point | None:
+def find_target(points: Sequence[Point]) -> Point | None:
     """Return where a curve first serves enough, as `thresher.replay.scores` does."""
     found = find_crossing([point.served for point in points])
     if found is None or found.before == found.after:
@@ -124,7 +128,7 @@ def reach(points: Sequence[Point]) -> Point | None:
     return Point(one.tokens + found.share * (other.tokens - one.tokens), TARGET_SERVED_SHARE)
 
 
-def height(points: Sequence[Point], place: float) -> float:
+def interpolate(points: Sequence[Point], place: float) -> float:
     """Interpolate a curve; beyond its ends it is constant."""
     if place <= points[0].tokens:
         return points[0].served
@@ -178,7 +182,7 @@ def markdown(of: Tables) -> Iterator[str]:
     yield from ("", *replay_notes(report))
 
 
-def quotes_only(totals_by_setting: TotalsBySetting) -> dict[StrategySetting, dict[str, ReplayTotals]]:
+def count_quotes_only(totals_by_setting: TotalsBySetting) -> dict[StrategySetting, dict[str, ReplayTotals]]:
     """Return totals that count only lines and long phrases as references."""
     return {
         setting: {
@@ -190,7 +194,7 @@ def quotes_only(totals_by_setting: TotalsBySetting) -> dict[StrategySetting, dic
 
 
 def _quoted(of: Tables, sessions: Sequence[str]) -> dict[str, IntervalEstimate]:
-    found = score_group("", quotes_only(of.totals_by_setting), sessions)
+    found = score_group("", count_quotes_only(of.totals_by_setting), sessions)
     return {line.curve.name: line.curve.t95 for line in found.results}
 
 
@@ -254,7 +258,7 @@ def _project_table(of: Tables) -> Iterator[str]:
 
 def _control_table(of: Tables) -> Iterator[str]:
     there = {setting.name for setting in of.totals_by_setting}
-    names = [name for name in BESIDE if name in there]
+    names = [name for name in COMPARED if name in there]
     equal = (
         Curves(of.totals_by_setting, list(of.results.sessions), (OURS, *names)).equal(names) if OURS in there else None
     )
@@ -266,7 +270,7 @@ def _control_table(of: Tables) -> Iterator[str]:
         yield _row(f"`{name}`", *_equal_cells(equal, name))
 
 
-def _equal_cells(equal: Equal, name: str) -> tuple[str, ...]:
+def _equal_cells(equal: EqualTokens, name: str) -> tuple[str, ...]:
     """Return the cells: tokens, served by `auto`, served by the other, difference, and its meaning."""
     served, more = equal.others[name]
     low, high = more.interval or (None, None)

@@ -39,7 +39,7 @@ from thresher.timeline.read_extents import SeenLines, parse_read_result
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 KINDS = ("claude_code", "codex", "pi", "opencode", "mini_swe")
-OUTCOMES = ("equal", "gap named", "told by the read", "neither")
+OUTCOMES = ("equal", "gap named", "shown by the read", "neither")
 CHANGES = (FileWriteAction, FileEditAction, FileDeleteAction, FileMoveAction, FileCopyAction)
 
 
@@ -55,15 +55,15 @@ class Case(NamedTuple):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=DATA)
-    parser.add_argument("--cases", action="store_true", help="Say where a read told of a gap, or nothing did.")
+    parser.add_argument("--cases", action="store_true", help="Print the cases `shown by the read` and `neither`.")
     options = parser.parse_args()
     if not options.folder.is_dir():
-        sys.exit(f"there is no folder `{options.folder}`")
+        sys.exit(f"folder `{options.folder}` does not exist")
     counts: dict[tuple[str, bool], Counter[str]] = {}
     for kind in KINDS:
         for session in sessions(options.folder / kind):
             for case in cases(session):
-                outcome = judged(session, case)
+                outcome = compare_state(session, case)
                 counts.setdefault((kind, case.shown.is_whole), Counter())[outcome] += 1
                 if options.cases and outcome in OUTCOMES[2:]:
                     print(f"{outcome}: {Path(session.file).name} turn {case.turn} {case.path}")
@@ -110,15 +110,15 @@ def cases(session: Session) -> Iterator[Case]:
             changed.discard(action.path)
 
 
-def judged(session: Session, case: Case) -> str:
+def compare_state(session: Session, case: Case) -> str:
     """Compare the state without the read to the read."""
-    state = Timeline(without(session, case)).file_state_at(case.path, turn=case.turn)
+    state = Timeline(remove_read(session, case)).file_state_at(case.path, turn=case.turn)
     if not state.exact:
         return "gap named"
     if state.text is not None and shows(state.text, case.shown):
         return "equal"
     known = Timeline(session).file_state_at(case.path, turn=case.turn - 1)
-    return "told by the read" if not known.exact else "neither"
+    return "shown by the read" if not known.exact else "neither"
 
 
 def shows(text: str, shown: SeenLines) -> bool:
@@ -130,18 +130,18 @@ def shows(text: str, shown: SeenLines) -> bool:
     return found == seen or "\n".join(found).rstrip("\n") == "\n".join(seen).rstrip("\n")
 
 
-def without(session: Session, case: Case) -> Session:
+def remove_read(session: Session, case: Case) -> Session:
     """Return a session up to the end of the read's turn, without the content of the read."""
     history = History(tuple(session.messages()))
     later = [turn.start for turn in history.turns[case.turn :]]
     kept = history.messages[: later[0]] if later else history.messages
-    messages = tuple(blinded(message, case.link.result) for message in kept)
+    messages = tuple(remove_content(message, case.link.result) for message in kept)
     begun = {call.id for message in kept for call in message.calls}
     children = tuple(child for child in session.children if child.call_id in begun)
     return structs.replace(session, segments=(History(messages),), children=children)
 
 
-def blinded(message: Message, result: ToolResult | None) -> Message:
+def remove_content(message: Message, result: ToolResult | None) -> Message:
     """Return a message without the content of one result."""
     if not any(part is result for part in message.parts):
         return message

@@ -108,7 +108,7 @@ def words(result: Result) -> str:
 
 
 @pytest.mark.usefixtures("few")
-def test_settings_that_were_found_are_written_and_read_by_windows(runs: Path) -> None:
+def test_found_settings_are_written_and_read_by_windows(runs: Path) -> None:
     result = run(str(runs), *FEW, "--force")
     assert result.exit_code == 0, result.stderr
     told = words(result)
@@ -126,7 +126,7 @@ def test_settings_that_were_found_are_written_and_read_by_windows(runs: Path) ->
 
 
 @pytest.mark.usefixtures("few")
-def test_data_has_both_settings_on_both_sides(runs: Path, tmp_path: Path) -> None:
+def test_json_contains_both_settings_on_both_halves(runs: Path, tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     result = run(str(runs), *FEW, "--json", "--log", str(log), "-o", "mine.toml", "--prices", "openai")
     assert result.exit_code == 0, result.stderr
@@ -148,7 +148,7 @@ def test_data_has_both_settings_on_both_sides(runs: Path, tmp_path: Path) -> Non
     assert (value["better"], value["written"], Path("mine.toml").exists()) == (False, None, False)
 
 
-def test_better_settings_are_written_without_being_forced(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_better_settings_are_written_without_force(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made_up(monkeypatch, cost=BETTER)
     result = run(str(runs), "-o", "mine.toml")
     assert result.exit_code == 0
@@ -161,7 +161,7 @@ def test_better_settings_are_written_without_being_forced(runs: Path, monkeypatc
     assert Path("mine.toml").read_text() == value["toml"]
 
 
-def test_of_few_sessions_it_is_not_told_whether_they_are_better(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_sessions_give_no_recommendation(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made_up(
         monkeypatch,
         cost=BETTER,
@@ -172,7 +172,7 @@ def test_of_few_sessions_it_is_not_told_whether_they_are_better(runs: Path, monk
     assert "Too few sessions for a recommendation (7). Write the settings with --force:" in words(result)
 
 
-def test_the_lines_to_paste_are_whole_in_a_narrow_terminal(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_toml_lines_are_not_wrapped_in_a_narrow_terminal(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     half = HoldoutHalf(tuple(f"session-{n}" for n in range(1234)), 123, 1_234_567)
     made_up(monkeypatch, cost=PERHAPS, split=HoldoutSplit("project", half, half))
@@ -185,7 +185,7 @@ def test_the_lines_to_paste_are_whole_in_a_narrow_terminal(runs: Path, monkeypat
     assert (lines[start - 1], lines[end - 1]) == ("", "")
 
 
-def test_settings_that_do_not_hold_are_shown_and_not_written(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_insignificant_settings_are_shown_but_not_written(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made_up(monkeypatch, cost=PERHAPS)
     result = run(str(runs))
     assert result.exit_code == 0
@@ -197,9 +197,7 @@ def test_settings_that_do_not_hold_are_shown_and_not_written(runs: Path, monkeyp
     assert "# not significantly better" in Path("thresher.toml").read_text()
 
 
-def test_settings_that_are_cheaper_and_serve_too_little_are_not_written(
-    runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cheap_settings_that_serve_too_little_are_not_written(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     after = trial("report", {**make_default_settings(), "min_expected_calls": 80}, 0.8, served=0.925)
     made_up(monkeypatch, cost=BETTER, served=MeasuredDifference(-0.05, -0.09, 0.02), after=after)
     told = words(run(str(runs)))
@@ -208,7 +206,7 @@ def test_settings_that_are_cheaper_and_serve_too_little_are_not_written(
     assert not Path("thresher.toml").exists()
 
 
-def test_where_the_defaults_are_best_nothing_is_written_at_all(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_best_defaults_write_nothing(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made_up(monkeypatch, cost=MeasuredDifference(0.0, 0.0, 0.0), calls=Thresholds().min_expected_calls)
     result = run(str(runs), "--force")
     assert result.exit_code == 0
@@ -217,9 +215,7 @@ def test_where_the_defaults_are_best_nothing_is_written_at_all(runs: Path, monke
     assert json.loads(run(str(runs), "--json").stdout)["toml"] is None
 
 
-def test_a_file_that_is_there_is_left_alone_and_the_lines_are_shown(
-    runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_existing_file_is_kept_and_the_lines_are_shown(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made_up(monkeypatch, cost=BETTER)
     Path("thresher.toml").write_text('policy = "mask"\n')
     result = run(str(runs))
@@ -232,9 +228,7 @@ def test_a_file_that_is_there_is_left_alone_and_the_lines_are_shown(
     assert (data.exit_code, json.loads(data.stdout)["written"]) == (1, None)
 
 
-def test_a_file_that_is_replaced_is_kept_and_so_is_what_was_kept_before(
-    runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_replaced_file_and_earlier_backups_are_kept(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made_up(monkeypatch, cost=BETTER)
     file = Path("thresher.toml")
     for text, name in (('policy = "mask"\n', "thresher.toml.bak"), ('policy = "smart"\n', "thresher.toml.bak2")):
@@ -251,7 +245,7 @@ def test_a_file_that_is_replaced_is_kept_and_so_is_what_was_kept_before(
 
 
 @pytest.mark.parametrize("force", [(), ("--force",)])
-def test_a_file_that_says_the_same_is_fine_as_it_is(
+def test_file_with_the_same_settings_is_unchanged(
     runs: Path, monkeypatch: pytest.MonkeyPatch, force: tuple[str, ...]
 ) -> None:
     made_up(monkeypatch, cost=BETTER)
@@ -266,9 +260,7 @@ def test_a_file_that_says_the_same_is_fine_as_it_is(
     assert [(one.name, one.read_text()) for one in Path().iterdir()] == [("thresher.toml", text)]
 
 
-def test_a_place_that_cannot_be_written_is_refused_before_the_search(
-    runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unwritable_output_is_refused_before_the_search(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "tune", lambda *_, **__: pytest.fail("searched"))
     result = run(str(runs), "--json", "-o", "none/mine.toml")
     assert isinstance(result.exception, OptionError)
@@ -279,7 +271,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_search(
         assert "no right to" in str(run(str(runs), *more).exception)
 
 
-def test_what_was_found_is_printed_even_if_it_cannot_be_written(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_result_is_printed_even_if_it_cannot_be_written(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("thresher.toml").symlink_to("missing/thresher.toml")
     made_up(monkeypatch, cost=BETTER)
     data = run(str(runs), "--json")
@@ -291,7 +283,7 @@ def test_what_was_found_is_printed_even_if_it_cannot_be_written(runs: Path, monk
     assert "Wrote" not in shown.output
 
 
-def test_the_bar_says_what_is_done(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_bar_shows_finished_units(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "100")
@@ -303,7 +295,7 @@ def test_the_bar_says_what_is_done(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert "3/7" in told
 
 
-def test_what_went_wrong_and_what_is_doubtful_is_told(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failures_and_doubts_are_reported(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     half = HoldoutHalf(("a", "b"), 1, 40)
     failures = [ReplayFailure("one.json", "auto", "session \x1b[31mx: ValueError: no")]
     made_up(monkeypatch, cost=BETTER, split=HoldoutSplit("session", half, half), failures=failures, target=0.99)
@@ -330,11 +322,11 @@ def test_wrong_use_is_refused_before_any_work(runs: Path) -> None:
     assert run(str(runs), "--trials", "0").exit_code == 2
 
 
-def test_the_default_of_the_trials_is_that_of_the_search() -> None:
+def test_default_number_of_trials_is_that_of_the_search() -> None:
     assert next(one.default for one in tune_command.params if one.name == "trials") == TRIALS
 
 
-def test_help_loads_nothing_of_the_measure() -> None:
+def test_help_does_not_load_replay() -> None:
     script = (
         "import sys\nfrom thresher.cli import cli\n"
         "try:\n    cli(['tune', '--help'], standalone_mode=False)\nexcept SystemExit:\n    pass\n"

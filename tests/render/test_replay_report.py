@@ -71,7 +71,7 @@ def rows(lines: list[str], name: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("width", [60, 80, 160])
-def test_names_are_never_cut_and_rows_fit(width: int) -> None:
+def test_names_are_never_truncated_and_rows_fit(width: int) -> None:
     budgets = (18, 27, 36, 48, 64, 90, 128, 180)
     long = [f"/home/somebody/projects/with/a/long/way/to/policies.py:Keep{n}" for n in (1, 2)]
     points: Points = {1000 * one: (700 * one, 90) for one in budgets}
@@ -85,20 +85,20 @@ def test_names_are_never_cut_and_rows_fit(width: int) -> None:
     assert told == [f"{one}k" for one in budgets]
 
 
-def test_markup_in_a_name_is_shown_as_it_is_written() -> None:
+def test_markup_in_a_name_is_not_interpreted() -> None:
     lines = shown(report({"[bold]x/q.py:Few": AUTO, "[/]y.py:Few": AUTO}))
     assert sum(line.startswith("[bold]x/q.py:Few") for line in lines) == 2
     assert sum(line.startswith("[/]y.py:Few") for line in lines) == 2
 
 
-def test_the_full_history_stands_in_no_budgets_column() -> None:
+def test_full_history_is_in_no_budget_column() -> None:
     lines = shown(report(USUAL))
     assert "full (no budget): 100.0 % @ 50.5k / 1.00" in lines
     assert [line.split()[0] for line in lines if line.endswith("@ 12.5k  @ 40.5k")] == ["@"]
     assert len(rows(lines, "full")) == 2
 
 
-def test_intervals_stand_below_their_figures_but_not_of_what_is_so_by_definition() -> None:
+def test_intervals_are_below_figures_except_those_fixed_by_definition() -> None:
     lines = shown(report(USUAL))
     auto, window, oracle, full = (rows(lines, name)[0] for name in (*USUAL, "full"))
     assert auto[0].split()[1] == "27.9k"
@@ -109,14 +109,14 @@ def test_intervals_stand_below_their_figures_but_not_of_what_is_so_by_definition
     assert full[1].count(" to ") == 1
 
 
-def test_few_sessions_have_no_intervals_and_it_is_said() -> None:
+def test_few_sessions_have_no_intervals_and_a_note_says_so() -> None:
     lines = shown(report(USUAL, sessions=4))
     assert not any(" to " in line for line in lines[:10])
     assert "Confidence intervals need at least 5 sessions." in " ".join(lines)
     assert "Confidence intervals need" not in " ".join(shown(report(USUAL, sessions=5)))
 
 
-def test_a_gap_that_nobody_has_is_no_column_and_it_is_said_what_it_needs() -> None:
+def test_missing_gap_has_no_column_and_a_note_says_what_it_needs() -> None:
     def head(of: ReplayReport) -> tuple[str, str]:
         lines = shown(of)
         return next(line for line in lines if line.startswith("policy")), " ".join(lines)
@@ -130,14 +130,14 @@ def test_a_gap_that_nobody_has_is_no_column_and_it_is_said_what_it_needs() -> No
     assert "gap closed" in head(report(USUAL))[0]
 
 
-def test_what_is_said_to_a_person_speaks_of_turns() -> None:
+def test_reports_for_people_use_the_word_turn() -> None:
     told = " ".join(" ".join(shown(report(USUAL))).split())
     assert "A turn is one model call." in told
     assert "call" not in told.replace("one model call", "")
     assert "call" not in replay_report_chart(report(USUAL))
 
 
-def test_numbers_are_written_as_everywhere() -> None:
+def test_numbers_are_formatted_consistently() -> None:
     assert format_rounded_percent(-0.123) == "−12.3 %"
     assert format_rounded_percent(-0.0001) == "0.0 %"
     assert format_thousands(36_540) == "36.5k"
@@ -167,13 +167,11 @@ def bold(root: ElementTree.Element) -> set[str | None]:
         (("newest-batched", "cline", "random-1"), set()),
     ],
 )
-def test_the_default_stands_out_or_the_users_own_and_never_what_it_is_measured_by(
-    names: tuple[str, ...], strong: set[str]
-) -> None:
+def test_default_or_user_policy_is_highlighted_but_never_a_baseline(names: tuple[str, ...], strong: set[str]) -> None:
     assert bold(drawn(dict.fromkeys(names, AUTO))) == strong
 
 
-def test_one_dear_policy_leaves_the_others_room() -> None:
+def test_expensive_policy_does_not_compress_the_others() -> None:
     dear: Points = {18_000: (20_000, 90), 90_000: (900_000, 99)}
     root = drawn({**USUAL, "cline": dear})
     plots = [clip[0] for clip in root.iter(f"{SVG}clipPath")]
@@ -184,7 +182,7 @@ def test_one_dear_policy_leaves_the_others_room() -> None:
     assert places[0] >= left
 
 
-def test_the_bound_comes_from_the_edge_of_the_plot() -> None:
+def test_bound_starts_at_the_edge_of_the_plot() -> None:
     root = drawn(USUAL)
     plot = next(root.iter(f"{SVG}clipPath"))[0]
     left, top, high = (float(plot.get(name, "")) for name in ("x", "y", "height"))

@@ -48,7 +48,7 @@ V1 = """
 """
 
 
-def test_the_definition_finds_what_it_always_found() -> None:
+def test_definition_finds_the_same_references_as_before() -> None:
     found = [
         f"{one.call} {one.kind} {one.age} {one.text}" for references in find_references(SESSION) for one in references
     ]

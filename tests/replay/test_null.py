@@ -120,12 +120,12 @@ def session(told_: str, file: str) -> list[list[Message]]:
     return [user(f"Mend it. {told_}."), did("1", "Read", file, file_path="/a"), agent(change, f"{told_}: done.")]
 
 
-def test_a_session_refers_to_its_own_text_and_not_to_that_of_another() -> None:
+def test_session_refers_to_its_own_text_and_not_to_another() -> None:
     cart, queue = (searched(trace(*session(*one))) for one in ((SPEC, CART), (RULE, QUEUE)))
     assert rates([(cart, queue), (queue, cart)]) == {"E": Rate(4, 0, 0), "G": Rate(2, 0, 0)}
 
 
-def test_what_is_in_another_session_is_found_there() -> None:
+def test_text_of_another_session_can_be_found() -> None:
     """Without this, an empty result would be meaningless."""
     cart = searched(trace(*session(SPEC, CART)))
     same = searched(trace(user(RULE), did("1", "Bash", f"{SPEC}\n{CART}", command="cat *"), agent("end")))
@@ -133,7 +133,7 @@ def test_what_is_in_another_session_is_found_there() -> None:
     assert exceeding(rates([(cart, same)])) == ["E", "G"]
 
 
-def test_the_guards_hold_abroad_too() -> None:
+def test_guards_apply_to_the_other_session() -> None:
     cart = searched(trace(*session(SPEC, CART)))
     everywhere = searched(
         trace(*(did(str(n), "Bash", f"{n} {SPEC}\n{CART}", command="cat") for n in range(ALWAYS_ALLOWED_SOURCES + 1)))
@@ -164,14 +164,14 @@ def began(one: Searched) -> float:
     return next((call.time for call in one.of.calls if call.time is not None), 0.0)
 
 
-def test_sessions_of_other_projects_hold_next_to_nothing(shared_data: Path) -> None:
+def test_sessions_of_other_projects_contain_almost_nothing(shared_data: Path) -> None:
     some = {project: sample(shared_data, project, min(4, wanted)) for project, (_, wanted) in PROJECTS.items()}
     found = rates((a, b) for one, other in permutations(some, 2) for a in some[one] for b in some[other])
     assert set(found) == set(KINDS)
     assert all(rate.null <= LIMIT / 5 for rate in found.values()), told(found)
 
 
-def test_earlier_sessions_of_the_same_project_hold_little(shared_data: Path) -> None:
+def test_earlier_sessions_of_the_same_project_contain_little(shared_data: Path) -> None:
     every = []
     for project, (_, wanted) in PROJECTS.items():
         pairs = list(permutations(sample(shared_data, project, wanted), 2))
@@ -184,7 +184,7 @@ def test_earlier_sessions_of_the_same_project_hold_little(shared_data: Path) -> 
     assert not exceeding(found), f"all projects: {told(found)}"
 
 
-def test_what_is_found_abroad_is_what_the_definition_finds(shared_data: Path) -> None:
+def test_search_in_another_session_agrees_with_the_definition(shared_data: Path) -> None:
     """A message of one session after all of another is a call that sees that session: the guards are the same."""
     alike = 0
     for one, other in permutations(sample(shared_data, "entireio/cli", 4), 2):

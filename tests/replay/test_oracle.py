@@ -64,28 +64,28 @@ def weight(pieces: list[RequestPiece]) -> int:
     return sum(piece.tokens for piece in pieces)
 
 
-def test_a_file_is_held_until_it_was_used_and_no_longer() -> None:
+def test_file_is_kept_until_its_last_use() -> None:
     totals, requests = run(spoken(read("a"), read("b"), idle(1), edit("a"), idle(2)), oracle_strategy(PLENTY))
     assert (totals.served, totals.calls_with_references) == (1, 1)
     assert held(requests, "a") == [1, 2, 3]
     assert held(requests, "b") == [2]
 
 
-def test_of_two_copies_the_older_goes_when_a_newer_comes_before_the_use() -> None:
+def test_older_copy_is_dropped_if_a_newer_one_precedes_the_use() -> None:
     of = spoken(read("a"), idle(1), read("a", copy=" again"), idle(2), edit("a"))
     totals, requests = run(of, oracle_strategy(PLENTY))
     assert totals.served == 1
     assert held(requests, "a") == [1, 3, 4]
 
 
-def test_of_two_copies_the_lighter_is_kept() -> None:
+def test_lighter_copy_is_kept() -> None:
     of = spoken(read("a", words=10), read("a", words=200, copy=" again"), idle(1), edit("a"))
     sizes = [[p.tokens for p in sent if p.text.startswith(line("a"))] for sent in run(of, oracle_strategy(PLENTY))[1]]
     assert [len(found) for found in sizes] == [0, 1, 2, 1, 0]
     assert sizes[3] == sizes[1]
 
 
-def test_a_lighter_copy_that_is_held_for_another_reason_serves_too() -> None:
+def test_use_moves_to_a_lighter_copy_kept_for_another_use() -> None:
     light = did("both", "Read", f"{line('a')}\n{line('b')}", where="both")
     heavy = did("again", "Read", f"{line('a')}\n" + "pad " * 200, where="again")
     of = spoken(light, heavy, idle(1), edit("b"), edit("a"))
@@ -95,7 +95,7 @@ def test_a_lighter_copy_that_is_held_for_another_reason_serves_too() -> None:
     assert weights[2] > 200 > weights[3] == weights[4] > 0
 
 
-def test_what_does_not_fit_is_that_which_is_used_last() -> None:
+def test_latest_use_is_dropped_first() -> None:
     of = spoken(read("a"), read("b"), idle(1), idle(2), edit("b"), idle(3), edit("a"))
     one = weight([p for p in run(of, full_history_strategy())[1][-1] if p.text.startswith(line("a"))])
     news = weight(run(of, oracle_strategy(0))[1][3])
@@ -105,7 +105,7 @@ def test_what_does_not_fit_is_that_which_is_used_last() -> None:
     assert (totals.served, totals.calls_with_references) == (1, 2)
 
 
-def test_what_is_fetched_is_held_for_its_next_use() -> None:
+def test_refetched_text_is_kept_for_its_next_use() -> None:
     two = did("two", "Read", f"{line('a')}\n{line('z')}\n" + "pad " * 60, where="two")
     of = spoken(two, read("b", words=400), edit("a"), idle(1), idle(2), edit("z"), idle(3))
     tight = run(of, oracle_strategy(0))[0]
@@ -119,14 +119,14 @@ def test_what_is_fetched_is_held_for_its_next_use() -> None:
 @pytest.mark.parametrize(
     "strategy", [oracle_strategy(0), batched_oracle_strategy(0)], ids=lambda strategy: strategy.name
 )
-def test_what_is_new_is_shown_though_nothing_fits(strategy: Strategy) -> None:
+def test_new_text_is_sent_even_if_nothing_fits(strategy: Strategy) -> None:
     of = spoken(read("a"), read("b"), idle(1))
     requests = run(of, strategy)[1]
     assert held(requests, "a") == [1]
     assert held(requests, "b") == [2]
 
 
-def test_in_batches_nothing_goes_before_the_budget_is_passed() -> None:
+def test_batched_oracle_drops_nothing_below_the_budget() -> None:
     of = spoken(read("a"), *(idle(n) for n in range(30)), edit("a"), idle(31))
     totals, requests = run(of, batched_oracle_strategy(1000))
     falls = [(before, after) for before, after in pairwise(requests) if after[: len(before)] != before]
@@ -137,7 +137,7 @@ def test_in_batches_nothing_goes_before_the_budget_is_passed() -> None:
     assert run(of, newest_batched_strategy(1000))[0].served == 0
 
 
-def test_with_room_for_all_that_is_used_all_is_served_for_less() -> None:
+def test_oracle_serves_everything_used_at_lower_cost() -> None:
     names = "abcdefgh"
     of = spoken(*map(read, names), *map(edit, names), *(edit(name, " too") for name in reversed(names)))
     best, most = run(of, oracle_strategy(PLENTY))[0], run(of, full_history_strategy())[0]
@@ -145,7 +145,7 @@ def test_with_room_for_all_that_is_used_all_is_served_for_less() -> None:
     assert best.tokens < most.tokens / 1.5
 
 
-def test_a_later_text_that_says_the_same_is_not_what_was_fetched() -> None:
+def test_later_equal_text_is_not_the_refetched_block() -> None:
     """The refetched block has an equal one that appears later; both are kept."""
     twin = read("a", words=5), read("a", words=5, copy=" again")
     of = spoken(twin[0], idle(1), edit("a"), idle(2), twin[1], idle(3), edit("a", " too"))
@@ -154,7 +154,7 @@ def test_a_later_text_that_says_the_same_is_not_what_was_fetched() -> None:
     assert run(of, oracle_strategy(PLENTY))[0].served == 2
 
 
-def test_the_call_itself_is_a_part_that_may_go() -> None:
+def test_call_may_be_dropped_without_its_result() -> None:
     of = spoken(read("a"), idle(1), edit("a"))
     texts = [piece.text for piece in run(of, oracle_strategy(PLENTY))[1][2]]
     assert texts[0].startswith(line("a"))

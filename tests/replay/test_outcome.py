@@ -68,7 +68,7 @@ def at(history: History, place: Place) -> Occurrence:
     return history.occurrence(place)
 
 
-def test_a_whole_request_serves_its_call() -> None:
+def test_complete_request_serves_its_call() -> None:
     history = uses(3, 50)
     outcome = judged(history, list_request_texts(history.messages[:-1]))
     assert outcome.is_served
@@ -76,13 +76,13 @@ def test_a_whole_request_serves_its_call() -> None:
     assert outcome.refetch_blocks == ()
 
 
-def test_texts_may_come_as_they_were_written_with_line_numbers_and_json() -> None:
+def test_texts_may_contain_line_numbers_and_json() -> None:
     history = uses(3, 50)
     assert judged(history, [part_text(part) for message in history.messages[:-1] for part in message.parts]).is_served
     assert judged(history, [NUMBERED + "\nand a word more"]).is_served
 
 
-def test_without_its_block_and_the_call_that_brought_it_a_needle_is_lost() -> None:
+def test_reference_without_its_block_and_call_is_lost() -> None:
     history = uses(3)
     outcome = judged(
         history, list_request_texts(smaller(history, *(Drop(at(history, place), "test", "") for place in READ)))
@@ -92,7 +92,7 @@ def test_without_its_block_and_the_call_that_brought_it_a_needle_is_lost() -> No
     assert not outcome.is_served
 
 
-def test_a_stub_makes_it_recoverable() -> None:
+def test_placeholder_makes_a_reference_recoverable() -> None:
     history = uses(3)
     sent = list_request_texts(smaller(history, Replace(at(history, READ[1]), "test", "")))
     assert judged(history, sent).recoverable
@@ -104,7 +104,7 @@ def test_a_stub_makes_it_recoverable() -> None:
     assert judged(history, neither).recoverable == ()
 
 
-def test_a_stand_in_for_something_else_does_not() -> None:
+def test_placeholder_of_another_text_does_not() -> None:
     history = uses(3)
     gone = [Drop(at(history, place), "test", "") for place in READ]
     outcome = judged(history, list_request_texts(smaller(history, *gone, Replace(at(history, BASH[1]), "test", ""))))
@@ -112,7 +112,7 @@ def test_a_stand_in_for_something_else_does_not() -> None:
 
 
 @pytest.mark.parametrize(("line", "kept"), [(0, True), (59, True), (30, False)])
-def test_a_cut_text_holds_what_stands_in_its_ends(line: int, kept: bool) -> None:
+def test_truncated_text_contains_its_ends(line: int, kept: bool) -> None:
     history = uses(line)
     cut = Truncate(at(history, READ[1]), "test", "", keep_head_and_tail(NUMBERED, 300, 300))
     outcome = judged(history, list_request_texts(smaller(history, cut)))
@@ -120,7 +120,7 @@ def test_a_cut_text_holds_what_stands_in_its_ends(line: int, kept: bool) -> None
     assert outcome.lost == ()
 
 
-def test_a_cut_that_parts_a_needle_does_not_hold_it() -> None:
+def test_truncation_inside_a_reference_removes_it() -> None:
     history = uses(3)
     middle = NUMBERED.index(LINES[3]) + 20
     outcome = judged(history, [NUMBERED[:middle] + "\n…\n" + NUMBERED[middle:]])
@@ -128,7 +128,7 @@ def test_a_cut_that_parts_a_needle_does_not_hold_it() -> None:
     assert [reference.text for reference in outcome.hits] == ["value_3", "second_3"]
 
 
-def test_cut_arguments_are_read_without_their_escapes() -> None:
+def test_truncated_arguments_are_parsed_without_escapes() -> None:
     """The rest of a truncated argument is still JSON, and its lines are lines."""
     written = did("1", "Write", "ok", file_path="f", content="\n".join(LINES))
     of = trace(
@@ -144,14 +144,14 @@ def test_cut_arguments_are_read_without_their_escapes() -> None:
     assert ResidencyChecker(of).check_call(2, sent).is_served
 
 
-def test_a_summary_counts_for_what_it_says_word_for_word() -> None:
+def test_summary_counts_verbatim() -> None:
     history = uses(3)
     assert judged(history, ["We read the file.", f"It has: {LINES[3]}"]).is_served
     outcome = judged(history, ["It computes value_3 of first_3 and second_3."])
     assert [reference.kind for reference in outcome.lost] == ["E"]
 
 
-def test_a_fold_is_recoverable_through_the_store_that_knows_its_members() -> None:
+def test_combined_placeholder_is_resolved_through_the_store() -> None:
     history = uses(3)
     parts = [history.part(place) for place in (*READ, *BASH)]
     fold = Summarize(tuple(at(history, place) for place in (*READ, *BASH)), "test", "", "some work was done")
@@ -163,7 +163,7 @@ def test_a_fold_is_recoverable_through_the_store_that_knows_its_members() -> Non
     assert judged(history, sent).recoverable == ()
 
 
-def test_a_fault_fetches_the_smallest_block_and_one_block_serves_many() -> None:
+def test_refetch_chooses_the_smallest_block_and_serves_several_references() -> None:
     of = trace(
         user(f"{LINES[3]}\n{'and more ' * 1000}"),
         did("1", "Read", "\n".join(LINES[:5]), file_path="f"),
@@ -175,7 +175,7 @@ def test_a_fault_fetches_the_smallest_block_and_one_block_serves_many() -> None:
     assert outcome.refetch_blocks == (2,)
 
 
-def test_a_block_that_was_fetched_again_serves_from_then_on() -> None:
+def test_refetched_block_serves_later_calls() -> None:
     history = uses(3)
     of = trace(list(history.messages))
     checker = ResidencyChecker(of)
@@ -192,17 +192,17 @@ some_texts = st.lists(
 
 
 @given(some_texts, some_texts)
-def test_what_was_judged_before_makes_no_difference(first: list[str], more: list[str]) -> None:
+def test_earlier_checks_do_not_affect_the_result(first: list[str], more: list[str]) -> None:
     for sent in (first, first + more, more):
         assert REFEREE.check_call(3, sent) == judged(HISTORY, sent)
 
 
-def test_a_call_that_refers_to_nothing_is_served_by_anything() -> None:
+def test_call_without_references_is_always_served() -> None:
     of = trace(user("go"), agent("done"))
     assert ResidencyChecker(of).check_call(0, []).is_served
 
 
-def test_in_recordings_whole_requests_serve_all_calls_and_short_ones_do_not(shared_data: Path) -> None:
+def test_complete_requests_of_recordings_serve_all_calls(shared_data: Path) -> None:
     session = th.read_all(shared_data / "claude_code" / "entire-007.jsonl.gz")[0]
     of = max(trace_session(session), key=lambda one: len(one.calls))
     checker = ResidencyChecker(of)

@@ -29,7 +29,7 @@ def recording(*times: float | None) -> Recording:
     return structs.replace(found, trace=structs.replace(found.trace, calls=calls))
 
 
-def test_where_no_time_was_recorded_none_has_passed() -> None:
+def test_unrecorded_time_counts_as_no_time() -> None:
     asked: list[float | None] = []
 
     def start(conversation: ReplayConversation, _: ResidencyChecker) -> RequestBuilder:
@@ -54,7 +54,7 @@ def test_where_no_time_was_recorded_none_has_passed() -> None:
     assert costs(0.0, None, 1_000.0) == costs(0.0, 0.0, 1_000.0) != costs(0.0, 0.0, 0.0)
 
 
-def test_a_fetch_costs_the_context_the_text_and_a_question() -> None:
+def test_refetch_costs_the_context_the_text_and_the_call() -> None:
     one, store = recording(0.0, 1.0, 2.0), InMemoryContentStore()
     rates = Rates(minimum=1)
     fed: list[ReplayConversation] = []

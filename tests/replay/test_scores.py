@@ -64,7 +64,7 @@ def scores(**ways: Mapping[int, Sequence[ReplayTotals | None]]) -> ScoreCalculat
     return ScoreCalculator(totals_by_setting, totals_by_setting[StrategySetting(FULL_HISTORY, None)])
 
 
-def test_a_score_says_shares_and_what_the_full_history_costs() -> None:
+def test_score_contains_shares_and_relative_costs() -> None:
     one = totals(200, 90, cost=4.0, lost=5, refetch=2.0)
     score = scores(strategy={8: [one, one]}).curve("strategy").scores[0]
     assert (score.budget, score.sessions, score.calls, score.tokens_per_turn) == (8, 2, 20, 200)
@@ -72,7 +72,7 @@ def test_a_score_says_shares_and_what_the_full_history_costs() -> None:
     assert (score.lost_share, score.refetch_share, score.cost, score.cost_with_refetch) == (0.025, 0.1, 0.4, 0.6)
 
 
-def test_t95_lies_on_the_line_between_two_budgets_in_order_of_tokens() -> None:
+def test_t95_is_interpolated_in_order_of_tokens() -> None:
     rows = {
         8: [totals(100, 90, cost=2.0, lost=20)],
         16: [totals(300, 100, cost=4.0)],
@@ -85,18 +85,18 @@ def test_t95_lies_on_the_line_between_two_budgets_in_order_of_tokens() -> None:
     assert curve.lost95.value == pytest.approx(0.05)
 
 
-def test_the_first_crossing_counts_where_more_tokens_serve_less() -> None:
+def test_first_crossing_counts_for_a_curve_that_falls_again() -> None:
     rows = {1: [totals(100, 90)], 2: [totals(200, 100)], 3: [totals(300, 80)], 4: [totals(400, 99)]}
     assert scores(strategy=rows).curve("strategy").t95.value == pytest.approx(150)
 
 
-def test_a_smallest_budget_that_serves_enough_is_the_figure_and_one_that_never_does_has_none() -> None:
+def test_smallest_sufficient_budget_is_t95_and_an_insufficient_curve_has_none() -> None:
     assert scores(strategy={8: [totals(70, 97)], 9: [totals(90, 99)]}).curve("strategy").t95.value == 70
     curve = scores(strategy={8: [totals(70, 60)], 9: [totals(90, 94)]}).curve("strategy")
     assert (curve.t95.value, curve.c95.value, curve.lost95.value) == (None, None, None)
 
 
-def test_the_best_score_is_the_smallest_budget_that_serves_enough_else_the_one_that_serves_most() -> None:
+def test_best_score_is_the_smallest_sufficient_budget_or_the_highest_share() -> None:
     def best(curve: BudgetCurve) -> int | None:
         assert curve.best is not None
         return curve.best.budget
@@ -105,7 +105,7 @@ def test_the_best_score_is_the_smallest_budget_that_serves_enough_else_the_one_t
     assert best(scores(strategy={1: [totals(9, 90)], 2: [totals(20, 80)]}).curve("strategy")) == 1
 
 
-def test_a_session_that_a_policy_cannot_take_counts_neither_for_it_nor_against_it() -> None:
+def test_session_that_a_policy_cannot_take_is_not_counted() -> None:
     cheap, dear = totals(100, 99, cost=1.0), totals(900, 99, cost=9.0)
     found = scores(whole={8: [cheap, dear]}, part={8: [cheap, None], 9: [cheap, cheap]})
     assert found.usable_sessions("part") == {"s0"}
@@ -114,7 +114,7 @@ def test_a_session_that_a_policy_cannot_take_counts_neither_for_it_nor_against_i
     assert found.curve("whole").scores[0].cost == 0.5
 
 
-def test_an_interval_holds_the_figure_is_the_same_every_time_and_shrinks_with_more_sessions() -> None:
+def test_interval_contains_the_figure_is_deterministic_and_shrinks() -> None:
     def curve(times: int) -> IntervalEstimate:
         low, high = totals(100, 96), totals(300, 96)
         return scores(strategy={8: [low, high] * times}).curve("strategy").t95
@@ -129,20 +129,20 @@ def test_an_interval_holds_the_figure_is_the_same_every_time_and_shrinks_with_mo
     assert wide[0] <= narrow[0] < 200 < narrow[1] <= wide[1]
 
 
-def test_equal_sessions_leave_nothing_to_chance_and_one_alone_says_nothing_of_it() -> None:
+def test_equal_sessions_have_no_variation_and_one_session_has_no_interval() -> None:
     row = [totals(100, 96)] * 4
     assert scores(strategy={8: row}).curve("strategy").t95 == IntervalEstimate(100.0, (100.0, 100.0))
     assert scores(strategy={8: row[:1]}).curve("strategy").t95 == IntervalEstimate(100.0, None)
 
 
-def test_an_end_that_draws_do_not_reach_is_not_reached() -> None:
+def test_interval_end_that_draws_do_not_reach_is_none() -> None:
     """One of four sessions is served badly, so it depends on the draw whether 95 % is reached."""
     row = [totals(100, 100), totals(100, 100), totals(100, 100), totals(100, 84)]
     figure = scores(strategy={8: row}).curve("strategy").t95
     assert figure == IntervalEstimate(100.0, (100.0, None))
 
 
-def test_the_gap_closed_is_paired() -> None:
+def test_gap_closed_uses_paired_draws() -> None:
     """Each session needs a different number of tokens, but the policy always closes half the gap: no variation."""
     sizes = [100, 200, 400, 800, 1600]
     found = scores(
@@ -159,7 +159,7 @@ def test_the_gap_closed_is_paired() -> None:
     assert found.gap_closed(ORACLE_BASELINE) == IntervalEstimate(1.0, (1.0, 1.0))
 
 
-def test_the_gap_is_measured_on_the_sessions_that_all_three_took() -> None:
+def test_gap_uses_the_sessions_that_all_three_took() -> None:
     found = scores(
         policy={8: [totals(300, 96), None]},
         newest_batched={8: [totals(400, 96), totals(9000, 96)]},
@@ -168,7 +168,7 @@ def test_the_gap_is_measured_on_the_sessions_that_all_three_took() -> None:
     assert found.gap_closed("policy") == IntervalEstimate(0.5, None)
 
 
-def test_no_gap_is_told_without_both_ends_or_where_they_do_not_lie_apart() -> None:
+def test_gap_needs_two_different_ends() -> None:
     assert scores(policy={8: [totals(300, 96)]}).gap_closed("policy") is None
     row = {8: [totals(300, 96)]}
     assert scores(policy=row, newest_batched=row, oracle_batched=row).gap_closed("policy") is None
@@ -176,19 +176,19 @@ def test_no_gap_is_told_without_both_ends_or_where_they_do_not_lie_apart() -> No
     assert scores(policy=row, newest_batched=unreached, oracle_batched=row).gap_closed("policy") is None
 
 
-def test_a_policy_that_never_serves_enough_closes_no_gap_that_could_be_told() -> None:
+def test_policy_that_never_serves_enough_has_no_finite_gap() -> None:
     found = scores(
         policy={8: [totals(300, 50)]}, newest_batched={8: [totals(400, 96)]}, oracle_batched={8: [totals(200, 96)]}
     )
     assert found.gap_closed("policy") == IntervalEstimate(None, None)
 
 
-def test_calls_that_used_nothing_are_all_served() -> None:
+def test_calls_without_references_are_all_served() -> None:
     score = scores(strategy={8: [totals(100, 0, calls_with_references=0)]}).curve("strategy").scores[0]
     assert (score.served, score.lost_share, score.hit_share_by_kind) == (1.0, 0.0, {})
 
 
-def test_a_group_tells_every_policy_over_its_own_sessions() -> None:
+def test_group_scores_every_policy_on_its_own_sessions() -> None:
     totals_by_setting = table(strategy={8: [totals(100, 96), totals(300, 96)]})
     found = score_group("some", totals_by_setting, ["s1"])
     assert (found.name, found.sessions, found.calls, found.calls_with_references, found.references) == (
@@ -202,7 +202,7 @@ def test_a_group_tells_every_policy_over_its_own_sessions() -> None:
     assert score_group("none", totals_by_setting, []).calls == 0
 
 
-def test_who_serves_more_than_can_be_is_named_and_who_is_not_covered_is_not() -> None:
+def test_covered_strategies_above_the_bound_are_returned() -> None:
     minimum_costs = {"s0": [MinimumCost(10, 500, tuple([10] * 100))]}
     totals_by_setting = table(
         recency={8: [totals(100, 51)]}, smart={8: [totals(100, 90)]}, random={8: [totals(100, 50)]}
@@ -213,7 +213,7 @@ def test_who_serves_more_than_can_be_is_named_and_who_is_not_covered_is_not() ->
     ]
 
 
-def test_a_total_adds_up_and_leaves_its_parts_alone() -> None:
+def test_sum_adds_totals_and_keeps_its_inputs() -> None:
     one, other = totals(100, 90), totals(300, 70)
     found = sum_totals([one, other])
     assert (found.calls, found.tokens, found.served, found.references) == (20, 4000, 160, {"E": 200, "G": 200})

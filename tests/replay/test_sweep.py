@@ -80,7 +80,7 @@ def sessions_of(files: Iterable[Path]) -> list[Session]:
     return [session for path in files for session in read_all(path)]
 
 
-def test_a_sweep_tells_what_replaying_by_hand_does(files: list[Path]) -> None:
+def test_sweep_agrees_with_separate_replays(files: list[Path]) -> None:
     results = run_sweep(files, WAYS_TRIED, Rates())
     by_hand: dict[StrategySetting, dict[str, ReplayTotals]] = {
         setting: {} for setting in [*(StrategySetting(*one) for one in WAYS_TRIED), StrategySetting(FULL_HISTORY, None)]
@@ -95,7 +95,7 @@ def test_a_sweep_tells_what_replaying_by_hand_does(files: list[Path]) -> None:
     assert results.totals_by_setting[StrategySetting(FULL_HISTORY, None)][f"{files[1]}#large"].calls_with_references > 3
 
 
-def test_facts_and_floors_are_kept_by_session_and_short_recordings_are_counted(files: list[Path]) -> None:
+def test_facts_and_minimum_costs_are_kept_by_session(files: list[Path]) -> None:
     results = run_sweep(files, WAYS_TRIED, Rates())
     facts = [(Path(one.file).name, one.id, one.agent, one.calls) for one in results.sessions.values()]
     assert facts == [("large.json", "large", "anthropic", 30), ("small.json", "small", "anthropic", 18)]
@@ -107,7 +107,7 @@ def test_facts_and_floors_are_kept_by_session_and_short_recordings_are_counted(f
     assert run_sweep(files, [], Rates(), minimum=5).short == 0
 
 
-def test_more_processes_find_the_same(files: list[Path]) -> None:
+def test_several_processes_produce_the_same_results(files: list[Path]) -> None:
     alone = run_sweep(files, WAYS_TRIED, Rates())
     assert comparable(run_sweep(files, WAYS_TRIED, Rates(), jobs=2)) == comparable(alone)
 
@@ -120,7 +120,7 @@ def test_progress_counts_up_to_all_units(files: list[Path]) -> None:
     assert told[-1] == (7, 7)  # three files with the full history, and two of them with two strategies
 
 
-def test_a_policy_of_ours_is_measured_in_small_pieces_so_that_little_is_lost(files: list[Path], tmp_path: Path) -> None:
+def test_window_policy_runs_in_small_units(files: list[Path], tmp_path: Path) -> None:
     ways = [("auto", budget) for budget in (400, 600, 800, 1000, 1200)]
     folder = tmp_path / "resume"
     whole = run_sweep(files, ways, Rates())
@@ -133,14 +133,14 @@ def test_a_policy_of_ours_is_measured_in_small_pieces_so_that_little_is_lost(fil
     assert [unit.budgets for unit in again.units] == [(800, 1000), (1200,), (400, 600), (800, 1000), (1200,)]
 
 
-def test_what_a_policy_raises_at_every_budget_is_told_once(files: list[Path], tmp_path: Path) -> None:
+def test_policy_that_raises_at_every_budget_is_reported_once(files: list[Path], tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text("def never(history):\n    raise ValueError('no')\n")
     results = run_sweep(files, [(f"{path}:never", budget) for budget in (300, 400, 500, 600)], Rates())
     assert [Path(one.file).name for one in results.failures] == ["large.json", "small.json"]
 
 
-def test_what_was_begun_long_ago_goes_and_what_was_begun_lately_stays(files: list[Path], tmp_path: Path) -> None:
+def test_old_checkpoints_are_deleted_and_recent_ones_kept(files: list[Path], tmp_path: Path) -> None:
     folder = tmp_path / "resume"
     folder.mkdir()
     day = 24 * 3600
@@ -151,7 +151,7 @@ def test_what_was_begun_long_ago_goes_and_what_was_begun_lately_stays(files: lis
     assert sorted(path.name for path in folder.iterdir()) == ["new.jsonl", "other.txt"]
 
 
-def test_what_cannot_be_read_is_told_and_the_rest_goes_on(files: list[Path], tmp_path: Path) -> None:
+def test_unreadable_files_are_reported_and_the_others_replayed(files: list[Path], tmp_path: Path) -> None:
     strange, gone = tmp_path / "shopping.txt", tmp_path / "gone.json"
     strange.write_text("milk")
     results = run_sweep([*files, strange, gone], WAYS_TRIED, Rates())
@@ -162,7 +162,7 @@ def test_what_cannot_be_read_is_told_and_the_rest_goes_on(files: list[Path], tmp
     assert len(results.sessions) == 2
 
 
-def test_a_policy_that_raises_on_one_session_is_told_and_has_the_others(files: list[Path], tmp_path: Path) -> None:
+def test_policy_that_raises_on_one_session_keeps_the_others(files: list[Path], tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(
         "def picky(history):\n"
@@ -180,7 +180,7 @@ def test_a_policy_that_raises_on_one_session_is_told_and_has_the_others(files: l
 
 
 @pytest.mark.parametrize("last", ["raise SystemExit", "raise ValueError('boom \\udcff')"])
-def test_whoever_ends_the_program_or_speaks_no_text_is_told_like_any_other(
+def test_system_exit_and_invalid_text_are_reported_like_other_errors(
     last: str, files: list[Path], tmp_path: Path
 ) -> None:
     path = tmp_path / "mine.py"
@@ -192,7 +192,7 @@ def test_whoever_ends_the_program_or_speaks_no_text_is_told_like_any_other(
         make_strategy(f"{path}:ends", 500, Rates())
 
 
-def test_a_file_whose_name_is_no_text_stops_nothing(files: list[Path], tmp_path: Path) -> None:
+def test_undecodable_file_name_does_not_stop_a_sweep(files: list[Path], tmp_path: Path) -> None:
     odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/odd\xff.json"))
     try:
         write_conversation(odd, 20, 7)
@@ -202,7 +202,7 @@ def test_a_file_whose_name_is_no_text_stops_nothing(files: list[Path], tmp_path:
     assert len(results.totals_by_setting[StrategySetting("recency", 500)]) == 3
 
 
-def test_what_failed_is_tried_again(files: list[Path], tmp_path: Path) -> None:
+def test_failed_units_run_again(files: list[Path], tmp_path: Path) -> None:
     folder, path = tmp_path / "resume", tmp_path / "mine.py"
     path.write_text("def fails(history):\n    raise ValueError\n")
     ways: list[tuple[str, int | None]] = [(f"{path}:fails", 500), ("recency", 500)]
@@ -213,7 +213,7 @@ def test_what_failed_is_tried_again(files: list[Path], tmp_path: Path) -> None:
     assert not any(row["failures"] for row in saved)
 
 
-def test_a_sweep_that_was_stopped_goes_on_where_it_was(files: list[Path], tmp_path: Path) -> None:
+def test_interrupted_sweep_resumes(files: list[Path], tmp_path: Path) -> None:
     folder = tmp_path / "resume"
     whole = run_sweep(files, WAYS_TRIED, Rates())
     first = UnitRecorder(4)
@@ -231,7 +231,7 @@ def test_a_sweep_that_was_stopped_goes_on_where_it_was(files: list[Path], tmp_pa
     assert list(folder.iterdir()) == []
 
 
-def test_a_torn_line_is_done_again_and_tears_no_other(files: list[Path], tmp_path: Path) -> None:
+def test_incomplete_checkpoint_line_is_run_again(files: list[Path], tmp_path: Path) -> None:
     folder = tmp_path / "resume"
     for stop, torn in ((4, True), (1, False)):
         begun = UnitRecorder(stop)
@@ -250,7 +250,7 @@ def test_a_torn_line_is_done_again_and_tears_no_other(files: list[Path], tmp_pat
 
 
 @pytest.mark.parametrize("change", ["rates", "file", "settings", "policy"])
-def test_what_a_figure_depends_on_is_never_taken_from_before(
+def test_changed_inputs_invalidate_the_checkpoint(
     change: str, files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     policy = tmp_path / "mine.py"
@@ -270,12 +270,12 @@ def test_what_a_figure_depends_on_is_never_taken_from_before(
     assert len(begun.units) == 5
 
 
-def test_a_folder_that_cannot_be_written_stops_nothing(files: list[Path], tmp_path: Path) -> None:
+def test_read_only_checkpoint_folder_does_not_stop_a_sweep(files: list[Path], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     assert len(run_sweep(files, WAYS_TRIED, Rates(), resume=tmp_path / "file").sessions) == 2
 
 
-def test_a_sub_agents_own_file_is_told_with_its_parent(files: list[Path]) -> None:
+def test_sub_agent_file_is_counted_with_its_parent(files: list[Path]) -> None:
     def family(path: str) -> list[Session]:
         sessions = read_all(path)
         if Path(path).name == "large.json":
@@ -288,7 +288,7 @@ def test_a_sub_agents_own_file_is_told_with_its_parent(files: list[Path]) -> Non
     assert all(list(by) == [f"{files[1]}#large"] for by in results.totals_by_setting.values())
 
 
-def test_the_full_history_is_always_there_once_whatever_budget_it_is_asked_for(files: list[Path]) -> None:
+def test_full_history_runs_once_at_any_budget(files: list[Path]) -> None:
     results = run_sweep(files, [(FULL_HISTORY, 8), (FULL_HISTORY, 9)], Rates())
     assert list(results.totals_by_setting) == [StrategySetting(FULL_HISTORY, None)]
 
@@ -299,13 +299,13 @@ def test_the_full_history_is_always_there_once_whatever_budget_it_is_asked_for(f
 @pytest.mark.parametrize(
     "name", [*BASELINES, *(one for one in PEER_STRATEGIES if not one.startswith("langchain")), "auto", "mask"]
 )
-def test_every_name_makes_a_way_that_takes_a_session(name: str, files: list[Path]) -> None:
+def test_every_name_creates_a_working_strategy(name: str, files: list[Path]) -> None:
     results = run_sweep(files[:1], [(name, 600)], Rates())
     assert results.failures == []
     assert all(len(by) == 1 for by in results.totals_by_setting.values())
 
 
-def test_groups_hold_what_they_say_and_a_name_counts_once() -> None:
+def test_groups_expand_without_duplicates() -> None:
     found, missing = select_strategies(["recency", "controls", "full"])
     assert (sorted(found), missing) == (sorted(BASELINES), [])
     assert found[0] == "recency"
@@ -316,7 +316,7 @@ def test_groups_hold_what_they_say_and_a_name_counts_once() -> None:
     assert every <= set(STRATEGIES)
 
 
-def test_presets_of_the_user_have_names_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: list[Path]) -> None:
+def test_user_presets_are_strategies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: list[Path]) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "thresher.toml").write_text('[presets]\nmine = ["mask"]\n')
     assert "mine" in select_strategies(["presets"])[0]
@@ -324,7 +324,7 @@ def test_presets_of_the_user_have_names_too(tmp_path: Path, monkeypatch: pytest.
     assert len(results.totals_by_setting[StrategySetting("mine", 600)]) == 1
 
 
-def test_a_name_that_nobody_has_lists_those_that_there_are() -> None:
+def test_unknown_name_lists_the_available_ones() -> None:
     with pytest.raises(OptionError, match=r"newest-batched.*cline.*presets") as error:
         select_strategies(["newset"])
     assert all(name in str(error.value) for name in STRATEGIES)
@@ -332,13 +332,13 @@ def test_a_name_that_nobody_has_lists_those_that_there_are() -> None:
         rates_for_price_list("free")
 
 
-def test_price_lists_differ_in_what_they_ask_for() -> None:
+def test_price_lists_differ() -> None:
     hour, minutes = rates_for_price_list("anthropic-1h"), rates_for_price_list("anthropic")
     assert (hour.ttl, minutes.ttl) == (3600, 300)
     assert hour.write > minutes.write == pytest.approx(1.25)
 
 
-def test_a_policy_in_a_file_is_found_and_a_missing_one_is_said_clearly(tmp_path: Path) -> None:
+def test_policy_in_a_file_is_loaded_and_a_missing_one_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(
         "class Keep:\n    def __call__(self, history):\n        return ()\n\n"
@@ -359,7 +359,7 @@ def test_a_policy_in_a_file_is_found_and_a_missing_one_is_said_clearly(tmp_path:
         select_strategies([f"{path}:keep"])
 
 
-def test_a_policy_file_may_have_dataclasses_and_annotations_of_the_future(tmp_path: Path) -> None:
+def test_policy_file_may_use_dataclasses_and_future_annotations(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(
         "from __future__ import annotations\n"
@@ -374,7 +374,7 @@ def test_a_policy_file_may_have_dataclasses_and_annotations_of_the_future(tmp_pa
         select_strategies([f"{path}:none"])
 
 
-def test_a_policy_file_is_run_once_until_it_changes(tmp_path: Path) -> None:
+def test_policy_file_runs_once_until_it_changes(tmp_path: Path) -> None:
     path, log = tmp_path / "mine.py", tmp_path / "log"
     text = f"with open({str(log)!r}, 'a') as file:\n    file.write('x')\ndef keep(history):\n    return ()\n"
     path.write_text(text)
@@ -394,10 +394,10 @@ def test_a_policy_file_is_run_once_until_it_changes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [*BASELINES, *(one for one in PEER_STRATEGIES if not one.startswith("langchain"))])
-def test_a_way_is_called_what_the_tables_call_it(name: str) -> None:
+def test_strategy_name_is_its_table_name(name: str) -> None:
     assert make_strategy(name, 600, Rates()).name == name
 
 
-def test_chance_is_a_control_with_any_seed() -> None:
+def test_random_with_any_seed_is_a_baseline() -> None:
     assert is_baseline("random-7")
     assert not any(is_baseline(name) for name in ("auto", "random-few", "cline"))

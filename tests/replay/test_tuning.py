@@ -114,7 +114,7 @@ def figures_of(**best: float) -> Figures:
 # Search space
 
 
-def test_the_table_names_every_setting_of_a_pace_and_nothing_else() -> None:
+def test_search_space_contains_exactly_the_thresholds() -> None:
     assert set(SEARCH_SPACE) == set(Thresholds.__dataclass_fields__)
     assert default_budget("") in BUDGETS
     start = make_default_settings()
@@ -147,7 +147,7 @@ def test_the_strategy_name_contains_the_thresholds_of_its_window() -> None:
         ("nobody{}", "nobody"),
     ],
 )
-def test_a_name_with_a_pace_that_makes_no_sense_is_refused(name: str, told: str) -> None:
+def test_name_with_invalid_thresholds_is_refused(name: str, told: str) -> None:
     with pytest.raises(OptionError, match=told):
         make_strategy(name, 900, Rates())
 
@@ -155,7 +155,7 @@ def test_a_name_with_a_pace_that_makes_no_sense_is_refused(name: str, told: str)
 # Choice
 
 
-def test_the_search_finds_what_costs_least() -> None:
+def test_search_finds_the_cheapest_settings() -> None:
     bench = Bench(figures_of(patience=2.5, low_water=0.3, budget=60_000))
     found = search_settings(make_default_settings(), {"budget": BUDGETS, **SEARCH_SPACE}, bench)
     assert found.best.settings == {**make_default_settings(), "patience": 2.5, "low_water": 0.3, "budget": 60_000}
@@ -164,7 +164,7 @@ def test_the_search_finds_what_costs_least() -> None:
     assert all(bench.asked.count(one) == 1 for one in bench.asked)
 
 
-def test_one_setting_may_help_only_after_another() -> None:
+def test_setting_may_help_only_after_another() -> None:
     def figures(one: TuningSettings) -> tuple[float, float]:
         return 1.0, 1.0 - 0.2 * (one["min_expected_calls"] == 80) - 0.3 * (
             one["min_expected_calls"] == 80 and one["patience"] == 0.3
@@ -176,14 +176,14 @@ def test_one_setting_may_help_only_after_another() -> None:
 
 
 @pytest.mark.parametrize("trials", [1, 2, 9])
-def test_no_more_is_tried_than_was_allowed(trials: int) -> None:
+def test_search_respects_the_number_of_trials(trials: int) -> None:
     bench = Bench(figures_of(min_expected_calls=80))
     assert (
         search_settings(make_default_settings(), SEARCH_SPACE, bench, trials=trials).count == len(bench.asked) == trials
     )
 
 
-def test_a_gain_that_is_too_small_is_none() -> None:
+def test_small_gain_does_not_count() -> None:
     start = make_default_settings()
     for cost, changed in ((0.996, False), (0.994, True)):
         known = {40: (1.0, cost)}
@@ -195,7 +195,7 @@ def test_a_gain_that_is_too_small_is_none() -> None:
         assert (found.best.settings != start) is changed
 
 
-def test_what_serves_too_little_is_not_chosen_however_cheap_it_is() -> None:
+def test_cheap_settings_that_serve_too_little_are_not_chosen() -> None:
     def figures(one: TuningSettings) -> tuple[float, float]:
         return {10: (0.94, 0.1), 40: (0.95, 0.8), 80: (0.99, 0.9)}.get(
             int(number(one, "min_expected_calls")), (1.0, 1.0)
@@ -213,7 +213,7 @@ def test_what_serves_too_little_is_not_chosen_however_cheap_it_is() -> None:
     )
 
 
-def test_where_nothing_serves_enough_the_most_is_looked_for() -> None:
+def test_search_maximizes_served_calls_if_none_serves_enough() -> None:
     def figures(one: TuningSettings) -> tuple[float, float]:
         return {10: (0.6, 0.1), 80: (0.7, 3.0)}.get(int(number(one, "min_expected_calls")), (0.5, 1.0))
 
@@ -225,7 +225,7 @@ def test_where_nothing_serves_enough_the_most_is_looked_for() -> None:
     )
 
 
-def test_who_serves_enough_beats_whoever_does_not_at_any_price() -> None:
+def test_serving_enough_beats_any_price() -> None:
     bench = Bench(lambda one: (0.95, 5.0) if one["min_expected_calls"] == 80 else (0.9499, 1.0))
     assert (
         search_settings(
@@ -235,14 +235,14 @@ def test_who_serves_enough_beats_whoever_does_not_at_any_price() -> None:
     )
 
 
-def test_who_could_not_take_all_sessions_is_not_chosen() -> None:
+def test_settings_that_fail_on_a_session_are_not_chosen() -> None:
     def tried(row: Sequence[TuningSettings]) -> list[Trial]:
         return [trial(one, 1.0, 0.1, sessions=2) if one["min_expected_calls"] == 80 else trial(one) for one in row]
 
     assert search_settings(make_default_settings(), SEARCH_SPACE, tried).best.settings == make_default_settings()
 
 
-def test_settings_that_no_window_takes_are_not_tried() -> None:
+def test_invalid_settings_are_not_tried() -> None:
     bench = Bench(figures_of(high_water=0.4, low_water=0.7))
     search_settings(make_default_settings(), {"high_water": (0.4, 0.6), "low_water": (0.3, 0.7)}, bench)
     assert all(number(one, "low_water") <= number(one, "high_water") for one in bench.asked)
@@ -258,7 +258,7 @@ def facts(*told: tuple[str, int]) -> dict[str, ReplayedSession]:
     }
 
 
-def test_all_sessions_of_a_project_are_on_one_side() -> None:
+def test_sessions_of_a_project_are_in_one_half() -> None:
     sessions = facts(*((f"project-{n % 7}", 20 + n) for n in range(40)))
     split = split_sessions(sessions)
     sides = [{sessions[key].project for key in half.sessions} for half in (split.tune, split.report)]
@@ -271,12 +271,12 @@ def test_all_sessions_of_a_project_are_on_one_side() -> None:
     assert abs(split.tune.calls - split.report.calls) <= largest
 
 
-def test_the_split_does_not_depend_on_the_order_of_the_sessions() -> None:
+def test_split_does_not_depend_on_the_order_of_sessions() -> None:
     sessions = facts(*((f"project-{n % 5}", 20 + n) for n in range(20)))
     assert split_sessions(dict(reversed(sessions.items()))) == split_sessions(sessions)
 
 
-def test_one_project_is_split_by_session_and_folders_stand_for_projects_that_are_not_recorded() -> None:
+def test_single_project_is_split_by_session_and_folders_replace_missing_projects() -> None:
     split = split_sessions(facts(*[("mine", 20)] * 6))
     assert (split.by, len(split.tune.sessions), len(split.report.sessions)) == ("session", 3, 3)
     folders = {f"{n}": ReplayedSession(f"/{'ab'[n > 1]}/f{n}", f"{n}", "any", "", 1, 20) for n in range(6)}
@@ -285,7 +285,7 @@ def test_one_project_is_split_by_session_and_folders_stand_for_projects_that_are
     assert {split.tune.sessions, split.report.sessions} == {("0", "1"), ("2", "3", "4", "5")}
 
 
-def test_the_difference_is_of_the_same_sessions_and_tells_how_much_chance_is_in_it() -> None:
+def test_difference_is_paired_and_has_an_interval() -> None:
     def totals_by_setting(*told: tuple[float, int]) -> dict[str, ReplayTotals]:
         return {
             str(n): ReplayTotals(cost=cost, refetch_cost=1.0, served=served, calls_with_references=10)
@@ -353,7 +353,7 @@ DEARER = MeasuredDifference(0.2, 0.1, 0.3)
         (MeasuredDifference(-0.1), MeasuredDifference(0.0), (0.97, 0.97), "few"),
     ],
 )
-def test_better_is_beyond_chance_and_serves_enough(
+def test_better_means_significant_and_serving_enough(
     cost: MeasuredDifference, served: MeasuredDifference, shares: tuple[float, float], verdict: str
 ) -> None:
     found = tuned(cost, served, shares=shares)
@@ -361,11 +361,11 @@ def test_better_is_beyond_chance_and_serves_enough(
 
 
 @pytest.mark.parametrize(("sessions", "verdict"), [(2, "few"), (7, "few"), (8, "better")])
-def test_of_few_sessions_nothing_is_called_certain(sessions: int, verdict: str) -> None:
+def test_few_sessions_are_never_significant(sessions: int, verdict: str) -> None:
     assert tuned(CHEAPER, SAME, sessions=sessions).verdict == verdict
 
 
-def test_the_defaults_are_never_better_than_themselves() -> None:
+def test_defaults_are_not_better_than_themselves() -> None:
     found = tuned(CHEAPER, SAME, calls=Thresholds().min_expected_calls)
     assert (found.verdict, found.is_better) == ("same", False)
 
@@ -373,7 +373,7 @@ def test_the_defaults_are_never_better_than_themselves() -> None:
 # Saved results
 
 
-def test_the_settings_are_written_as_they_are_read(tmp_path: Path) -> None:
+def test_settings_are_written_as_they_are_read(tmp_path: Path) -> None:
     choice: TuningSettings = {**make_default_settings(), "budget": 60_000, "patience": 2.0, "min_expected_calls": 40}
     file = tmp_path / "thresher.toml"
     file.write_text(format_settings_toml(choice, ["the best"]))
@@ -386,7 +386,7 @@ def test_the_settings_are_written_as_they_are_read(tmp_path: Path) -> None:
     )
 
 
-def test_a_setting_that_depends_on_the_others_is_logged_and_told_only_if_it_was_chosen(tmp_path: Path) -> None:
+def test_automatic_setting_is_logged_and_shown_only_if_chosen(tmp_path: Path) -> None:
     open_choice: TuningSettings = {**make_default_settings(), "keep_calls": None}
     log = TrialLog(tmp_path / "log.jsonl", "k")
     log.add(trial(open_choice))
@@ -394,7 +394,7 @@ def test_a_setting_that_depends_on_the_others_is_logged_and_told_only_if_it_was_
     assert format_settings_toml({**make_default_settings(), "keep_calls": 31}) == "[thresholds]\nkeep_calls = 31\n"
 
 
-def test_long_notes_are_comments_of_less_than_80_characters() -> None:
+def test_long_notes_are_comments_below_80_characters() -> None:
     note = "word-and-word " * 40
     lines = (
         format_settings_toml({**make_default_settings(), "min_expected_calls": 40}, [note, "short"])
@@ -420,14 +420,14 @@ def test_long_notes_are_comments_of_less_than_80_characters() -> None:
         ("[thresholds]\nlow_water = 0.9\nhigh_water = 0.1\n", False),
     ],
 )
-def test_a_file_says_the_same_or_not(tmp_path: Path, text: str, *, same: bool) -> None:
+def test_file_with_the_same_settings_is_recognized(tmp_path: Path, text: str, *, same: bool) -> None:
     file = tmp_path / "any.toml"
     file.write_text(text.replace("{patience}", str(Thresholds().patience)))
     assert has_same_settings(file, {**make_default_settings(), "budget": 60_000, "min_expected_calls": 40}) is same
     assert not has_same_settings(tmp_path / "none.toml", make_default_settings())
 
 
-def test_a_log_gives_back_what_it_was_told_under_its_own_key(tmp_path: Path) -> None:
+def test_log_returns_trials_of_its_own_key(tmp_path: Path) -> None:
     path = tmp_path / "new" / "log.jsonl"
     one = trial(make_default_settings(), 0.9, 0.5)
     TrialLog(path, "k").add(one)
@@ -444,19 +444,19 @@ def test_a_log_gives_back_what_it_was_told_under_its_own_key(tmp_path: Path) -> 
     assert len(path.read_bytes().splitlines()) == 4
 
 
-def test_a_log_that_cannot_be_written_is_told_before_any_work(tmp_path: Path) -> None:
+def test_unwritable_log_fails_before_any_work(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     for path in (tmp_path / "file" / "log.jsonl", tmp_path / "file" / "deep" / "log.jsonl", tmp_path):
         with pytest.raises(ThresherError, match="--log"):
             TrialLog(path, "k")
 
 
-def test_a_log_in_a_read_only_folder_is_refused(tmp_path: Path) -> None:
+def test_log_in_a_read_only_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ThresherError, match=r"permission denied.*--log"):
         TrialLog(tmp_path / "new" / "log.jsonl", "k", is_writable=lambda path: path != tmp_path)
 
 
-def test_a_log_comes_to_be_with_its_first_line(tmp_path: Path) -> None:
+def test_log_is_created_with_its_first_line(tmp_path: Path) -> None:
     path = tmp_path / "new" / "log.jsonl"
     log = TrialLog(path, "k")
     assert not path.parent.exists()
@@ -493,7 +493,7 @@ def test_settings_are_chosen_on_one_half_and_measured_on_the_other(files: list[P
     assert found.cost.value == pytest.approx(found.after.cost_with_refetch - found.before.cost_with_refetch)
 
 
-def test_with_sessions_enough_what_holds_on_the_other_half_is_better(tmp_path: Path) -> None:
+def test_enough_sessions_confirm_better_settings(tmp_path: Path) -> None:
     files = recorded(tmp_path, ["ape", "bee"] * MIN_REPORT_SESSIONS, 0)
     space = {"low_water": (0.1,)}
     found = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000, space=space)
@@ -504,7 +504,7 @@ def test_with_sessions_enough_what_holds_on_the_other_half_is_better(tmp_path: P
     )
 
 
-def test_the_figures_are_those_of_the_window_with_these_settings(files: list[Path], tmp_path: Path) -> None:
+def test_figures_agree_with_a_sweep_of_these_settings(files: list[Path], tmp_path: Path) -> None:
     found = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000, space=SPACE)
     ways: list[tuple[str, int | None]] = [("auto{}", 4_000), (format_strategy_name(found.chosen.settings), 4_000)]
     results = sweeping.run_sweep(files, ways, Rates())
@@ -521,7 +521,7 @@ def test_the_figures_are_those_of_the_window_with_these_settings(files: list[Pat
         )
 
 
-def test_what_is_in_the_log_is_not_tried_again(files: list[Path], tmp_path: Path) -> None:
+def test_logged_trials_are_not_run_again(files: list[Path], tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     first = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000, log=log, space=SPACE)
     lines = log.read_bytes()
@@ -536,7 +536,7 @@ def test_what_is_in_the_log_is_not_tried_again(files: list[Path], tmp_path: Path
     assert other.reused == 0
 
 
-def test_a_run_that_was_stopped_goes_on_where_it_was(files: list[Path], tmp_path: Path) -> None:
+def test_interrupted_search_resumes(files: list[Path], tmp_path: Path) -> None:
     whole = tune(files, Rates(), folder=tmp_path / "whole", budget=4_000, space=SPACE)
     first, second = UnitRecorder(6), UnitRecorder()
     with pytest.raises(KeyboardInterrupt):
@@ -548,7 +548,7 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(files: list[Path], tmp_path
     assert list((tmp_path / "tune" / "begun").iterdir()) == []
 
 
-def test_settings_of_the_user_rule_neither_the_defaults_nor_the_key(
+def test_user_settings_affect_neither_defaults_nor_key(
     files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000, space=SPACE)
@@ -558,14 +558,14 @@ def test_settings_of_the_user_rule_neither_the_defaults_nor_the_key(
     assert (again.reused, without_log(again)) == (3, without_log(first))
 
 
-def test_without_a_budget_it_is_searched_too(files: list[Path], tmp_path: Path) -> None:
+def test_budget_is_searched_unless_given(files: list[Path], tmp_path: Path) -> None:
     found = tune(files, Rates(), folder=tmp_path / "tune", budgets=(3_000, 140_000), space=SPACE)
     lines = [json.loads(one) for one in Path(found.log).read_text().splitlines()]
     assert {one["settings"]["budget"] for one in lines} == {3_000, 140_000}
     assert lines[0]["settings"] == make_default_settings()
 
 
-def test_progress_never_goes_beyond_its_end(files: list[Path], tmp_path: Path) -> None:
+def test_progress_never_exceeds_its_total(files: list[Path], tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     tune(files, Rates(), folder=tmp_path, budget=4_000, trials=2, progress=lambda *one: told.append(one), space=SPACE)
     assert [done for done, _ in told] == sorted(done for done, _ in told)
@@ -573,7 +573,7 @@ def test_progress_never_goes_beyond_its_end(files: list[Path], tmp_path: Path) -
     assert told[-1][0] > len(files)
 
 
-def test_a_session_alone_is_not_enough(files: list[Path], tmp_path: Path) -> None:
+def test_single_session_is_refused(files: list[Path], tmp_path: Path) -> None:
     for some in (files[:1], []):
         with pytest.raises(ReadError, match=rf"two sessions.*Found {len(some)}"):
             tune(some, Rates(), folder=tmp_path / "tune", log=tmp_path / "log.jsonl")

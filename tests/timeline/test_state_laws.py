@@ -93,7 +93,7 @@ def part(draw: st.DrawFn, talk: Talk, text: str) -> str:
 
 
 @given(works(outside=False))
-def test_every_state_of_a_recorded_file_is_the_true_one(work: tuple[Talk, list[str | None], list[bool]]) -> None:
+def test_every_state_of_a_recorded_file_is_true(work: tuple[Talk, list[str | None], list[bool]]) -> None:
     talk, truth, _ = work
     timeline = Timeline(talk.session())
     for turn, text in enumerate(truth, 1):
@@ -103,7 +103,7 @@ def test_every_state_of_a_recorded_file_is_the_true_one(work: tuple[Talk, list[s
 
 
 @given(works(outside=True))
-def test_a_file_that_others_change_is_right_wherever_it_was_seen(
+def test_file_with_outside_changes_is_right_after_each_read(
     work: tuple[Talk, list[str | None], list[bool]],
 ) -> None:
     talk, truth, told = work
@@ -119,7 +119,7 @@ def test_a_file_that_others_change_is_right_wherever_it_was_seen(
 
 
 @given(works(outside=True))
-def test_a_state_does_not_depend_on_what_is_asked_before(work: tuple[Talk, list[str | None], list[bool]]) -> None:
+def test_state_does_not_depend_on_earlier_queries(work: tuple[Talk, list[str | None], list[bool]]) -> None:
     talk, truth, _ = work
     one, other = Timeline(talk.session()), Timeline(talk.session())
     turns = range(len(truth) + 1)
