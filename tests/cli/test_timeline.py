@@ -75,7 +75,7 @@ def test_history_of_one_file(session: str) -> None:
     lines = run("files", session, "config.py").stdout.splitlines()
     assert lines[0] == "config.py"
     assert lines[1].split() == ["turn", "1", "write", "+1", "−0", "Step", "1.", "#1"]
-    assert lines[-1] == "  - turn 3: an edit that does not say what it wrote"
+    assert lines[-1] == "  - turn 3: an edit with unknown text"
     value = json.loads(run("files", session, "config.py", "--json").stdout)
     assert [event["operation"] for event in value["events"]] == ["write", "edit", "edit"]
     assert "text" not in value

@@ -115,7 +115,7 @@ def test_file_with_outside_changes_is_right_after_each_read(
             # A read may omit empty lines at the end.
             assert state.text == text or (state.text or "").rstrip("\n") == (text or "").rstrip("\n")
         if not state.exact and is_told:
-            assert any("outside the record" in gap for gap in state.gaps)
+            assert any("outside the session" in gap for gap in state.gaps)
 
 
 @given(works(outside=True))

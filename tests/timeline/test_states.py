@@ -37,7 +37,7 @@ def test_nothing_is_known_before_the_first_read() -> None:
     talk = Talk()
     talk.bash("ls")
     talk.read(A, "one\n")
-    assert state(talk, turn=1) == (None, False, ("nothing is known of its text up to turn 1",))
+    assert state(talk, turn=1) == (None, False, ("its text is unknown up to turn 1",))
 
 
 def test_failed_edit_changes_nothing_and_is_listed() -> None:
@@ -54,7 +54,7 @@ def test_edit_without_a_result_is_uncertain() -> None:
     talk.call("Edit", {"file_path": A, "old_string": "one", "new_string": "two"}, None)
     text, exact, gaps = state(talk)
     assert (text, exact) == ("one\n", False)
-    assert gaps == ("turn 2: a change of it was begun, and it is not told how that ended",)
+    assert gaps == ("turn 2: a change without a result",)
 
 
 def test_differing_read_reports_the_turns_of_the_outside_change() -> None:
@@ -63,7 +63,7 @@ def test_differing_read_reports_the_turns_of_the_outside_change() -> None:
     talk.bash("ls")
     talk.read(A, "one\nTWO\n")
     timeline = Timeline(talk.session())
-    gap = "changed outside the record between turn 1 and 3: turn 3 shows other lines"
+    gap = "changed outside the session between turn 1 and 3: turn 3 shows other lines"
     assert timeline.file_state_at(A, turn=2).gaps == (gap,)
     assert timeline.file_state_at(A, turn=3).exact
     assert timeline.file_state_at(A, turn=3).text == "one\nTWO\n"
@@ -77,7 +77,7 @@ def test_partial_read_confirms_or_replaces_known_lines() -> None:
     talk.read(A, "2\nX", 2, offset=2, limit=2)
     text, exact, gaps = state(talk)
     assert (text, exact) == ("1\n2\n3\n4\n", False)
-    assert gaps[0].startswith("changed outside the record between turn 2 and 3")
+    assert gaps[0].startswith("changed outside the session between turn 2 and 3")
 
 
 def test_consecutive_partial_reads_form_the_whole_text() -> None:
@@ -106,7 +106,7 @@ def test_edit_with_a_missing_old_text_is_a_gap_until_the_next_whole_read() -> No
     talk = Talk()
     talk.write(A, "one\n")
     talk.edit(A, "two", "three")
-    assert "what turn 2 replaces is not in the text" in state(talk)[2][0]
+    assert "the text that turn 2 replaces is not in the known text" in state(talk)[2][0]
     talk.read(A, "zero\nthree\n")
     assert state(talk)[:2] == ("zero\nthree\n", True)
     assert not Timeline(talk.session()).file_state_at(A, turn=1).exact
@@ -258,9 +258,9 @@ def test_path_suffix_is_enough_and_ambiguous_ones_are_listed() -> None:
     timeline = Timeline(talk.session())
     assert timeline.file_state_at("sub/a.py").text == "2\n"
     assert timeline.file_state_at("./a.py").text == "1\n"
-    with pytest.raises(OptionError, match=r"could be 2 files: `/home/sam/shop/a\.py`, `/home/sam/shop/sub/a\.py`"):
+    with pytest.raises(OptionError, match=r"matches 2 files: `/home/sam/shop/a\.py`, `/home/sam/shop/sub/a\.py`"):
         timeline.file_state_at("a.py")
-    with pytest.raises(OptionError, match=r"nothing happened to a file called `b\.py`"):
+    with pytest.raises(OptionError, match=r"touched no file `b\.py`"):
         timeline.events("b.py")
 
 

@@ -73,6 +73,8 @@ CHANGING_TASK = re.compile(
 )
 """Tasks that probably rewrite files."""
 
+DEPENDENCY_TASKS = _names("i install add remove rm update upgrade get mod lock sync")
+
 _NODE = "package.json package-lock.json pnpm-lock.yaml yarn.lock bun.lock bun.lockb"
 MANIFESTS: dict[str, str] = {
     "npm": _NODE,

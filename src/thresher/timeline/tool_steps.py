@@ -7,7 +7,7 @@ no times. They belong to the turn of the parent during which they ran.
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import NamedTuple
 
 from thresher.model import History, Message, Place, Session, Text, ToolCall
@@ -53,51 +53,43 @@ class SessionSteps(NamedTuple):
 def collect_tool_steps(session: Session) -> SessionSteps:
     """Return every call of a session and its sub-agents, in order."""
     history, numbers = _flatten_segments(session)
-    clock = list(accumulate((_seconds(message.time) for message in history), max))
+    times = list(accumulate((seconds_of(message.time) for message in history), max))
     reasons = _reasons(history.messages)
-    placed: list[_OrderedStep] = []
+    steps: list[_OrderedStep] = []
     for link in history.links:
-        at = link.chain.call
-        why = to_printable_line(link.use.intent) or reasons[at]
-        turn, told = history.turn(at.message), history[at.message].time
-        step = ToolStep(turn, numbers[at.message], told, "", clip(why, LONGEST_REASON), session.project, link)
-        placed.append(_OrderedStep(at.message, False, 0.0, len(placed), step))
+        place = link.chain.call
+        reason = clip(to_printable_line(link.use.intent) or reasons[place], LONGEST_REASON)
+        turn, time = history.turn(place.message), history[place.message].time
+        step = ToolStep(turn, numbers[place.message], time, "", reason, session.project, link)
+        steps.append(_OrderedStep(place.message, False, 0.0, len(steps), step))
     spawned = {link.call.id: link.chain.call.message for link in history.links if link.call.id}
     for child in session.children:
         start = spawned.get(child.call_id) if child.call_id else None
-        for step, time in _child_steps(child):
-            least = start if start is not None else 0 if time else len(history)
-            position = max(least, bisect_right(clock, time) - 1) if time else least
-            placed.append(
-                _OrderedStep(position, True, time, len(placed), _as_child_step(step, child, history.turn(position)))
-            )
-    ordered = sorted(placed, key=lambda one: one[:4])
-    return SessionSteps(tuple(one.step for one in ordered), len(history.turns))
-
-
-def _as_child_step(step: ToolStep, child: Session, turn: int) -> ToolStep:
-    return step._replace(turn=turn, agent=step.agent or child.id or "sub-agent")
+        for step, seconds in _child_steps(child):
+            first = start if start is not None else 0 if seconds else len(history)
+            position = max(first, bisect_right(times, seconds) - 1) if seconds else first
+            step = step._replace(turn=history.turn(position), agent=step.agent or child.id or "sub-agent")  # noqa: PLW2901
+            steps.append(_OrderedStep(position, True, seconds, len(steps), step))
+    ordered = sorted(steps, key=lambda ordered_step: ordered_step[:4])
+    return SessionSteps(tuple(ordered_step.step for ordered_step in ordered), len(history.turns))
 
 
 def _child_steps(child: Session) -> Iterator[tuple[ToolStep, float]]:
     """Yield a sub-agent's steps with non-decreasing times."""
-    found = collect_tool_steps(child).steps
-    return zip(found, accumulate((_seconds(step.time) for step in found), max), strict=True)
+    steps = collect_tool_steps(child).steps
+    return zip(steps, accumulate((seconds_of(step.time) for step in steps), max), strict=True)
 
 
 def _flatten_segments(session: Session) -> tuple[History, list[int]]:
     """Return every message once, and its number among all messages."""
-    numbered = [
-        (number, message)
-        for number, message in enumerate(message for segment in session.segments for message in segment)
-        if not message.carried
-    ]
-    if len(session.segments) == 1 and len(numbered) == len(session.history):
-        return session.history, [number for number, _ in numbered]
-    return History(tuple(message for _, message in numbered)), [number for number, _ in numbered]
+    messages = enumerate(chain.from_iterable(session.segments))
+    numbered = [(number, message) for number, message in messages if not message.carried]
+    is_same = len(session.segments) == 1 and len(numbered) == len(session.history)
+    history = session.history if is_same else History(tuple(message for _, message in numbered))
+    return history, [number for number, _ in numbered]
 
 
-def _seconds(time: datetime | None) -> float:
+def seconds_of(time: datetime | None) -> float:
     """Return a time as seconds, with or without time zone; 0 if it is missing or out of range."""
     try:
         return time.timestamp() if time is not None else 0.0
@@ -108,17 +100,15 @@ def _seconds(time: datetime | None) -> float:
 def _reasons(messages: Sequence[Message]) -> dict[Place, str]:
     """Return for each call the agent's last text before it, since the last prompt."""
     reasons: dict[Place, str] = {}
-    said = ""
+    reason = ""
     for number, message in enumerate(messages):
         if is_prompt(message):
-            said = ""
-        if message.role != "assistant":
-            continue
-        for place, part in enumerate(message.parts):
+            reason = ""
+        for index, part in enumerate(message.parts if message.role == "assistant" else ()):
             if isinstance(part, Text) and part.text.strip():
-                said = _last_paragraph(part.text)
+                reason = _last_paragraph(part.text)
             elif isinstance(part, ToolCall):
-                reasons[Place(number, place)] = said
+                reasons[Place(number, index)] = reason
     return reasons
 
 
