@@ -60,9 +60,9 @@ def test_table_shows_activity_and_knowledge(session: str) -> None:
     result = run("files", session)
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
-        "turns  reads  edits  writes  state  file",
-        "  1-3             2       1  gaps   config.py",
-        "1 file; the state at the end is known of 0, with gaps of 1",
+        "turns  reads  edits  writes  final text  file",
+        "  1-3             2       1  uncertain   config.py",
+        "1 file: final text known for 0, uncertain for 1",
     ]
     (value,) = json.loads(run("files", session, "--json").stdout)["files"]
     assert value == {

@@ -351,12 +351,12 @@ def _text(
     return f'<text x="{_format_coordinate(place[0])}" y="{_format_coordinate(place[1])}" {look}{more}>{words}</text>'
 
 
-def _draw_line(start: ChartPoint, stop: ChartPoint, colour: str, more: str = "") -> str:
+def _draw_line(start: ChartPoint, stop: ChartPoint, color: str, more: str = "") -> str:
     ends = (
         f'x1="{_format_coordinate(start[0])}" y1="{_format_coordinate(start[1])}" '
         f'x2="{_format_coordinate(stop[0])}" y2="{_format_coordinate(stop[1])}"'
     )
-    return f'<line {ends} stroke="{colour}"{more}/>'
+    return f'<line {ends} stroke="{color}"{more}/>'
 
 
 def _box(x: ChartAxis, y: ChartAxis, more: str) -> str:

@@ -27,7 +27,7 @@ def clear_tool_uses_strategy(budget: int, *, keep: int = 3, at_least: int = 0) -
     The client sends its full history each time, so every request is measured from scratch. With `at_least`, results are
     cleared only if that many tokens are removed.
     """
-    return Strategy("clear-tool-uses", _make_clearing_start(budget, keep, at_least, stays=False), budget)
+    return _clearing_strategy("clear-tool-uses", budget, keep, at_least, is_sticky=False)
 
 
 def clear_tool_uses_sticky_strategy(budget: int, *, keep: int = 3, at_least: int | None = None) -> Strategy:
@@ -35,7 +35,7 @@ def clear_tool_uses_sticky_strategy(budget: int, *, keep: int = 3, at_least: int
     budget.
     """
     least = budget // 5 if at_least is None else at_least
-    return Strategy("clear-tool-uses-sticky", _make_clearing_start(budget, keep, least, stays=True), budget)
+    return _clearing_strategy("clear-tool-uses-sticky", budget, keep, least, is_sticky=True)
 
 
 def swe_agent_strategy(budget: int, *, polling: int = 1) -> Strategy:
@@ -45,24 +45,21 @@ def swe_agent_strategy(budget: int, *, polling: int = 1) -> Strategy:
     """
     keep = max(1, budget // 3000)
 
-    def start(conversation: ReplayConversation, _: ResidencyChecker) -> RequestBuilder:
-        shown = _RewrittenRows(conversation)
+    def start(conversation: ReplayConversation, rows: "_RewrittenRows") -> Callable[[range], None]:
         masked = 0
 
-        def build_request(_: float | None) -> list[RequestPiece]:
+        def update(_: range) -> None:
             nonlocal masked
-            shown.take_new_rows()
             # SWE-agent counts the task as an observation that is never masked.
-            wanted = (len(conversation.result_rows) + 1) // polling * polling - keep - 1
-            for number in conversation.result_rows[masked : max(masked, wanted)]:
+            target = (len(conversation.result_rows) + 1) // polling * polling - keep - 1
+            for number in conversation.result_rows[masked : max(masked, target)]:
                 lines = conversation.rows[number].pieces[0].text.count("\n") + 1
-                shown.rewrite_row(number, f"[old output: {lines} lines left out]")
-            masked = max(masked, wanted)
-            return shown.pieces()
+                rows.rewrite_row(number, f"[old output: {lines} lines left out]")
+            masked = max(masked, target)
 
-        return build_request
+        return update
 
-    return Strategy("swe-agent", start, budget)
+    return _rewriting_strategy("swe-agent", budget, start)
 
 
 def openhands_strategy(budget: int) -> Strategy:
@@ -72,26 +69,24 @@ def openhands_strategy(budget: int) -> Strategy:
     """
     window = max(1, budget // 1500)
 
-    def start(conversation: ReplayConversation, _: ResidencyChecker) -> RequestBuilder:
-        shown = _RewrittenRows(conversation)
+    def start(conversation: ReplayConversation, rows: "_RewrittenRows") -> Callable[[range], None]:
         events: list[int] = []
         """The row of each event."""
         passed = 0
 
-        def build_request(_: float | None) -> list[RequestPiece]:
+        def update(new_rows: range) -> None:
             nonlocal passed
-            for number in shown.take_new_rows():
+            for number in new_rows:
                 calls = sum(isinstance(part, ToolCall) for part in conversation.rows[number].parts)
                 events.extend([number] * max(1, calls))
             for number in events[passed : max(passed, len(events) - window)]:
                 if conversation.rows[number].role == "tool":
-                    shown.rewrite_row(number, "<MASKED>")
+                    rows.rewrite_row(number, "<MASKED>")
             passed = max(passed, len(events) - window)
-            return shown.pieces()
 
-        return build_request
+        return update
 
-    return Strategy("openhands", start, budget)
+    return _rewriting_strategy("openhands", budget, start)
 
 
 def opencode_strategy(budget: int) -> Strategy:
@@ -102,22 +97,20 @@ def opencode_strategy(budget: int) -> Strategy:
     gives the defaults.
     """
 
-    def start(conversation: ReplayConversation, _: ResidencyChecker) -> RequestBuilder:
-        shown = _RewrittenRows(conversation)
-        answered = False
+    def start(conversation: ReplayConversation, rows: "_RewrittenRows") -> Callable[[range], None]:
+        is_answered = False
 
-        def build_request(_: float | None) -> list[RequestPiece]:
-            nonlocal answered
-            for number in shown.take_new_rows():
-                if answered and _is_human_prompt(conversation, number):
-                    _prune(conversation, shown, number, protect=budget * 2 / 3, least=budget / 3)
-                    answered = False
-                answered = answered or conversation.rows[number].role == "assistant"
-            return shown.pieces()
+        def update(new_rows: range) -> None:
+            nonlocal is_answered
+            for number in new_rows:
+                if is_answered and _is_human_prompt(conversation, number):
+                    _prune(conversation, rows, number, protect=budget * 2 / 3, least=budget / 3)
+                    is_answered = False
+                is_answered = is_answered or conversation.rows[number].role == "assistant"
 
-        return build_request
+        return update
 
-    return Strategy("opencode", start, budget)
+    return _rewriting_strategy("opencode", budget, start)
 
 
 def cline_strategy(budget: int) -> Strategy:
@@ -172,31 +165,44 @@ class _RewrittenRows:
         return [*self._conversation.tool_pieces, *chain.from_iterable(rows)]
 
 
-def _make_clearing_start(
-    trigger: int, keep: int, at_least: int, *, stays: bool
-) -> Callable[[ReplayConversation, ResidencyChecker], RequestBuilder]:
-    def start(conversation: ReplayConversation, _: ResidencyChecker) -> RequestBuilder:
-        shown = _RewrittenRows(conversation)
-        cleared = 0
+def _rewriting_strategy(
+    name: str, budget: int, start: Callable[[ReplayConversation, _RewrittenRows], Callable[[range], None]]
+) -> Strategy:
+    """Return a strategy that rewrites rows. `start` returns a function that gets the new rows of each call."""
 
-        def gain(numbers: Iterable[int]) -> int:
-            rows = [conversation.rows[number] for number in numbers]
-            return sum(row.tokens - conversation.rewrite_row(row, CLEARED)[0].tokens for row in rows)
+    def start_conversation(conversation: ReplayConversation, _: ResidencyChecker) -> RequestBuilder:
+        rows = _RewrittenRows(conversation)
+        update = start(conversation, rows)
 
         def build_request(_: float | None) -> list[RequestPiece]:
-            nonlocal cleared
-            shown.take_new_rows()
-            old = conversation.result_rows[cleared : max(cleared, len(conversation.result_rows) - keep)]
-            saved = 0 if stays else shown.original_tokens - shown.tokens
-            if shown.tokens + saved > trigger and old and gain(old) + saved >= max(1, at_least):
-                for number in old:
-                    shown.rewrite_row(number, CLEARED)
-                cleared += len(old)
-            return shown.pieces()
+            update(rows.take_new_rows())
+            return rows.pieces()
 
         return build_request
 
-    return start
+    return Strategy(name, start_conversation, budget)
+
+
+def _clearing_strategy(name: str, budget: int, keep: int, at_least: int, *, is_sticky: bool) -> Strategy:
+    def start(conversation: ReplayConversation, rows: _RewrittenRows) -> Callable[[range], None]:
+        cleared = 0
+
+        def tokens_removed(numbers: Iterable[int]) -> int:
+            old = [conversation.rows[number] for number in numbers]
+            return sum(row.tokens - conversation.rewrite_row(row, CLEARED)[0].tokens for row in old)
+
+        def update(_: range) -> None:
+            nonlocal cleared
+            old = conversation.result_rows[cleared : max(cleared, len(conversation.result_rows) - keep)]
+            saved = 0 if is_sticky else rows.original_tokens - rows.tokens
+            if rows.tokens + saved > budget and old and tokens_removed(old) + saved >= max(1, at_least):
+                for number in old:
+                    rows.rewrite_row(number, CLEARED)
+                cleared += len(old)
+
+        return update
+
+    return _rewriting_strategy(name, budget, start)
 
 
 def _is_human_prompt(conversation: ReplayConversation, number: int) -> bool:
