@@ -84,9 +84,9 @@ def test_consecutive_partial_reads_form_the_whole_text() -> None:
     talk = Talk()
     talk.read(A, "1\n2", 1, limit=2)
     assert state(talk) == (
-        "1\n2\n[… what follows line 2 is not known …]\n",
+        "1\n2\n[… text after line 2 unknown …]\n",
         False,
-        ("what follows line 2 never shown",),
+        ("text after line 2 never shown",),
     )
     talk.read(A, "5\n6\n", 5, offset=5, limit=9)
     assert state(talk)[2] == ("lines 3-4 never shown",)
@@ -99,7 +99,7 @@ def test_edit_of_unknown_lines_shifts_later_lines() -> None:
     talk.read(A, "1\n2", 1, limit=2)
     talk.read(A, "9", 9, offset=9, limit=1)
     talk.edit(A, "unseen", "unseen\nmore")
-    assert state(talk)[2] == ("what follows line 2 never shown",)
+    assert state(talk)[2] == ("text after line 2 never shown",)
 
 
 def test_edit_with_a_missing_old_text_is_a_gap_until_the_next_whole_read() -> None:

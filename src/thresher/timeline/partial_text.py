@@ -41,27 +41,24 @@ class PartialText(NamedTuple):
         """The known lines, with a marker line for each unknown range."""
         if not self.runs:
             return ""
-        rows: list[str] = []
-        following = 1
-        for run in self.runs:
-            if run.first > following:
-                rows.append(f"[… {format_line_range(following, run.first - 1)} not known …]\n")
-            rows.append(run.text)
-            following = run.stop
-        if not self.reaches_end:
-            rows.append(f"[… what follows line {following - 1} is not known …]\n")
-        text = "".join(rows)
-        return text[:-1] if self.reaches_end and self.lacks_final_newline else text
+        texts = [f"[… {unknown} unknown …]\n{run.text}" if unknown else run.text for unknown, run in self._ranges()]
+        if self.reaches_end:
+            text = "".join(texts)
+            return text[:-1] if self.lacks_final_newline else text
+        return "".join([*texts, f"[… text after line {self.runs[-1].stop - 1} unknown …]\n"])
 
     def describe_unknown(self) -> Iterator[str]:
         """Yield a description of each unknown range of lines."""
-        following = 1
-        for run in self.runs:
-            if run.first > following:
-                yield f"{format_line_range(following, run.first - 1)} never shown"
-            following = run.stop
+        yield from (f"{unknown} never shown" for unknown, _ in self._ranges() if unknown)
         if not self.reaches_end:
-            yield f"what follows line {following - 1} never shown"
+            yield f"text after line {self.runs[-1].stop - 1 if self.runs else 0} never shown"
+
+    def _ranges(self) -> Iterator[tuple[str, LineRun]]:
+        """Yield each run with the unknown range of lines before it, or an empty text."""
+        previous_stop = 1
+        for run in self.runs:
+            yield format_line_range(previous_stop, run.first - 1) if run.first > previous_stop else "", run
+            previous_stop = run.stop
 
 
 UNKNOWN_TEXT = PartialText()
@@ -153,11 +150,8 @@ def merge_seen_lines(pieces: PartialText, first: int, text: str, *, ended: bool)
     If they do not, only the lines of the read are known. Tools may omit the final line end and empty lines before it,
     so these are not compared.
     """
-    seen = (
-        make_whole_text(text)
-        if ended and first == 1
-        else PartialText((LineRun(first, f"{text}\n" if text[-1:] != "\n" else text),), ended)
-    )
+    run = LineRun(first, f"{text}\n" if text[-1:] != "\n" else text)
+    seen = make_whole_text(text) if ended and first == 1 else PartialText((run,), ended)
     if not pieces.runs:
         return seen, True
     if not _is_consistent(pieces, seen.runs[0], ended=ended):
@@ -206,8 +200,5 @@ def _merge_runs(pieces: PartialText, seen: PartialText) -> PartialText:
         else:
             runs.append(run)
     ended = pieces.reaches_end or seen.reaches_end
-    return PartialText(
-        tuple(runs),
-        ended,
-        (pieces.reaches_end and pieces.lacks_final_newline) or (seen.reaches_end and seen.lacks_final_newline),
-    )
+    is_open = any(text.reaches_end and text.lacks_final_newline for text in (pieces, seen))
+    return PartialText(tuple(runs), ended, is_open)

@@ -112,9 +112,7 @@ REWRITE_COMMAND_OUTPUT = re.compile(r"^(?:> |\$ |\[[\w:.-]+\] \$ ).*(?:--write\b
 NO_REWRITE_OUTPUT = re.compile(r"\bNo fixes applied\b")
 
 
-def is_rewrite_reported(printed: str) -> bool:
+def is_rewrite_reported(output: str) -> bool:
     """Report whether the output of a task indicates that it rewrote files."""
-    return bool(
-        REWRITE_OUTPUT.search(printed)
-        or (REWRITE_COMMAND_OUTPUT.search(printed) and not NO_REWRITE_OUTPUT.search(printed))
-    )
+    has_command = REWRITE_COMMAND_OUTPUT.search(output) and not NO_REWRITE_OUTPUT.search(output)
+    return bool(REWRITE_OUTPUT.search(output) or has_command)
