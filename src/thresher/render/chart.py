@@ -153,8 +153,6 @@ def _panel(
 ) -> Iterator[str]:
     longest = max((len(shorten(series.name, MAX_NAME_CHARS)) for series in panel.series), default=0)
     label_width = 46 + CHARACTER_WIDTH * longest
-        (len(shorten(one.name, MAX_NAME_CHARS)) for one in panel.series), default=0
-    )
     left, top = corner[0] + Y_AXIS_WIDTH, corner[1] + TITLE_HEIGHT
     right, bottom = corner[0] + PANEL_WIDTH - label_width, top + high
     curves = [_drawable_points(panel, series) for series in panel.series]

@@ -17,7 +17,7 @@ class ChartAxis(NamedTuple):
 
     def to_position(self, value: float) -> float:
         """Return the coordinate of a value."""
-        low, high, value = (math.log(one) if self.log else one for one in (self.low, self.high, value))
+        low, high, value = (math.log(number) if self.log else number for number in (self.low, self.high, value))
         return self.start + (value - low) / (high - low) * (self.stop - self.start)
 
     def holds(self, value: float) -> bool:
@@ -37,7 +37,7 @@ def make_chart_axis(
     """Build an axis for values, with its ticks."""
     values = values or (1.0, 10.0)
     if log:
-        values = [one for one in values if low is None or one >= low > 0] or values
+        values = [value for value in values if low is None or value >= low > 0] or values
         # Add a margin at both ends, even if all values are equal.
         room = max((max(values) / min(values)) ** 0.04, 1.1)
         least, most = min(values) / room, max(values) * room
@@ -73,5 +73,5 @@ def _linear_ticks(low: float, high: float) -> list[float]:
 def _log_ticks(low: float, high: float) -> list[float]:
     """Return round numbers within the limits, at about equal ratios."""
     exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    found = [times * 10.0**exponent for exponent in exponents for times in (1, 2, 5)]
-    return [one for one in found if low <= one <= high]
+    ticks = [times * 10.0**exponent for exponent in exponents for times in (1, 2, 5)]
+    return [value for value in ticks if low <= value <= high]

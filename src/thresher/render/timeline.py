@@ -105,7 +105,7 @@ def gap_lines(state: FileState) -> Iterator[StyledLine]:
 
 def files_value(files: Sequence[FileActivity]) -> list[dict[str, Any]]:
     """Return files as JSON values."""
-    return [to_builtins(one) for one in files]
+    return [to_builtins(file) for file in files]
 
 
 def file_event_value(events: Sequence[FileEvent], state: FileState) -> dict[str, Any]:

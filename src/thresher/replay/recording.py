@@ -75,8 +75,8 @@ def build_recording(segment: History, name: str = "") -> Recording:
     ]
     stops = [call.stop for call in calls]
     blocks = trace_history(history, name).blocks
-    seen = tuple(structs.replace(one, visible=bisect_right(stops, one.place.message)) for one in blocks)
-    trace = Trace(name, history, tuple(calls), seen)
+    visible_blocks = tuple(structs.replace(block, visible=bisect_right(stops, block.place.message)) for block in blocks)
+    trace = Trace(name, history, tuple(calls), visible_blocks)
     return Recording(trace, dialect, find_model_name(segment), scale, body, tuple(rows))
 
 

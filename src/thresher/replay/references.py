@@ -191,12 +191,14 @@ class ReferenceIndex:
         if len(known) < len(keys):
             return frozenset()
         known.sort(key=len)
-        found: AbstractSet[int] = known[0].intersection(*known[1:]) if len(known) > 1 else known[0]
+        holders: AbstractSet[int] = known[0].intersection(*known[1:]) if len(known) > 1 else known[0]
         if among is not None:
-            found = found & among
+            holders = holders & among
         if kind == "E":
-            return {number for number in found if text in self._texts[number]}
-        return {number for number in found if f" {text} " in self._normalized_text(number)} if kind == "G" else found
+            return {number for number in holders if text in self._texts[number]}
+        return (
+            {number for number in holders if f" {text} " in self._normalized_text(number)} if kind == "G" else holders
+        )
 
     def _normalized_text(self, number: int) -> str:
         if number not in self._normalized_texts:

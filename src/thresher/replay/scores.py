@@ -375,9 +375,9 @@ def find_crossing(served: Sequence[float]) -> CurveCrossing | None:
     return None
 
 
-def _compute_gap(*reached: _TargetPoint | None) -> float | None:
+def _compute_gap(*points: _TargetPoint | None) -> float | None:
     """Return the gap that the first closes between the second and the third; None if these do not differ."""
-    mine, window, oracle = (inf if one is None else one.tokens for one in reached)
+    mine, window, oracle = (inf if point is None else point.tokens for point in points)
     if not isfinite(window) or not oracle < window:
         return None
     return (window - mine) / (window - oracle)

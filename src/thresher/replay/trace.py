@@ -89,8 +89,8 @@ def _time(history: History, turn: Turn) -> float | None:
 
 @cached_per_message
 def _extract_texts(message: Message) -> tuple[tuple[int, TraceBlockKind, str], ...]:
-    found = ((j, _kind(message, part), block_text(part)) for j, part in enumerate(message.parts))
-    return tuple([(j, kind, text) for j, kind, text in found if text and not text.isspace()])
+    texts = ((j, _kind(message, part), block_text(part)) for j, part in enumerate(message.parts))
+    return tuple([(j, kind, text) for j, kind, text in texts if text and not text.isspace()])
 
 
 def _kind(message: Message, part: Part) -> TraceBlockKind:
@@ -151,10 +151,10 @@ def strip_line_numbers(text: str) -> str:
 def _strip_sequential_numbers(text: str) -> str:
     """Remove numbers only where they count up from line to line: a table may start with numbers too."""
     lines = text.split("\n")
-    found = [_LINE_NUMBER.match(line) for line in lines]
-    counts = [None if match is None else _parse_line_number(match[1]) for match in found]
+    matches = [_LINE_NUMBER.match(line) for line in lines]
+    counts = [None if match is None else _parse_line_number(match[1]) for match in matches]
     before, after = [None, *counts], [*counts[1:], None]
-    for n, (match, count) in enumerate(zip(found, counts, strict=True)):
+    for n, (match, count) in enumerate(zip(matches, counts, strict=True)):
         if match is not None and count is not None and (before[n] == count - 1 or after[n] == count + 1):
             lines[n] = lines[n][match.end() :]
     return "\n".join(lines)

@@ -80,71 +80,71 @@ def _with_end(before: tuple[LineRun, ...], first: int, text: str) -> PartialText
     return PartialText((*before, LineRun(first, f"{text}\n" if unfinished else text)), True, unfinished)
 
 
-def _with_text(pieces: PartialText, place: int, text: str) -> PartialText:
+def _with_text(known: PartialText, index: int, text: str) -> PartialText:
     """Replace the text of one run and shift the later runs."""
-    runs = pieces.runs
-    if pieces.reaches_end and place == len(runs) - 1:
-        return _with_end(runs[:place], runs[place].first, text)
-    moved = text.count("\n") - runs[place].text.count("\n")
-    later = tuple(LineRun(run.first + moved, run.text) for run in runs[place + 1 :])
-    return pieces._replace(runs=(*runs[:place], LineRun(runs[place].first, text), *later))
+    runs = known.runs
+    if known.reaches_end and index == len(runs) - 1:
+        return _with_end(runs[:index], runs[index].first, text)
+    moved = text.count("\n") - runs[index].text.count("\n")
+    later = tuple(LineRun(run.first + moved, run.text) for run in runs[index + 1 :])
+    return known._replace(runs=(*runs[:index], LineRun(runs[index].first, text), *later))
 
 
-def _own_text(pieces: PartialText, place: int) -> str:
-    text = pieces.runs[place].text
-    return text[:-1] if pieces.lacks_final_newline and pieces.reaches_end and place == len(pieces.runs) - 1 else text
+def _own_text(known: PartialText, index: int) -> str:
+    text = known.runs[index].text
+    return text[:-1] if known.lacks_final_newline and known.reaches_end and index == len(known.runs) - 1 else text
 
 
-def replace_text(pieces: PartialText, old: str, new: str, *, every: bool = False) -> tuple[PartialText, int]:
+def replace_text(known: PartialText, old: str, new: str, *, every: bool = False) -> tuple[PartialText, int]:
     """Replace a text and return the result and the number of matches.
 
     Several matches change nothing unless `every` is set. Without a match, the replaced text must be in an unknown
     range.
     """
-    texts = [_own_text(pieces, place) for place in range(len(pieces.runs))]
+    texts = [_own_text(known, index) for index in range(len(known.runs))]
     counts = [text.count(old) for text in texts]
-    found = sum(counts)
+    matches = sum(counts)
     moves = old.count("\n") != new.count("\n")
-    if found > 1 and not every:
-        return pieces, found
-    if found == 0 or (every and not pieces.is_whole):
-        pieces, texts = (_head(pieces), texts[:1]) if moves and not pieces.is_whole else (pieces, texts)
-    for place in range(len(pieces.runs)):
-        if counts[place]:
-            pieces = _with_text(pieces, place, texts[place].replace(old, new))
-    return pieces, found
+    if matches > 1 and not every:
+        return known, matches
+    if matches == 0 or (every and not known.is_whole):
+        known, texts = (_head(known), texts[:1]) if moves and not known.is_whole else (known, texts)
+    for index in range(len(known.runs)):
+        if counts[index]:
+            known = _with_text(known, index, texts[index].replace(old, new))
+    return known, matches
 
 
-def _head(pieces: PartialText) -> PartialText:
+def _head(known: PartialText) -> PartialText:
     """Keep only the first run, if its position does not depend on unknown lines."""
-    runs = tuple(run for run in pieces.runs[:1] if run.first == 1)
+    runs = tuple(run for run in known.runs[:1] if run.first == 1)
     return PartialText(runs)
 
 
-def insert_lines(pieces: PartialText, after: int, text: str) -> tuple[PartialText, bool]:
+def insert_lines(known: PartialText, after: int, text: str) -> tuple[PartialText, bool]:
     """Insert lines after a line (0: at the top). Also return whether that position is known."""
     text = text if text.endswith("\n") else f"{text}\n"
-    for place, run in enumerate(pieces.runs):
+    for index, run in enumerate(known.runs):
         if run.first - 1 <= after < run.stop:
             rows = run.text.split("\n")
             at = after - run.first + 1
             changed = "\n".join(rows[:at]) + ("\n" if at else "") + text + "\n".join(rows[at:])
-            return _with_text(pieces, place, changed), True
-    kept = tuple(run for run in pieces.runs if run.stop <= after)
+            return _with_text(known, index, changed), True
+    kept = tuple(run for run in known.runs if run.stop <= after)
     height = text.count("\n")
-    moved = tuple(LineRun(run.first + height, run.text) for run in pieces.runs if run.first > after)
-    return pieces._replace(runs=(*kept, *moved)), False
+    moved = tuple(LineRun(run.first + height, run.text) for run in known.runs if run.first > after)
+    return known._replace(runs=(*kept, *moved)), False
 
 
-def append_text(pieces: PartialText, text: str) -> PartialText:
+def append_text(known: PartialText, text: str) -> PartialText:
     """Append to a text, if its end is known."""
-    if not pieces.reaches_end:
-        return pieces
-    last = len(pieces.runs) - 1
-    return _with_text(pieces, last, _own_text(pieces, last) + text)
+    if not known.reaches_end:
+        return known
+    last = len(known.runs) - 1
+    return _with_text(known, last, _own_text(known, last) + text)
 
 
-def merge_seen_lines(pieces: PartialText, first: int, text: str, *, ended: bool) -> tuple[PartialText, bool]:
+def merge_seen_lines(known: PartialText, first: int, text: str, *, ended: bool) -> tuple[PartialText, bool]:
     """Merge lines that a read shows. Also return whether they agree with the known ones.
 
     If they do not, only the lines of the read are known. Tools may omit the final line end and empty lines before it,
@@ -152,31 +152,31 @@ def merge_seen_lines(pieces: PartialText, first: int, text: str, *, ended: bool)
     """
     run = LineRun(first, f"{text}\n" if text[-1:] != "\n" else text)
     seen = make_whole_text(text) if ended and first == 1 else PartialText((run,), ended)
-    if not pieces.runs:
+    if not known.runs:
         return seen, True
-    if not _is_consistent(pieces, seen.runs[0], ended=ended):
+    if not _is_consistent(known, seen.runs[0], ended=ended):
         return seen, False
-    if pieces.is_whole:
-        return pieces, True
+    if known.is_whole:
+        return known, True
     if seen.is_whole:
         return seen, True
-    return _merge_runs(pieces, seen), True
+    return _merge_runs(known, seen), True
 
 
-def _is_consistent(pieces: PartialText, seen: LineRun, *, ended: bool) -> bool:
+def _is_consistent(known: PartialText, seen: LineRun, *, ended: bool) -> bool:
     rows = _rows(seen.text)
-    for run in pieces.runs:
+    for run in known.runs:
         low, high = max(seen.first, run.first), min(seen.stop, run.stop)
         if low < high:
-            known = _rows(run.text)[low - run.first : high - run.first]
-            if known != rows[low - seen.first : high - seen.first]:
+            known_rows = _rows(run.text)[low - run.first : high - run.first]
+            if known_rows != rows[low - seen.first : high - seen.first]:
                 return False
-    last = _last_nonempty_line(pieces.runs[-1])
-    if pieces.reaches_end and _last_nonempty_line(seen) > last:
+    last = _last_nonempty_line(known.runs[-1])
+    if known.reaches_end and _last_nonempty_line(seen) > last:
         return False  # the text ended earlier before
     if not ended:
         return True
-    return last < seen.stop and (not pieces.reaches_end or last < seen.first or last == _last_nonempty_line(seen))
+    return last < seen.stop and (not known.reaches_end or last < seen.first or last == _last_nonempty_line(seen))
 
 
 def _last_nonempty_line(run: LineRun) -> int:
@@ -189,16 +189,16 @@ def _rows(text: str) -> list[str]:
     return rows[:-1] if rows[-1] == "" else rows
 
 
-def _merge_runs(pieces: PartialText, seen: PartialText) -> PartialText:
+def _merge_runs(known: PartialText, seen: PartialText) -> PartialText:
     """Merge overlapping and adjacent runs."""
     runs: list[LineRun] = []
-    for run in sorted((*pieces.runs, *seen.runs)):
+    for run in sorted((*known.runs, *seen.runs)):
         if runs and run.first <= runs[-1].stop:
-            known = runs[-1].stop - run.first
-            rest = _rows(run.text)[known:] if known < run.text.count("\n") else []
+            overlap = runs[-1].stop - run.first
+            rest = _rows(run.text)[overlap:] if overlap < run.text.count("\n") else []
             runs[-1] = LineRun(runs[-1].first, runs[-1].text + "".join(f"{row}\n" for row in rest))
         else:
             runs.append(run)
-    ended = pieces.reaches_end or seen.reaches_end
-    is_open = any(text.reaches_end and text.lacks_final_newline for text in (pieces, seen))
+    ended = known.reaches_end or seen.reaches_end
+    is_open = any(text.reaches_end and text.lacks_final_newline for text in (known, seen))
     return PartialText(tuple(runs), ended, is_open)

@@ -78,10 +78,10 @@ def apply_patch_hunks(text: str, hunks: Sequence[PatchHunk]) -> str | None:
     for hunk in hunks:
         start = position
         for mark in hunk.context_lines:
-            found = _find(rows, (mark,), start)
-            if found is None:
+            index = _find(rows, (mark,), start)
+            if index is None:
                 return None
-            start = found + 1
+            start = index + 1
         if not hunk.old:
             made += rows[position:] + list(hunk.new)
             position = len(rows)

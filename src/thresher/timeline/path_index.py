@@ -44,10 +44,10 @@ class PathIndex:
         same = self.find_by_suffix(flat.removeprefix("~/"))
         return same[0] if len(same) == 1 else flat
 
-    def find_by_suffix(self, said: str) -> list[str]:
+    def find_by_suffix(self, suffix: str) -> list[str]:
         """Return the paths that equal a path or end with it."""
-        same = self._by_name.get(posixpath.basename(said), ())
-        return [path for path in same if path == said or path.endswith(f"/{said}")]
+        same = self._by_name.get(posixpath.basename(suffix), ())
+        return [path for path in same if path == suffix or path.endswith(f"/{suffix}")]
 
     def find_below(self, folder: str) -> list[str]:
         """Return the files below a folder, at any depth."""
@@ -65,13 +65,13 @@ class PathIndex:
 
     def find_mentioned(self, text: str) -> list[str]:
         """Return the known files that a text mentions, without duplicates."""
-        found: dict[str, None] = {}
+        mentioned: dict[str, None] = {}
         for word in _words(text):
             if posixpath.basename(word) in self._by_name:
-                found |= dict.fromkeys(
+                mentioned |= dict.fromkeys(
                     self.find_by_suffix(normalize_path(word).lstrip("./~")) or self.find_by_suffix(normalize_path(word))
                 )
-        return list(found)
+        return list(mentioned)
 
     def _match_pattern(self, pattern: str) -> list[str]:
         wild = _WILD.search(pattern)

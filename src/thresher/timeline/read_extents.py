@@ -73,21 +73,21 @@ def parse_read_result(link: ToolUse) -> SeenLines | None:
 
 
 def _parse_file_window(text: str) -> SeenLines | None:
-    found = _WINDOW.search(text)
-    rows = _strip_numbers(found[2].rstrip("\n").split("\n")) if found else None
-    if found is None or rows is None:
+    match = _WINDOW.search(text)
+    rows = _strip_numbers(match[2].rstrip("\n").split("\n")) if match else None
+    if match is None or rows is None:
         return None
     first, lines = rows
-    ended = first + len(lines) - 1 == int(found[1])
+    ended = first + len(lines) - 1 == int(match[1])
     return SeenLines(first, "".join(f"{line}\n" for line in lines), reaches_end=ended)
 
 
 def parse_edit_snippet(text: str) -> SeenLines | None:
     """Return the numbered lines around an edit that some editors show in their result."""
-    found = _SNIPPET.search(text)
-    if found is None:
+    match = _SNIPPET.search(text)
+    if match is None:
         return _parse_file_window(text.replace("\r\n", "\n")) if "[File: " in text else None
-    rows = _strip_numbers(found[0].split("\n"))
+    rows = _strip_numbers(match[0].split("\n"))
     return SeenLines(rows[0], "\n".join(rows[1]), reaches_end=False) if rows else None
 
 
@@ -126,10 +126,10 @@ def _reaches_end(rows: list[str], extent: LineExtent) -> bool:
 
 def _strip_numbers(rows: list[str]) -> tuple[int, list[str]] | None:
     """Return the number of the first line and the lines without numbers, or None if the numbers are not consecutive."""
-    found = _NUMBERED_LINE.match(rows[0])
-    if found is None:
+    match = _NUMBERED_LINE.match(rows[0])
+    if match is None:
         return None
-    first = int(found[1])
+    first = int(match[1])
     bare: list[str] = []
     for number, row in enumerate(rows, first):
         match = _NUMBERED_LINE.match(row) or _EMPTY_NUMBERED_LINE.fullmatch(row)

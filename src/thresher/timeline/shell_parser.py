@@ -82,26 +82,26 @@ def parse_simple_commands(command: str) -> Iterator[SimpleCommand]:
     """Yield the simple commands of a text, in order."""
     if len(command) > LONGEST:
         return
-    now = _CommandBuilder("")
+    builder = _CommandBuilder("")
     waiting: list[tuple[_CommandBuilder, str, bool]] = []
     position = 0
-    while found := _TOKEN.match(command, position):
-        position = found.end()
-        if found["here"]:
-            waiting.append((now, found["mark"], not found["quote"]))
-        elif found["out"]:
+    while token := _TOKEN.match(command, position):
+        position = token.end()
+        if token["here"]:
+            waiting.append((builder, token["mark"], not token["quote"]))
+        elif token["out"]:
             # `2>&1` and input redirections write no file.
-            now.redirect = "" if re.search(r"&\d|&-", found["out"]) else found["out"]
-        elif found["word"]:
-            now.add_word(_word(found["word"]))
-        elif found["end"]:
-            if found["end"] == "\n" and waiting:
+            builder.redirect = "" if re.search(r"&\d|&-", token["out"]) else token["out"]
+        elif token["word"]:
+            builder.add_word(_word(token["word"]))
+        elif token["end"]:
+            if token["end"] == "\n" and waiting:
                 position = _attach_heredocs(command, position, waiting)
-            if now.words or now.outputs:
-                yield now.build()
-            now = _CommandBuilder(found["end"])
-    if now.words or now.outputs:
-        yield now.build()
+            if builder.words or builder.outputs:
+                yield builder.build()
+            builder = _CommandBuilder(token["end"])
+    if builder.words or builder.outputs:
+        yield builder.build()
 
 
 def _attach_heredocs(command: str, position: int, waiting: list[tuple[_CommandBuilder, str, bool]]) -> int:

@@ -114,5 +114,7 @@ def _reasons(messages: Sequence[Message]) -> dict[Place, str]:
 
 def _last_paragraph(text: str) -> str:
     """Return the last paragraph as one line: agents announce the next step there."""
-    paragraphs = [one for one in text[-REASON_TAIL_CHARS:].strip().split("\n\n") if one.strip(" \n`#-*")]
+    paragraphs = [
+        paragraph for paragraph in text[-REASON_TAIL_CHARS:].strip().split("\n\n") if paragraph.strip(" \n`#-*")
+    ]
     return to_printable_line(paragraphs[-1]).lstrip("#>*- ").rstrip(":") if paragraphs else ""

@@ -213,7 +213,7 @@ def _is_human_prompt(conversation: ReplayConversation, number: int) -> bool:
 
 def _prune(conversation: ReplayConversation, shown: _RewrittenRows, stop: int, *, protect: float, least: float) -> None:
     """Clear unprotected results before a row, back to the newest one that is already cleared."""
-    found: list[int] = []
+    deep_results: list[int] = []
     prompts = tokens = 0
     for number in range(stop - 1, -1, -1):
         row = conversation.rows[number]
@@ -224,9 +224,9 @@ def _prune(conversation: ReplayConversation, shown: _RewrittenRows, stop: int, *
             break
         tokens += row.tokens
         if tokens > protect:
-            found.append(number)
-    if sum(conversation.rows[number].tokens for number in found) > least:
-        for number in found:
+            deep_results.append(number)
+    if sum(conversation.rows[number].tokens for number in deep_results) > least:
+        for number in deep_results:
             shown.rewrite_row(number, CLEARED)
 
 

@@ -99,8 +99,8 @@ def least_tokens(minimum_costs: Iterable[MinimumCost], share: float) -> float:
 
 def _pool_minimum_costs(minimum_costs: Iterable[MinimumCost]) -> tuple[int, int, list[int]]:
     known = list(minimum_costs)
-    costs = sorted(cost for one in known for cost in one.costs)
-    return sum(one.calls for one in known), sum(one.arrivals for one in known), costs
+    costs = sorted(cost for minimum in known for cost in minimum.costs)
+    return sum(minimum.calls for minimum in known), sum(minimum.arrivals for minimum in known), costs
 
 
 class _MinimumWeights:

@@ -103,7 +103,9 @@ class TrialLog:
 
     def find(self, split: HoldoutSide, choice: TuningSettings) -> Trial | None:
         """Return the trial of a configuration, if the log contains it."""
-        same = (one for one in self._trials if (one.key, one.split, one.settings) == (self.key, split, choice))
+        same = (
+            trial for trial in self._trials if (trial.key, trial.split, trial.settings) == (self.key, split, choice)
+        )
         return next(same, None)
 
     def add(self, trial: Trial) -> Trial:
