@@ -38,9 +38,9 @@ LABEL_SPACING = 16
 """Distance between two labels."""
 MAX_LABEL_SHIFT = 2 * LABEL_SPACING
 MAX_LEADER_SHARE = 0.3
-"""Leader lines are omitted if a label moves further than this, or if a curve ends this far from the right edge."""
+"""Omit leader lines if a label moves further than this, or if a curve ends this far from the right edge."""
 HEIGHT_SAMPLES = 40
-"""Number of positions at which the mean height of a curve is sampled."""
+"""Number of samples of a curve for its mean height."""
 MAX_NAME_CHARS = 26
 """Maximum length of a label."""
 PANEL_WIDTH, PLOT_HEIGHT = 540, 300
@@ -50,7 +50,7 @@ CHARACTER_WIDTH = 6.6
 TITLE_HEIGHT, Y_AXIS_WIDTH, X_AXIS_HEIGHT, MARGIN = 34, 58, 52, 18
 MAX_DRAWN_VALUE = 1e12
 MAX_MARKED_POINTS = 12
-"""A curve with more points was calculated rather than measured, and has no markers."""
+"""A curve with more points is a calculated one, without markers."""
 
 
 def format_compact_number(value: float) -> str:
@@ -67,7 +67,7 @@ def format_percent(value: float) -> str:
 
 
 class ChartSeries(Struct, frozen=True):
-    """One curve. Its points are connected in this order, and its label is at the last one."""
+    """One curve. A line connects its points in this order; its label is at the last one."""
 
     name: str
     points: Sequence[ChartPoint]
@@ -88,7 +88,7 @@ class ChartPanel(Struct, frozen=True):
     """Use a logarithmic axis."""
     x_from: float | None = None
     y_from: float | None = None
-    """Start of the axis; curves are clipped there."""
+    """Start of the axis; it clips curves there."""
     y_to: float | None = None
     guide: float | None = None
     """Value of a horizontal target line."""

@@ -42,7 +42,7 @@ CELL = 10
 MIN_NAME_WIDTH = 24
 """Minimum width of the name column; longer names wrap."""
 MIN_INTERVAL_SESSIONS = 5
-"""With fewer sessions, intervals mean little and are hidden."""
+"""Minimum number of sessions for intervals; with fewer they mean little."""
 NumberFormatter = Callable[[float], str]
 """Formats a number for display."""
 
@@ -118,7 +118,7 @@ def _requirements_table(group: SessionGroup) -> "Table":
     columns = [f"{name} at {TARGET}" for name in ("tokens", "cost", "lost")]
     table = _table(("policy", *columns, *(("gap closed",) if has_gap else ())))
     for curve, gap in ((result.curve, result.gap) for result in group.results):
-        # Figures that are fixed by definition have no interval.
+        # Figures fixed by definition have no interval.
         cells = [
             _estimate_cell(curve.t95, format_thousands, enough),
             _estimate_cell(curve.c95, _format_ratio, enough and curve.name != FULL_HISTORY),
@@ -192,7 +192,7 @@ def _legend(report: ReplayReport) -> str:
 
 
 def _missing_gap_note(group: SessionGroup) -> str:
-    """Return what is missing for the column `gap closed`."""
+    """Return the requirements of the column `gap closed`."""
     if not {WINDOW_BASELINE, ORACLE_BASELINE} <= {result.curve.name for result in group.results}:
         return f"Gap closed needs --policy {WINDOW_BASELINE} and --policy {ORACLE_BASELINE}."
     return (

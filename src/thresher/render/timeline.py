@@ -159,7 +159,7 @@ def _project_suffix(file: FileChangelog, log: Changelog) -> str:
 
 
 def _items(entries: Iterable[ChangelogEntry], *, several: bool) -> Iterator[str]:
-    """Yield one item per reason: consecutive changes for the same reason are merged."""
+    """Yield one item per reason, merging consecutive changes for the same reason."""
     for _, group in groupby(entries, key=lambda entry: (entry.session, entry.why, entry.to)):
         merged = list(group)
         first, last = merged[0], merged[-1]

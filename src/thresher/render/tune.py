@@ -28,7 +28,7 @@ REPORTED_FIELDS = ("served", "tokens", "cost", "cost_with_refetch", "lost", "ses
 
 
 def tune_tables(tuned: TuningResult) -> Iterator["RenderableType"]:
-    """Yield what was tried, the chosen settings, their effect on both halves, and the conclusion."""
+    """Yield the configurations tried, the chosen settings, their effect on both halves, and the conclusion."""
     from rich.text import Text
 
     split = tuned.split
@@ -131,7 +131,7 @@ def existing_file_notice(place: Path) -> str:
 
 
 def file_kept_notice(place: Path) -> str:
-    """Return a notice that an existing file was kept."""
+    """Return a notice that an existing file is unchanged."""
     return strip_control_codes(f"`{place}` exists and was not changed. Paste the lines into it, or use --force.")
 
 
@@ -141,7 +141,7 @@ def file_unchanged_notice(place: Path) -> str:
 
 
 def file_written_notice(tuned: TuningResult, place: Path, kept: Path | None) -> str:
-    """Return where the settings were written, what uses them, and where the backup is."""
+    """Return the location of the settings, their users, and the backup."""
     users = "Windows"
     if BUDGET_OPTION in find_changed_settings(tuned.chosen.settings):
         users += " and `thresher fit`"

@@ -133,7 +133,7 @@ class ReplayConversation:
         return [*self.tool_pieces, *chain.from_iterable(row.pieces for row in chain.from_iterable(rows))]
 
     def rewrite_row(self, row: ConversationRow, text: str) -> tuple[RequestPiece, ...]:
-        """Return the pieces of a row whose text is replaced; parts without text are kept."""
+        """Replace the text of a row and return its pieces; parts without text stay."""
         old = row.parts[0]
         has_overhead = row.pieces[0].tokens > self.token_weights.part(old)
         new: Part = ToolResult(old.call_id, (Text(text),)) if isinstance(old, ToolResult) else Text(text)

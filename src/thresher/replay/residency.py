@@ -100,7 +100,7 @@ class ResidencyChecker:
         return request.placeholder_blocks | results
 
     def _choose_refetches(self, references: Iterable[Reference]) -> Iterator[int]:
-        """Yield the blocks to refetch. A block is fetched once, even if several references need it."""
+        """Yield the blocks to refetch, each once, even if several references need it."""
         fetched: set[int] = set()
         for reference in references:
             if reference.sources.isdisjoint(fetched):

@@ -1,4 +1,4 @@
-"""Replay one recording with one strategy: what each request contained, what was refetched, and the cost.
+"""Replay one recording with one strategy: what each request contained, the refetches, and the cost.
 
 If a request lacks text that its call used, the smallest block that contains it is refetched by a simulated extra call.
 The block is appended to the request, and the strategy finds it in its history from then on. These extra calls do not
@@ -31,7 +31,7 @@ class Strategy(Struct, frozen=True):
 
 
 class ReplayTotals(Struct, kw_only=True):
-    """Sums over the calls of a strategy; the totals of several recordings can be added."""
+    """Sums over the calls of a strategy; `add` combines several recordings."""
 
     calls: int = 0
     tokens: int = 0

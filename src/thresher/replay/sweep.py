@@ -8,7 +8,7 @@ left with a long one at the end.
 
 Each finished unit is one line of a checkpoint file. Its name is a digest of everything that the figures depend on: the
 reference definition, the version and source of this package, prices, settings, and the size and time of each file.
-Restarting the same sweep reads those lines and runs the rest; an incomplete line is ignored. The file is deleted when
+Restarting the same sweep reads those lines and runs the rest; it ignores an incomplete line. The file is deleted when
 the sweep is complete.
 
 Unreadable files and strategies that raise are reported, and the other units still run.
@@ -51,11 +51,11 @@ from thresher.store import InMemoryContentStore
 from thresher.transcripts import read_all
 
 MIN_RECORDED_CALLS = 15
-"""Recordings with fewer calls are skipped: they say too little."""
+"""Skip recordings with fewer calls: they say too little."""
 BUDGETS_PER_UNIT = 2
 """Number of budgets of a policy in one unit."""
 MAX_RESUME_AGE_SECONDS = 30 * 24 * 3600
-"""Age in seconds at which the checkpoint of another sweep is deleted."""
+"""Maximum age in seconds of another sweep's checkpoint."""
 SweepProgress = Callable[[int, int], None]
 """Callback with the number of finished units and the total."""
 UnitFunction = Callable[[SweepUnit], UnitResult]
@@ -175,9 +175,9 @@ def _budget_key(budget: int | None) -> str:
 
 
 class SweepCheckpoint:
-    """Finished units, one per line. Nothing is written without a folder, or if the folder is read-only.
+    """Finished units, one per line. Without a folder, or in a read-only one, it stores nothing.
 
-    Old checkpoints of other sweeps are deleted.
+    Opening it deletes old checkpoints of other sweeps.
     """
 
     def __init__(self, folder: Path | None, key: str) -> None:
@@ -306,7 +306,7 @@ def run_sweep(  # noqa: PLR0913 - a sweep has many options
 
 
 def exclude_subagent_files(first: Sequence[UnitResult]) -> list[UnitResult]:
-    """Drop the results of sub-agent files, which are counted with their parents."""
+    """Drop the results of sub-agent files, which count with their parents."""
     children = {file for result in first for file in result.children}
     return [result for result in first if result.file not in children]
 
@@ -328,7 +328,7 @@ def _collect_results(
         sessions={key: session.facts for key, session in sessions.items()},
         totals_by_setting=totals_by_setting,
         minimum_costs={key: session.minimum_costs for key, session in sessions.items()},
-        # A strategy that raises at every budget is reported once.
+        # Report a strategy that raises at every budget once.
         failures=list(dict.fromkeys(failure for result in results for failure in result.failures)),
         files=files,
         short=sum(result.short for result in full),

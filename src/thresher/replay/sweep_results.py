@@ -11,14 +11,14 @@ from thresher.replay.strategies.upper_bound import MinimumCost
 
 
 class ReplayFailure(Struct, frozen=True):
-    """Something that could not be replayed."""
+    """A file or session that failed to replay."""
 
     file: str
     strategy: str
-    """Empty if the file could not be read."""
+    """Empty if the file is unreadable."""
     error: str
     kind: Literal["read", "format", "strategy"] = "strategy"
-    """`format`: the file has no known format, so it may be unrelated to any agent."""
+    """`format`: no known format matches, so the file may be unrelated to any agent."""
 
 
 class ReplayedSession(Struct, frozen=True):
@@ -64,13 +64,13 @@ class UnitResult(Struct, frozen=True):
     sessions: dict[str, SessionResult] = {}
     failures: list[ReplayFailure] = []
     children: list[str] = []
-    """Files of sub-agents, which are counted with their parents."""
+    """Files of sub-agents, which count with their parents."""
     short: int = 0
     """Number of recordings with too few calls."""
 
 
 class SweepResults(Struct, frozen=True, kw_only=True):
-    """All results of a sweep, by session, so that they can be grouped in any way."""
+    """All results of a sweep, by session, so that a report can group them in any way."""
 
     sessions: dict[str, ReplayedSession] = field(default_factory=dict)
     totals_by_setting: dict[StrategySetting, dict[str, ReplayTotals]] = field(default_factory=dict)

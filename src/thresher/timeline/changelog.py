@@ -1,6 +1,6 @@
 """Build a changelog of files over several sessions, with the reason for each change, in order of time.
 
-Reads and failed calls are not changes. A sub-agent's changes are listed with its parent, so a sub-agent whose parent is
+Reads and failed calls are not changes. The parent's entry lists a sub-agent's changes, so a sub-agent whose parent is
 among the sessions is skipped.
 """
 

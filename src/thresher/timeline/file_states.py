@@ -1,6 +1,6 @@
 """Track the known text of every file through a session, and the gaps in that knowledge.
 
-Actions are numbered. Each file has two texts. `fresh` contains what was read or written since the last doubt; once it
+Actions have numbers. Each file has two texts. `fresh` contains what was read or written since the last doubt; once it
 is the whole file, the state is exact again. `stale` is the last text before the doubt: edits apply to both, and if only
 the stale text is whole, it is the best known one.
 
@@ -65,7 +65,7 @@ class FileKnowledge(Struct):
     """The last action that revealed something about the file, and its turn."""
     last_turn: int = 0
     invalidated_until: int = -1
-    """Tree invalidations up to this action are applied."""
+    """The last action whose tree invalidations this file reflects."""
     gaps: list[KnowledgeGap] = []
     open_gaps: list[KnowledgeGap] = []
 

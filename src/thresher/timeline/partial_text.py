@@ -122,7 +122,7 @@ def _head(known: PartialText) -> PartialText:
 
 
 def insert_lines(known: PartialText, after: int, text: str) -> tuple[PartialText, bool]:
-    """Insert lines after a line (0: at the top). Also return whether that position is known."""
+    """Insert lines after a line (0: at the top). Also return whether it knows that position."""
     text = text if text.endswith("\n") else f"{text}\n"
     for index, run in enumerate(known.runs):
         if run.first - 1 <= after < run.stop:

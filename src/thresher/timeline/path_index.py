@@ -92,7 +92,7 @@ class PathIndex:
 
 @lru_cache(maxsize=16)
 def _words(text: str) -> tuple[str, ...]:
-    """Return the words of a text that may be paths. Cached, since a script is searched on each run."""
+    """Return the words of a text that may be paths. Cached, since each run of a script searches it."""
     return tuple(dict.fromkeys(word.rstrip(".") for word in _WORD.findall(text)))
 
 

@@ -21,7 +21,7 @@ READ_ONLY_PROGRAMS = _names(
     "conda gem bd tmux screen launchctl systemctl tput clear fold fmt expand paste rev tac join split sqlite3 "
     "ngrok node-gyp zcat gunzip base64 openssl dig host"
 )
-"""Programs that change none of their arguments. Their output may be redirected into a file."""
+"""Programs that change none of their arguments. A redirection may still write their output into a file."""
 
 KEYWORDS = _names("do then else elif if while until ! { } ( ) && || done fi esac for case in function")
 PREFIXES = _names("sudo time nohup env command builtin exec stdbuf nice doas rtk")

@@ -65,7 +65,7 @@ class FileState(Struct, frozen=True):
     """None if nothing is known, or if the file is deleted, which is an exact state."""
     exact: bool
     gaps: tuple[str, ...] = ()
-    """Why the state is not exact. Unknown lines are marked in the text too."""
+    """Why the state is not exact. The text marks unknown lines too."""
 
 
 class ChangelogEntry(Struct, frozen=True, rename=_CHANGE_KEYS):

@@ -1,8 +1,8 @@
 """Determine the file effects of a shell command, certain or possible.
 
-Nothing runs and nothing is looked up: programs are known by name. Certain effects (a literal heredoc into a file, `rm`,
-`mv`) are distinguished from possible ones (`sed -i`, a formatter, `git checkout`, a script), which only make a file's
-text unknown. An unknown program may write any file in its arguments.
+The parser runs nothing and looks up nothing: it knows programs by name. Certain effects (a literal heredoc into a file,
+`rm`, `mv`) are distinguished from possible ones (`sed -i`, a formatter, `git checkout`, a script), which only make a
+file's text unknown. An unknown program may write any file in its arguments.
 """
 
 import re
@@ -76,7 +76,7 @@ class UncertainEffect(NamedTuple):
 
 
 class MentionEffect(NamedTuple):
-    """Files that are mentioned in a text may have changed."""
+    """Files that a text mentions may have changed."""
 
     text: str
 
@@ -288,7 +288,7 @@ def _interpreter(words: Sequence[ShellWord], simple: SimpleCommand, folder: Work
 
 
 def _task(name: str, words: Sequence[ShellWord]) -> Iterator[ShellEffect]:
-    """Yield the effects of a project task, which is known by its name only, or of a dependency change."""
+    """Yield the effects of a project task, judged by its name, or of a dependency change."""
     tasks = [word.text for word in words if word.text not in ("run", "exec", "--")]
     if name in MANIFESTS and tasks and tasks[0] in DEPENDENCY_TASKS:
         yield MentionEffect(MANIFESTS[name])

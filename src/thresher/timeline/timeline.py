@@ -34,7 +34,7 @@ NAMED_IN_ERRORS = 8
 
 
 class Timeline:
-    """The files of one session over its turns, including sub-agents. No file is opened."""
+    """The files of one session over its turns, including sub-agents. It never opens a file."""
 
     def __init__(self, session: Session) -> None:
         """Process the session once."""

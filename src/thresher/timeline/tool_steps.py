@@ -17,7 +17,7 @@ from thresher.model.turns import is_prompt
 
 LONGEST_REASON = 300
 REASON_TAIL_CHARS = 4000
-"""Number of characters at the end of a text that are searched for its last paragraph."""
+"""Number of characters at the end of a text in which to search for its last paragraph."""
 
 
 class ToolStep(NamedTuple):

@@ -75,7 +75,7 @@ def langchain_trim_strategy(budget: int) -> Strategy:
 
 
 def to_chat_message(row: ConversationRow) -> dict[str, Any]:
-    """Convert a row to an OpenAI chat message, which most libraries accept; thinking and images are dropped."""
+    """Convert a row to an OpenAI chat message, which most libraries accept, without thinking and images."""
     words = "\n".join(part_text(part) for part in row.parts if isinstance(part, Text | ToolResult))
     message: dict[str, Any] = {"role": row.role, "content": words}
     if row.role == "tool" and isinstance(row.parts[0], ToolResult):

@@ -1,6 +1,6 @@
 """The published rules of other tools, reimplemented in a few lines each.
 
-Every rule is scaled to a budget so that a curve can be drawn over it. Each docstring says which setting the budget
+Every rule scales to a budget, which gives a curve. Each docstring says which setting the budget
 scales and gives its default. Token counts come from the conversation, and replacement texts are ours, because the
 comparison is about rules and not about wording. Where a rule leaves a result without its call, or its documentation is
 ambiguous, the docstring says so and the code uses the interpretation that is most favorable to the rule.
@@ -31,9 +31,7 @@ def clear_tool_uses_strategy(budget: int, *, keep: int = 3, at_least: int = 0) -
 
 
 def clear_tool_uses_sticky_strategy(budget: int, *, keep: int = 3, at_least: int | None = None) -> Strategy:
-    """A more favorable reading: cleared results stay cleared, and more are cleared once they make up 20 % of the
-    budget.
-    """
+    """A more favorable reading: cleared results stay cleared, and more follow once that removes 20 % of the budget."""
     least = budget // 5 if at_least is None else at_least
     return _clearing_strategy("clear-tool-uses-sticky", budget, keep, least, is_sticky=True)
 
@@ -133,7 +131,7 @@ class _RewrittenRows:
         self._rows: list[tuple[RequestPiece, ...]] = []
         self.rewritten_rows: set[int] = set()
         self.tokens = sum(piece.tokens for piece in conversation.tool_pieces)
-        """Token count of all rows now, and before any row was rewritten."""
+        """Token count of all rows now, and before any rewrite."""
         self.original_tokens = self.tokens
 
     def take_new_rows(self) -> range:

@@ -1,4 +1,4 @@
-"""Split sessions into two halves: settings are chosen on one and measured on the other.
+"""Split sessions into two halves: one to choose settings, one to measure them.
 
 All sessions of a project are in the same half, because they are similar and a setting chosen on some of them would look
 good on the rest. If there is only one project, its sessions are split. A digest determines the order, and each group
@@ -24,7 +24,7 @@ class HoldoutHalf(Struct, frozen=True):
 
 
 class HoldoutSplit(Struct, frozen=True):
-    """The half where settings are chosen, and the half where they are measured."""
+    """The half that chooses settings, and the half that measures them."""
 
     by: Literal["project", "session"]
     """`session`: there was only one project, so its sessions were split."""
@@ -53,5 +53,5 @@ def split_sessions(sessions: Mapping[str, ReplayedSession]) -> HoldoutSplit:
 
 
 def _project(facts: ReplayedSession) -> str:
-    """Return the project of a session, or its folder if no project was recorded."""
+    """Return the project of a session, or else its folder."""
     return facts.project or str(Path(facts.file).parent)

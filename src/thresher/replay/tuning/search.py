@@ -121,7 +121,7 @@ class TuningResult(Struct, frozen=True, kw_only=True):
 
     @property
     def is_better(self) -> bool:
-        """Report whether the gain on the report half is significant and enough calls are served."""
+        """Report whether the gain on the report half is significant and serves enough calls."""
         return self.verdict == "better"
 
 
@@ -205,7 +205,7 @@ def search_settings(
     served: float = TARGET_SERVED_SHARE,
     trials: int = TRIALS,
 ) -> SettingsSearchResult:
-    """Run coordinate descent. All values of one setting are tried in one batch."""
+    """Run coordinate descent. One batch tries all values of a setting."""
     [first] = run_trials([start])
     best, tried = first, [start]
     improved = True

@@ -81,7 +81,7 @@ def _is_writable(path: Path) -> bool:
 
 
 class TrialLog:
-    """A log of all trials, one per line. Unrelated lines in the file are kept."""
+    """A log of all trials, one per line. Unrelated lines in the file stay."""
 
     def __init__(self, path: Path, key: str, *, is_writable: Callable[[Path], bool] = _is_writable) -> None:
         """Read the log. Fail immediately if it cannot be written."""
