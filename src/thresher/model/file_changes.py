@@ -54,9 +54,8 @@ def extract_file_changes(call: ToolCall, use: ToolCallDetails, fields: dict[str,
 
 def _change_from_patch(header: re.Match[str], body: str) -> ToolFileChange:
     added, removed = _split_patch_lines(body)
-    return ToolFileChange(
-        header[2].strip(), _OPERATIONS[header[1]], len(added), len(removed), _first_meaningful_line([*added, *removed])
-    )
+    first_line = _first_meaningful_line([*added, *removed])
+    return ToolFileChange(header[2].strip(), _OPERATIONS[header[1]], len(added), len(removed), first_line)
 
 
 def _change_from_lines(use: ToolCallDetails, diffs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> ToolFileChange:
@@ -71,10 +70,8 @@ def _find_text_pairs(fields: dict[str, Any]) -> Iterator[tuple[str, str]]:
         for item in listed if isinstance(listed, list) else ():
             if isinstance(item, dict):
                 yield _first_text(item, OLD_TEXT_KEYS), _first_text(item, NEW_TEXT_KEYS)
-    old, new = (
-        _first_text(fields, OLD_TEXT_KEYS),
-        _first_text(fields, NEW_TEXT_KEYS) or _first_text(fields, WHOLE_TEXT_KEYS),
-    )
+    old = _first_text(fields, OLD_TEXT_KEYS)
+    new = _first_text(fields, NEW_TEXT_KEYS) or _first_text(fields, WHOLE_TEXT_KEYS)
     if old or new:
         yield old, new
 

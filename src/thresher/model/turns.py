@@ -88,7 +88,7 @@ def _pair_calls(messages: Sequence[Message]) -> tuple[tuple[ToolChain, ...], tup
 
 
 def _find_subagent_calls(messages: Sequence[Message], chains: Sequence[ToolChain]) -> list[SubagentCall]:
-    from thresher.model.tool_calls import build_tool_uses  # noqa: PLC0415 - compiles regexes that reading does not need
+    from thresher.model.tool_calls import build_tool_uses  # noqa: PLC0415 - compiles regexes
 
     return [
         SubagentCall(chain, use.intent, chain.call.message, (chain.result or chain.call).message + 1)
