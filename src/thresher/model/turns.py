@@ -23,17 +23,17 @@ def derive_structure(messages: Sequence[Message]) -> HistoryStructure:
         subagent_calls=tuple(_find_subagent_calls(messages, chains)),
         current_prompt=prompts[-1] if prompts else None,
         system_messages=tuple(i for i, message in enumerate(messages) if message.role == "system"),
-        injected_messages=tuple(i for i, message in enumerate(messages) if _is_injection(message)),
+        injected_messages=tuple(
+            i
+            for i, message in enumerate(messages)
+            if message.role == "user" and message.author in ("harness", "recall")
+        ),
     )
 
 
 def is_prompt(message: Message) -> bool:
     """True if a message is a prompt by a human, or by the model that started this sub-agent."""
     return message.role == "user" and message.author in ("human", "model")
-
-
-def _is_injection(message: Message) -> bool:
-    return message.role == "user" and message.author in ("harness", "recall")
 
 
 def _turns(messages: Sequence[Message]) -> list[Turn]:

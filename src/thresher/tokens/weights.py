@@ -121,7 +121,8 @@ class TokenWeights:
             case Text() | Summary():
                 return self.text(part.text)
             case Thinking():
-                return self._apply_factor(max(self.counter(part.text), _signature_tokens(part.signature)))
+                hidden = (len(part.signature) - SIGNATURE_HEADER_LENGTH) / SIGNATURE_CHARACTERS_PER_TOKEN
+                return self._apply_factor(max(self.counter(part.text), round(hidden)))
             case ToolCall():
                 return self._frame.call + self._apply_factor(
                     self.counter(part.name) + self.counter(canonicalize_json(part.arguments))
@@ -141,10 +142,6 @@ class TokenWeights:
 
     def _apply_factor(self, tokens: int) -> int:
         return -(-tokens * self._thousandths // 1000)
-
-
-def _signature_tokens(signature: str) -> int:
-    return max(0, round((len(signature) - SIGNATURE_HEADER_LENGTH) / SIGNATURE_CHARACTERS_PER_TOKEN))
 
 
 def _countable_text(item: Text | Unknown) -> str:

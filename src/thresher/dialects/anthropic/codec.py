@@ -205,12 +205,9 @@ def emit_anthropic(history: History, body: bool | None) -> Emission:
     if system:
         fields["system"] = _emit_system(system, losses)
     if history.tools:
-        fields["tools"] = load_json(history.tools) if specs is None else [_emit_tool(spec) for spec in specs]
+        tools = ({"name": s.name, "description": s.description, "input_schema": s.schema} for s in specs or ())
+        fields["tools"] = load_json(history.tools) if specs is None else list(tools)
     return Emission({**fields, "messages": rows}, losses.to_problems())
-
-
-def _emit_tool(spec: Any) -> dict[str, Any]:
-    return {"name": spec.name, "description": spec.description, "input_schema": spec.schema}
 
 
 def _emit_system(system: list[Message], losses: ConversionLosses) -> Any:
@@ -248,8 +245,7 @@ def _emit_foreign(rows: list[Any], message: Message, losses: ConversionLosses, *
 
 def _emit_blocks(message: Message, losses: ConversionLosses) -> list[Any]:
     native = is_native(message, NAME)
-    blocks = [_emit_block(part, native, losses) for part in message.parts]
-    return [block for block in blocks if native or block is not None]
+    return [block for part in message.parts if (block := _emit_block(part, native, losses)) is not None or native]
 
 
 def _emit_block(part: Part, native: bool, losses: ConversionLosses) -> Any:
@@ -302,8 +298,9 @@ def _result_block(part: ToolResult, content: Any) -> dict[str, Any]:
 
 def _result_content(part: ToolResult, native: bool, losses: ConversionLosses) -> Any:
     text = _as_string(part.content) if get_layout_note(part, NAME) != "list" else None
-    inner = [_emit_block(item, native, losses) for item in part.content] if text is None else []
-    return [item for item in inner if native or item is not None] if text is None else text
+    if text is not None:
+        return text
+    return [block for item in part.content if (block := _emit_block(item, native, losses)) is not None or native]
 
 
 def _media_block(part: Image) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from msgspec import structs
 
 from thresher.dialects.extras import get_extra_fields, get_layout_note
 from thresher.dialects.gemini.codec import NAME
-from thresher.dialects.layout import DialectLayout, HistoryIndex, arrange_by_role
+from thresher.dialects.layout import DialectLayout, HistoryIndex, arrange_by_role, is_portable_part
 from thresher.dialects.repairs.steps import RepairStep
 from thresher.dialects.repairs.workspace import (
     MessageDraft,
@@ -17,7 +17,7 @@ from thresher.dialects.repairs.workspace import (
 )
 from thresher.model import VendorExtras
 from thresher.model.jsontext import dump_json
-from thresher.model.parts import Part, Summary, Text, Thinking, Unknown
+from thresher.model.parts import Part
 
 SKIP_SIGNATURE_VALIDATION = "skip_thought_signature_validator"
 """Value that Google documents for a call without a signature from another model."""
@@ -58,7 +58,7 @@ def _merge_drafts(drafts: list[MessageDraft]) -> MessageDraft:
         (part, place)
         for draft in drafts
         for part, place in pair_parts(draft)
-        if _is_gemini(draft) or not (isinstance(part, Thinking | Unknown) or _is_empty(part))
+        if _is_gemini(draft) or is_portable_part(part)
     ]
     last = drafts[-1]._replace(message=structs.replace(drafts[-1].message, pocket=extras))
     return replace_draft_parts(last, pairs)
@@ -66,10 +66,6 @@ def _merge_drafts(drafts: list[MessageDraft]) -> MessageDraft:
 
 def _is_gemini(draft: MessageDraft) -> bool:
     return draft.message.pocket is not None and draft.message.pocket.format == NAME
-
-
-def _is_empty(part: Part) -> bool:
-    return isinstance(part, Text | Summary) and not part.text
 
 
 def mark_unsigned_calls(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:

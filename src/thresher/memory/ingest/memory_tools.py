@@ -24,7 +24,8 @@ from typing import Any, Literal, NamedTuple
 from thresher.model import Session, ToolCall
 from thresher.model.harness_text import RECALLED_TEXT_ELEMENTS, find_harness_spans
 from thresher.model.jsontext import load_json_object
-from thresher.model.tool_calls import describe_tool_call, find_tool_kind
+from thresher.model.tool_calls import describe_tool_call
+from thresher.model.tool_catalog import find_tool_kind
 
 RecallKind = Literal["", "alone", "among"]
 """Whether a call asks a memory: not at all, with all that it does, or in one of the commands of a line."""
