@@ -32,6 +32,7 @@ check: lint test
 lint: $(VENV)/.ready-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/codespell src docs tools benchmarks examples *.md
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/check_names.py

@@ -1,7 +1,7 @@
-"""Recorded conversations that call tools, for benchmarks: every one that the readers know, sub-agents too.
+"""Recorded conversations with tool calls, for benchmarks: all transcript formats, including sub-agents.
 
-A recording is a file of the shared data, named in its `index.jsonl`; one may hold many conversations. A file that
-cannot be read gives none. The scenarios of `compression_evals` are Gemini contents under the key `history`.
+A recording is a file listed in the shared data's `index.jsonl`, with one or more conversations. Unreadable files are
+skipped. The scenarios of `compression_evals` are Gemini contents under the key `history`.
 """
 
 import gzip
@@ -20,15 +20,15 @@ T = TypeVar("T")
 
 
 class Conversation(NamedTuple):
-    """What a model would see next, and where that stands."""
+    """The history that a model would see next, and its source."""
 
     name: str
-    """The file, and the session in it."""
+    """The file, and the session in the file."""
     history: History
 
 
 def recordings(data: Path, split: str = "all", limit: int | None = None) -> list[str]:
-    """The files of the index, of one half or of both; with a limit as many, spread evenly."""
+    """Return the indexed files of one or both splits; with a limit, an even sample of that size."""
     rows = map(json.loads, (data / "index.jsonl").read_text(encoding="utf-8").splitlines())
     files = [row["file"] for row in rows if split in ("all", row["split"])]
     return files if limit is None else spread([file for file in files if _conversations(data, file)], limit)
@@ -39,7 +39,7 @@ def _conversations(data: Path, file: str) -> bool:
 
 
 def spread(items: Sequence[T], wanted: int) -> list[T]:
-    """That many of the items at even distances, the first and the last among them."""
+    """Return an evenly spaced sample of the items, including the first and the last."""
     if wanted >= len(items):
         return list(items)
     if wanted < 2:
@@ -48,7 +48,7 @@ def spread(items: Sequence[T], wanted: int) -> list[T]:
 
 
 def conversations(data: Path, file: str) -> Iterator[Conversation]:
-    """Every conversation of a file in which a tool is called."""
+    """Yield the conversations of a file that call tools."""
     try:
         sessions = [_scenario(data / file)] if file.startswith(SCENARIOS) else thresher.read_all(data / file)
     except ThresherError:

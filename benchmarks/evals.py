@@ -1,12 +1,12 @@
-"""Is what another project asks after a compression still there? `python benchmarks/evals.py [--data FOLDER] [--json]`.
+"""Measure which facts survive fitting, with external probes: `python benchmarks/evals.py [--data FOLDER] [--json]`.
 
-The probes of `compression_evals` are conversations (Gemini contents) with a question each, and a text that the answer
-must hold. A probe is kept if that text stands in what the fitted history would send, letter for letter. Nothing is
-asked of a model, and a pointer to what is in the store does not count as keeping it. All presets are measured as they
-come, and at equal sizes: with 25, 50 and 75 % of the conversation's tokens as the budget. Beside them stand the full
-history, which is the most that can be kept, and `newest` alone, which truncates.
+The probes of `compression_evals` are conversations (Gemini contents), each with a question and a text that its answer
+must contain. A probe is kept if the request for the fitted history contains that text verbatim. No model is called,
+and a placeholder for stored content does not count. All presets are measured with their defaults, and at equal sizes:
+with budgets of 25, 50 and 75 % of the conversation's tokens. References are the full history, which keeps everything,
+and `sliding-window` alone, which only drops old turns.
 
-There are few questions, and they are made up by hand: this is reported, nothing is tuned to it.
+The questions are few and handwritten: results are reported, and nothing is tuned on them.
 """
 
 import argparse
@@ -26,12 +26,12 @@ from thresher.policies.sliding_window import SlidingWindow
 from thresher.store import InMemoryContentStore
 
 SHARES = (0.25, 0.5, 0.75)
-TRUNCATION = "newest alone"
+TRUNCATION = "sliding-window alone"
 FULL = "full history"
 
 
 class Probe(NamedTuple):
-    """A conversation, and what must still be found in it."""
+    """A conversation, and the texts that must survive."""
 
     name: str
     history: History
@@ -39,22 +39,22 @@ class Probe(NamedTuple):
 
 
 class Score(NamedTuple):
-    """What one policy kept at one size."""
+    """Results of one policy at one size."""
 
     policy: str
     share: float | None
-    """The budget as a part of the full size; None: no budget."""
+    """Budget as a share of the full size; None: no budget."""
     asked: int
     kept: int
     tokens: float
-    """The part of all tokens that is left."""
+    """Share of all tokens that is left."""
     unfit: int
-    """Conversations that cannot be made so small: their questions count as lost, their tokens not at all."""
+    """Conversations that do not fit the budget: their questions count as lost, their tokens are excluded."""
     lost: tuple[str, ...]
 
 
 def probes(data: Path) -> list[Probe]:
-    """Every conversation with its questions."""
+    """Return all conversations with their questions."""
     found = []
     for path in sorted((data / SCENARIOS).glob("*.json*")):
         packed = path.read_bytes()
@@ -69,7 +69,7 @@ def _parsed(contents: Any) -> History:
 
 
 def texts(value: Any) -> Iterator[str]:
-    """Every text in a JSON value."""
+    """Yield all strings in a JSON value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
@@ -78,19 +78,19 @@ def texts(value: Any) -> Iterator[str]:
 
 
 def present(history: History, expected: str) -> bool:
-    """Whether a text stands in what would be sent."""
+    """Return whether the request contains a text."""
     return any(expected in text for text in texts(thresher.emit(history, "gemini")))
 
 
 def options_for(policy: str, budget: int | None) -> dict[str, Any]:
-    """How a policy is asked for a size; truncation is a policy with a size of its own, and has no ladder below it."""
+    """Return the options for a policy at a size; the sliding window has its own budget and no escalation steps."""
     if policy == TRUNCATION:
         return {"policy": SlidingWindow(budget=budget or 0)}
     return {"policy": policy, "budget": budget}
 
 
 def score(asked: list[Probe], policy: str, share: float | None) -> Score:
-    """Fit every conversation, and look for what is asked."""
+    """Fit every conversation, and search for the texts."""
     kept = before = after = unfit = 0
     lost: list[str] = []
     for probe in asked:
@@ -117,7 +117,7 @@ def _fitted(history: History, policy: str, budget: int | None) -> History:
 
 
 def measure(asked: list[Probe]) -> list[Score]:
-    """Every preset as it comes and at every size, the two to compare with first."""
+    """Measure every preset with its defaults and at every size, after the two references."""
     scores = [score(asked, FULL, None)]
     scores += [score(asked, preset, None) for preset in PRESETS if preset != "auto"]
     for share in SHARES:
@@ -126,10 +126,10 @@ def measure(asked: list[Probe]) -> list[Score]:
 
 
 def show(scores: list[Score]) -> None:
-    """As a table: questions kept, and the part of the tokens that is left."""
+    """Print a table of questions kept and tokens left."""
     by_key = {(one.policy, one.share): one for one in scores}
     heads = ("no budget", *(f"budget {share:.0%}" for share in SHARES))
-    print(f"{scores[0].asked} questions: kept (tokens left; conversations that cannot be made so small)")
+    print(f"{scores[0].asked} questions: kept (tokens left; conversations that do not fit the budget)")
     print(f"{'':<18}" + "".join(f"{head:>20}" for head in heads))
     for policy in (FULL, TRUNCATION, *PRESETS):
         print(f"{policy:<18}" + "".join(f"{_cell(by_key.get((policy, share))):>20}" for share in (None, *SHARES)))
@@ -146,7 +146,7 @@ def _cell(one: Score | None) -> str:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the benchmark from the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--json", action="store_true")

@@ -1,13 +1,13 @@
-"""How fast a history is made to fit: `python benchmarks/fit_speed.py [--data FOLDER] [--runs 5] [--json]`.
+"""Measure the speed of fitting: `python benchmarks/fit_speed.py [--data FOLDER] [--runs 5] [--json]`.
 
-- Recorded: the largest and the longest conversation of Claude Code and the largest of all, each run in a process of
-  its own, so that everything is counted and hashed for the first time; then one message more in the same process.
-  Loading modules is in the first time too. The middle of the runs is told, by the clock and by the processor.
-- Growth: made sessions of up to 100,000 messages, each preset in a process of its own, counted before. What is told
-  is planning and applying alone; beside it, what one `json.dumps` of the same messages and one count take.
-- Never folded: what asking whether a tool's calls may be folded costs `batches`, by call.
+- Recorded: the largest and the longest conversation of Claude Code, and the largest of all agents. Each run is a
+  separate process, so that all caches are empty; a second fit adds one message in the same process. The first time
+  includes imports. Reported are the medians of wall time and processor time.
+- Growth: generated sessions of up to 100,000 messages, each preset in a separate process, with tokens counted before.
+  Reported is planning and applying alone, next to one `json.dumps` of the same messages and one token count.
+- Exclusions: time that `batch-summary` needs per call to check whether a tool is excluded.
 
-A time means little on a busy machine: the multiples of `json.dumps`, taken in the same process, are what compares.
+Absolute times vary with load; compare the multiples of `json.dumps`, measured in the same process.
 """
 
 import argparse
@@ -37,35 +37,35 @@ LARGE = {
     "the longest of Claude Code": ("claude_code", "messages"),
     "the largest of all": ("", "tokens"),
 }
-"""Which recorded conversations are measured: of which agent (of any: empty), and the most of what."""
+"""Recorded conversations to measure: agent (empty: any), and the measure of size."""
 RUNS: dict[str, dict[str, Any]] = {
     "smart": {"policy": "smart"},
     "moderate": {"policy": "moderate"},
     "auto 60k": {"policy": "auto", "budget": 60_000},
 }
-"""What is measured on recorded conversations, by the name it is shown under."""
+"""Options to measure on recorded conversations, by display name."""
 GROWTH: dict[str, dict[str, Any]] = {
     "smart": {"policy": "smart"},
     "tool-retention": {"policy": "tool-retention"},
-    "batches": {"policy": "batches"},
+    "batch-summary": {"policy": "batch-summary"},
     "exchanges": {"policy": "exchanges"},
     "auto 60k": {"policy": "auto", "budget": 60_000},
 }
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000)
 FIRST, NEXT = 1.0, 0.010
-"""The aims in seconds: the first fit of a large conversation, and the plan after one more message."""
+"""Targets in seconds: first fit of a large conversation, and plan after one more message."""
 PROMPTED = 40
-"""Messages from one prompt to the next in a made session."""
+"""Messages per prompt in a generated session."""
 CHECKED = 10_000
-"""Messages of the session on which the question whether a call may be folded is timed."""
+"""Messages of the session for timing exclusions."""
 Row = dict[str, Any]
 
 
-# Made sessions
+# Generated sessions
 
 
 def made(size: int, *, prompts: bool = True) -> History:
-    """A session of that many messages, the same every time; without prompts, one request sets off everything."""
+    """Generate a deterministic session of that many messages; without `prompts` it has one request."""
     chance = random.Random(size)
     files = [f"/work/src/part{n % 17}/module_{n}.py" for n in range(max(8, size // 60))]
     messages: list[Message] = []
@@ -77,7 +77,7 @@ def made(size: int, *, prompts: bool = True) -> History:
 
 
 def _step(chance: random.Random, files: list[str], number: int) -> Iterator[Message]:
-    """A call with its result; some fail, some answer at length, some come with thoughts or words."""
+    """Generate a call with its result; some fail, some results are long, some have thinking or text."""
     path = chance.choice(files)
     name, arguments, lines = chance.choices(
         (
@@ -113,24 +113,24 @@ def _line(chance: random.Random) -> str:
     return f"    {chance.choice(NAMES)} = {chance.choice(NAMES)}({chance.randint(0, 10**6)})"
 
 
-# What a process of its own measures
+# Measurements in a separate process
 
 
 def timed(work: Callable[[], object]) -> tuple[float, float]:
-    """Seconds of the clock and of the processor."""
+    """Return wall time and processor time in seconds."""
     clock, processor = perf_counter(), process_time()
     work()
     return perf_counter() - clock, process_time() - processor
 
 
 def dumped(history: History) -> Callable[[], object]:
-    """The plain work to compare with: the messages as JSON text."""
+    """Time `json.dumps` of the messages, for comparison."""
     rows = [to_builtins((message.role, message.parts)) for message in history.messages]
     return lambda: json.dumps(rows)
 
 
 def first_and_next(file: str, session: int, segment: int, options: dict[str, Any]) -> Row:
-    """The first fit of a recorded conversation, then the plan and the fit after one message more."""
+    """Time the first fit of a recorded conversation, then plan and fit after one more message."""
     history = list(everyone(thresher.read_all(file)))[session].segments[segment]
     plain = dumped(history)
     store = InMemoryContentStore()
@@ -147,8 +147,8 @@ def _prompt(words: str) -> Message:
 
 
 def grown(size: int, prompts: bool, options: dict[str, Any]) -> Row:
-    """Planning and applying on a made session that was counted before."""
-    warm = made(100)  # modules, and the words of the tokenizer
+    """Time planning and applying on a generated session with tokens counted before."""
+    warm = made(100)  # imports modules and loads the tokenizer
     fit_with_plan(warm, store=InMemoryContentStore(), **options)
     history = made(size, prompts=prompts)
     plain = min(timed(dumped(history)) for _ in range(3))
@@ -161,14 +161,14 @@ def grown(size: int, prompts: bool, options: dict[str, Any]) -> Row:
 
 
 def everyone(sessions: Any) -> Iterator[Any]:
-    """Sessions and their sub-agents."""
+    """Yield sessions and their sub-agents."""
     for session in sessions:
         yield session
         yield from everyone(session.children)
 
 
 def apart(kind: str, *values: Any, seconds: float | None = None) -> Row | None:
-    """One measurement in a process of its own; None where it takes too long."""
+    """Run one measurement in a separate process; return None on a timeout."""
     command = [sys.executable, __file__, "--child", kind, json.dumps(values)]
     try:
         told = subprocess.run(command, check=True, capture_output=True, text=True, timeout=seconds)
@@ -178,11 +178,11 @@ def apart(kind: str, *values: Any, seconds: float | None = None) -> Row | None:
     return row
 
 
-# The three measurements
+# The three benchmarks
 
 
 class Place(NamedTuple):
-    """Where a recorded history stands, and how large it is."""
+    """A recorded history's source and size."""
 
     file: str
     session: int
@@ -192,7 +192,7 @@ class Place(NamedTuple):
 
 
 def largest(data: Path) -> dict[str, Place]:
-    """The recorded conversations that are measured, by the name they are shown under."""
+    """Return the recorded conversations to measure, by display name."""
     best: dict[str, Place] = {}
     for file in recordings(data):
         kind = file.partition("/")[0]
@@ -215,7 +215,7 @@ def _histories(path: Path) -> Iterator[Place]:
 
 
 def measure_recorded(data: Path, runs: int) -> list[Row]:
-    """The large conversations, with every policy, so many times."""
+    """Measure the large conversations with every policy, several times."""
     rows: list[Row] = []
     for name, place in largest(data).items():
         for shown, options in RUNS.items():
@@ -230,7 +230,7 @@ def measure_recorded(data: Path, runs: int) -> list[Row]:
 
 
 def measure_growth(sizes: list[int], seconds: float, one_prompt: bool) -> list[Row]:
-    """Made sessions, with every preset; what one size takes too long for, larger ones are not tried with."""
+    """Measure generated sessions with every preset; after a timeout, skip larger sizes."""
     rows: list[Row] = []
     for prompts in (True, False)[: 1 + one_prompt]:
         for shown, options in GROWTH.items():
@@ -243,7 +243,7 @@ def measure_growth(sizes: list[int], seconds: float, one_prompt: bool) -> list[R
 
 
 def measure_check(rounds: int = 7) -> Row:
-    """What it costs `batches` to ask whether a call may be folded: with the usual names, and with none."""
+    """Time the exclusion check of `batch-summary`: with the default tools, and without any."""
     history = made(CHECKED)
     calls = len(history.links)
     best = {}
@@ -254,11 +254,11 @@ def measure_check(rounds: int = 7) -> Row:
     return {"calls": calls, **best, "check": best["usual"] - best["none"], "json": plain}
 
 
-# What is said
+# Reports
 
 
 def show_recorded(rows: list[Row]) -> None:
-    """As a table, in milliseconds of the clock (of the processor), and as multiples of `json.dumps`."""
+    """Print a table in milliseconds of wall time (processor time), and as multiples of `json.dumps`."""
     for name in dict.fromkeys(row["conversation"] for row in rows):
         of_it = [row for row in rows if row["conversation"] == name]
         print(f"{name}: {of_it[0]['file']}, {of_it[0]['tokens']:,} tokens, {of_it[0]['messages']:,} messages")
@@ -272,7 +272,7 @@ def show_recorded(rows: list[Row]) -> None:
 
 
 def verdict(row: Row) -> str:
-    """Whether the aims are met, by the processor's time, which others on the machine disturb least."""
+    """Compare processor time, which depends least on other load, with the targets."""
     first, planned = row["first"]["processor"], row["next plan"]["processor"]
     missed = [f"first fit over {FIRST:g} s"] if first > FIRST else []
     missed += [f"next plan over {NEXT * 1000:g} ms"] if planned > NEXT else []
@@ -288,7 +288,7 @@ def _times(time: dict[str, float], plain: dict[str, float]) -> str:
 
 
 def show_growth(rows: list[Row]) -> None:
-    """Seconds of the processor by size, and what a message of the largest costs beside one of the smallest."""
+    """Print processor seconds by size, and the growth of the time per message."""
     sizes = sorted({row["messages"] for row in rows})
     print(
         f"{'planning and applying, s':<28}" + "".join(f"{size:>10,}" for size in sizes) + f"{'growth':>9}{'× json':>9}"
@@ -306,11 +306,11 @@ def show_growth(rows: list[Row]) -> None:
     for key, name in (("count", "count once (baseline)"), ("json", "json.dumps (baseline)")):
         cells = "".join(f"{baselines[size][key][1]:>10.3f}" if size in baselines else f"{'-':>10}" for size in sizes)
         print(f"{name:<28}{cells}{growth(baselines, key):>9}")
-    print("growth: seconds a message at the largest size that was done, over those at the smallest; 1 is linear\n")
+    print("growth: time per message at the largest size, relative to the smallest; 1 is linear\n")
 
 
 def growth(done: dict[int, Row], key: str = "fit") -> str:
-    """How many times more a message costs in the largest than in the smallest."""
+    """Return the time per message at the largest size, relative to the smallest."""
     if len(done) < 2:
         return "-"
     small, large = min(done), max(done)
@@ -322,19 +322,21 @@ def _multiple(done: dict[int, Row]) -> str:
 
 
 def show_check(row: Row) -> None:
-    """In microseconds a call."""
-    print(f"batches, {row['calls']:,} calls, µs a call: {row['none']:.2f} to find what is old where no name is barred,")
-    print(f"{row['usual']:.2f} with the usual names: the check is {row['check']:.2f}; json.dumps {row['json']:.2f}")
+    """Print microseconds per call."""
+    print(f"batch-summary, {row['calls']:,} calls, µs a call: {row['none']:.2f} to find old calls with no exclusions,")
+    print(f"{row['usual']:.2f} with the default names: the check is {row['check']:.2f}; json.dumps {row['json']:.2f}")
 
 
 def main() -> None:
-    """The command line."""
+    """Run the benchmark from the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--most", type=int, default=30_000, help="messages of the largest made session, up to 100,000")
-    parser.add_argument("--one-prompt", action="store_true", help="also with made sessions of a single prompt")
-    parser.add_argument("--seconds", type=float, default=30, help="what one made session may take")
+    parser.add_argument(
+        "--most", type=int, default=30_000, help="messages of the largest generated session, up to 100,000"
+    )
+    parser.add_argument("--one-prompt", action="store_true", help="also generate sessions with a single prompt")
+    parser.add_argument("--seconds", type=float, default=30, help="timeout of one generated session")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--child", nargs=2, metavar=("KIND", "VALUES"), help=argparse.SUPPRESS)
     chosen = parser.parse_args()

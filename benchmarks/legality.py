@@ -1,20 +1,19 @@
-"""Does a conversation stay legal, whole where it must be, and within its budget? Thresher, and others beside it.
+"""Compare Thresher and other tools: legality, preservation of pinned parts, and budget compliance.
 
     python benchmarks/legality.py [--split report] [--budgets 100] [--peer-budgets 10] [--jobs 2] [--limit N] [--json]
 
-Every recorded conversation that calls tools is repaired, then made to fit budgets from the smallest that Thresher can
-reach up to its full size, at even steps of the logarithm; the others get some of the same budgets. What comes out
-is judged by the few lines below, on the messages that would be sent (OpenAI's chat messages; Gemini's contents for
-google-adk), with one count of tokens for all:
+Every recorded conversation with tool calls is repaired, then fitted to budgets on a logarithmic scale, from the
+smallest that Thresher can reach to its full size. Other tools get a subset of these budgets. The judge below checks the
+messages to send (OpenAI's chat messages; Gemini's contents for google-adk), with the same token counter for all:
 
-- broken pair: a result whose call is not open, or a call whose results are not the next messages;
-- over budget: heavier than asked, and no error told of it. Tool definitions count: the others get what is left;
-- lost a pinned part: system text, the human's latest words, the open tool calls or their results are not there;
-- lost the request: no message holds the first words of the first request;
-- only system: nothing else is left.
+- broken pair: a result without an open call, or a call whose results do not follow directly;
+- over budget: larger than the budget, without an error. Tool definitions count, so other tools get the rest;
+- lost a pinned part: system text, the human's latest message, open tool calls or their results are missing;
+- lost the request: no message contains the first words of the first request;
+- only system: no other message remains.
 
-A share is of all runs. Thresher's own are also put to `thresher.edits.check`, in all dialects, and its pinned parts
-must be the same to the byte; every failure is told by file and budget.
+Shares are of all runs. Thresher's results are also validated by `thresher.edits.check` in all dialects, and its pinned
+parts must be byte-identical. Every failure is reported with file and budget.
 """
 
 import argparse
@@ -41,10 +40,10 @@ from thresher.store import InMemoryContentStore
 from thresher.tokens import TokenWeights, token_weights_for
 
 COUNTER = "estimate"
-OPENING = 60  # characters of the first request that are looked for
+OPENING = 60  # characters of the first request to search for
 FAULTS = ("broken pair", "over budget", "lost pinned", "lost request", "only system", "error")
 OWN = ("illegal", "changed pinned", "miscounted")
-"""What Thresher's own output is judged by besides."""
+"""Additional checks of Thresher's output."""
 SHOWN = 20
 
 
@@ -53,7 +52,7 @@ SHOWN = 20
 
 @dataclass(frozen=True)
 class Pinned:
-    """What must still be there: texts, calls with their results, and the first words of the first request."""
+    """Required content: texts, calls with their results, and the opening of the first request."""
 
     texts: tuple[str, ...]
     calls: tuple[str, ...]
@@ -61,7 +60,7 @@ class Pinned:
 
 
 def pinned_in(history: History, whole: Sequence[Told]) -> Pinned:
-    """What is pinned in a history, as far as its messages hold it before anything is done."""
+    """Return the pinned content of a history that its messages contain before fitting."""
     texts, calls = [], []
     for place, pin in find_pins(history).items():
         part = history.part(place)
@@ -77,7 +76,7 @@ def pinned_in(history: History, whole: Sequence[Told]) -> Pinned:
 
 
 def missing(pinned: Pinned, sent: Sequence[Told]) -> set[str]:
-    """The pinned texts and calls that are not there, and the opening if that is not."""
+    """Yield the faults for missing pinned texts, calls and opening."""
     whole = {row.text for row in sent}
     called = {call for row in sent for call in row.calls} & {call for row in sent for call in row.results}
     sought = [text for text in (*pinned.texts, pinned.opening) if text and text not in whole]
@@ -86,7 +85,7 @@ def missing(pinned: Pinned, sent: Sequence[Told]) -> set[str]:
 
 
 def broken(sent: Iterable[Told]) -> bool:
-    """Whether a result stands without its call, or a call without its result."""
+    """Return whether a result has no call, or a call no result."""
     waiting: Counter[str] = Counter()
     for row in sent:
         if not row.results and waiting.total():
@@ -100,7 +99,7 @@ def broken(sent: Iterable[Told]) -> bool:
 
 
 def faults(sent: Sequence[Told], pinned: Pinned, budget: int, tokens: int) -> Iterator[str]:
-    """All that is wrong with what is sent."""
+    """Return all faults of the messages."""
     if broken(sent):
         yield "broken pair"
     if tokens > budget:
@@ -114,12 +113,12 @@ def faults(sent: Sequence[Told], pinned: Pinned, budget: int, tokens: int) -> It
         yield "only system"
 
 
-# The runs
+# Runs
 
 
 @dataclass
 class Tally:
-    """What one tool did."""
+    """Results of one tool."""
 
     conversations: int = 0
     runs: int = 0
@@ -127,10 +126,10 @@ class Tally:
     slowest: float = 0.0
     faults: Counter[str] = field(default_factory=Counter)
     failures: list[dict[str, object]] = field(default_factory=list)
-    """Where, at which budget, and what: the first of each kind in a conversation."""
+    """File, budget and detail of the first failure of each kind in a conversation."""
 
     def add(self, other: "Tally") -> None:
-        """Take in what was done elsewhere."""
+        """Add the results of another worker."""
         self.conversations += other.conversations
         self.runs += other.runs
         self.seconds += other.seconds
@@ -139,14 +138,14 @@ class Tally:
         self.failures += other.failures
 
     def note(self, where: str, budget: int, found: Iterable[str], detail: str = "") -> None:
-        """Count faults; keep the first of a kind."""
+        """Count faults; keep the first one of each kind."""
         for fault in found:
             self.faults[fault] += 1
             if not any(one["file"] == where and one["fault"] == fault for one in self.failures):
                 self.failures.append({"file": where, "budget": budget, "fault": fault, "detail": detail})
 
     def timed(self, start: float) -> None:
-        """One run is over."""
+        """Count one run."""
         took = process_time() - start
         self.runs += 1
         self.seconds += took
@@ -154,7 +153,7 @@ class Tally:
 
 
 def smallest(history: History, policy: str) -> int:
-    """The smallest size that a history can be brought to."""
+    """Return the smallest reachable size of a history."""
     try:
         fit_with_plan(history, policy=policy, budget=0, counter=COUNTER, store=InMemoryContentStore())
     except BudgetError as error:
@@ -163,7 +162,7 @@ def smallest(history: History, policy: str) -> int:
 
 
 def budgets_between(low: int, high: int, wanted: int) -> list[int]:
-    """Budgets from low to high at even steps of the logarithm, each once."""
+    """Return distinct budgets on a logarithmic scale."""
     if low >= high or wanted < 2:
         return [max(low, high)]
     low = max(low, 1)
@@ -172,7 +171,7 @@ def budgets_between(low: int, high: int, wanted: int) -> list[int]:
 
 
 def run_thresher(one: Conversation, whole: History, scale: TokenWeights, budgets: Sequence[int], policy: str) -> Tally:
-    """Fit a conversation to every budget, and judge each."""
+    """Fit a conversation to every budget, and judge each result."""
     tally = Tally(conversations=1)
     pinned = pinned_in(whole, [told_chat(row, scale) for row in chat_rows(whole)])
     for budget in budgets:
@@ -181,7 +180,7 @@ def run_thresher(one: Conversation, whole: History, scale: TokenWeights, budgets
             done = fit_with_plan(
                 one.history, policy=policy, budget=budget, counter=COUNTER, store=InMemoryContentStore()
             )
-        except Exception as error:  # noqa: BLE001 - any error at all is a finding here
+        except Exception as error:  # noqa: BLE001 - any error is a finding
             tally.timed(start)
             tally.note(one.name, budget, ["error"], repr(error)[:200])
             continue
@@ -198,12 +197,12 @@ def run_thresher(one: Conversation, whole: History, scale: TokenWeights, budgets
 
 
 def sent_by(history: History) -> list[Told]:
-    """What Thresher sends, as chat messages; it is weighed as a whole."""
+    """Return Thresher's output as chat messages, with its total tokens."""
     return [told_chat(row, scale=None) for row in chat_rows(history)]
 
 
 def changed_pins(before: History, after: History) -> str:
-    """The first pinned part that is not there as it was; results of open calls may be cut."""
+    """Return the first changed pinned part; results of open calls may be truncated."""
     kept = Counter(_bare(part) for message in after for part in message.parts)
     for place, pin in find_pins(before).items():
         part = before.part(place)
@@ -223,13 +222,13 @@ def _bare(part: object) -> tuple[object, ...]:
 
 
 def run_peer(name: str, run: Run, pinned: Pinned, budgets: Sequence[int], tools: int) -> Tally:
-    """Let another tool do the same, as it comes."""
+    """Run another tool with its defaults."""
     tally = Tally(conversations=1)
     for budget in budgets:
         start = process_time()
         try:
             sent = run(budget - tools)
-        except Exception as error:  # noqa: BLE001 - whatever a tool raises is counted
+        except Exception as error:  # noqa: BLE001 - any error of a tool is counted
             tally.timed(start)
             tally.note(name, budget, ["error"], repr(error)[:200])
             continue
@@ -239,7 +238,7 @@ def run_peer(name: str, run: Run, pinned: Pinned, budgets: Sequence[int], tools:
 
 
 def refused(name: str, budgets: Sequence[int], error: Exception) -> Tally:
-    """A conversation that a tool cannot take at all is an error at every budget."""
+    """Count an error at every budget for a conversation that a tool rejects."""
     tally = Tally(conversations=1, runs=len(budgets))
     for budget in budgets:
         tally.note(name, budget, ["error"], repr(error)[:200])
@@ -248,7 +247,7 @@ def refused(name: str, budgets: Sequence[int], error: Exception) -> Tally:
 
 @dataclass(frozen=True)
 class Options:
-    """What a worker must know."""
+    """Options of a worker."""
 
     data: Path
     budgets: int
@@ -257,7 +256,7 @@ class Options:
 
 
 def judge_file(task: tuple[str, Options]) -> tuple[str, dict[str, Tally]]:
-    """All conversations of one file, with every tool."""
+    """Run every tool on all conversations of one file."""
     file, options = task
     tallies: dict[str, Tally] = {}
     for one in conversations(options.data, file):
@@ -267,13 +266,13 @@ def judge_file(task: tuple[str, Options]) -> tuple[str, dict[str, Tally]]:
 
 
 def judge(one: Conversation, options: Options) -> Iterator[tuple[str, Tally]]:
-    """One conversation with every tool."""
+    """Run every tool on one conversation."""
     try:
         whole = repair(one.history).history
         scale = token_weights_for(one.history, counter=COUNTER)
         full = scale.history(whole)
         budgets = budgets_between(smallest(one.history, options.policy), full, options.budgets)
-    except Exception as error:  # noqa: BLE001 - any error at all is a finding here
+    except Exception as error:  # noqa: BLE001 - any error is a finding
         yield "thresher", refused(one.name, [0], error)
         return
     yield "thresher", run_thresher(one, whole, scale, budgets, options.policy)
@@ -283,25 +282,25 @@ def judge(one: Conversation, options: Options) -> Iterator[tuple[str, Tally]]:
         try:
             run = peer.prepare(whole, scale)
             unchanged = run(10**9)
-        except Exception as error:  # noqa: BLE001 - a tool that cannot take the history at all
+        except Exception as error:  # noqa: BLE001 - the tool rejects the history
             yield peer.name, refused(one.name, budgets, error)
             continue
         pinned = pinned_in(whole, unchanged)
         yield peer.name, run_peer(one.name, run, pinned, budgets, tools)
 
 
-# What is said
+# Reports
 
 
 def rows_of(tallies: dict[str, Tally]) -> Iterator[tuple[str, Tally]]:
-    """Thresher first, then the others as the table has them."""
+    """Return the tools in order, Thresher first."""
     for name in ("thresher", *(peer.name for peer in PEERS)):
         if name in tallies:
             yield name, tallies[name]
 
 
 def show(tallies: dict[str, Tally], missing_packages: Sequence[str], seconds: float) -> None:
-    """As a table."""
+    """Print the results as a table."""
     heads = ("conversations", "runs", *FAULTS, "ms/run")
     print(f"{'tool':<33}" + "".join(f"{head:>15}" for head in heads))
     for name, tally in rows_of(tallies):
@@ -309,11 +308,11 @@ def show(tallies: dict[str, Tally], missing_packages: Sequence[str], seconds: fl
         milliseconds = 1000 * tally.seconds / max(1, tally.runs)
         print(f"{name:<33}{tally.conversations:>15,}{tally.runs:>15,}{shares}{milliseconds:>15.1f}")
     own = tallies.get("thresher", Tally())
-    print("\nthresher besides: " + ", ".join(f"{fault} {own.faults[fault]:,}" for fault in OWN))
+    print("\nthresher, additional checks: " + ", ".join(f"{fault} {own.faults[fault]:,}" for fault in OWN))
     print("versions: " + ", ".join(f"{name} {number}" for name, number in versions().items()))
     if missing_packages:
-        print("not installed, left out: " + ", ".join(missing_packages))
-    # That the first request left is no failure: it is no part of what is pinned, and the store has it.
+        print("not installed, skipped: " + ", ".join(missing_packages))
+    # A removed first request is not a failure: it is not pinned, and the store has it.
     serious = [failure for failure in own.failures if failure["fault"] != "lost request"]
     for failure in serious[:SHOWN]:
         print(f"{failure['fault']} at {failure['budget']}: {failure['file']} {failure['detail']}".rstrip())
@@ -323,19 +322,19 @@ def show(tallies: dict[str, Tally], missing_packages: Sequence[str], seconds: fl
 
 
 def share(tally: Tally, fault: str) -> str:
-    """A fault's part of all runs: none at all looks different from very few."""
+    """Format a fault's share of all runs; zero is distinct from a small share."""
     count = tally.faults[fault]
     return "0" if not count else f"{100 * count / tally.runs:.1f} %" if count >= tally.runs / 2000 else f"{count} runs"
 
 
 def versions() -> dict[str, str]:
-    """The packages that were measured."""
+    """Return the versions of the measured packages."""
     names = dict.fromkeys(("thresher", *(peer.package for peer in PEERS)))
     return {name: installed(name) for name in names if installed(name)}
 
 
 def as_json(tallies: dict[str, Tally], missing_packages: Sequence[str], seconds: float) -> str:
-    """For other programs."""
+    """Return the results as JSON."""
     tools = [
         {
             "tool": name.strip(),
@@ -353,7 +352,7 @@ def as_json(tallies: dict[str, Tally], missing_packages: Sequence[str], seconds:
 
 
 def measure(files: Sequence[str], options: Options, jobs: int) -> dict[str, Tally]:
-    """Every file, in as many processes; added up in the order of the files."""
+    """Run all files in worker processes, and sum the results in the order of the files."""
     tallies: dict[str, Tally] = {}
     tasks = [(file, options) for file in files]
     with get_context("spawn").Pool(jobs) as pool:
@@ -366,14 +365,14 @@ def measure(files: Sequence[str], options: Options, jobs: int) -> dict[str, Tall
 
 
 def main() -> None:
-    """The command line."""
+    """Run the benchmark from the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--data", type=Path, default=DATA, help="the folder of recordings, with its index.jsonl")
     parser.add_argument("--split", choices=("report", "tune", "all"), default="all")
     parser.add_argument("--policy", default="auto")
     parser.add_argument("--budgets", type=int, default=100, help="budgets for each conversation")
-    parser.add_argument("--peer-budgets", type=int, default=10, help="how many of them the others get; 0: none run")
-    parser.add_argument("--limit", type=int, help="at most so many files, spread evenly")
+    parser.add_argument("--peer-budgets", type=int, default=10, help="budgets for other tools; 0: skip them")
+    parser.add_argument("--limit", type=int, help="maximum number of files, an even sample")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()

@@ -1,4 +1,4 @@
-"""The published figures of counterfactual replay (`docs/replay.md`): what each policy needs, serves and costs.
+"""The published figures of counterfactual replay (`docs/explanation/replay.md`): what each policy needs, serves and costs.
 
     python benchmarks/replay.py [--split report|tune|all] [--kinds claude_code,codex,opencode,pi,mini_swe]
                                 [--policies all] [--budgets 18k,27k,…] [--at 64k] [--prices anthropic] [--jobs 2]

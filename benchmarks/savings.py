@@ -1,16 +1,16 @@
-"""How much smaller conversations get: `python benchmarks/savings.py [--split report] [--data FOLDER] [--json]`.
+"""Measure savings on recorded conversations: `python benchmarks/savings.py [--split report] [--data FOLDER] [--json]`.
 
-A conversation is what a model saw: one segment of a session, up to a compaction or to the end, a sub-agent's too, if
-a tool is called in it. Every preset but `auto` (which does nothing without a budget) is put to all of them, with no
-budget. Told are the median over conversations, and the total: the tokens of all of them together. Then:
+A conversation is one segment of a session with tool calls, up to a compaction or the end, including sub-agents. Every
+preset except `auto` (which does nothing without a budget) fits all of them without a budget. Reported are the median
+over conversations and the total over all tokens. In addition:
 
-- what the five designs before this one promised, on the conversations that they speak of, beside what is found here;
-- how much is sent with every tenth of the turns of the largest conversation, before and after;
-- how much of each kind of text is left. Tool calls count with their results, by what the tool does; a pointer or a
-  summary counts as that, whatever it stands for; a result that is cut counts as what it was.
+- savings claimed by five earlier designs, on the conversations that each claim covers, next to the measured ones;
+- tokens sent with every tenth of the turns of the largest conversation, before and after;
+- the share of each kind of text that is left. Tool calls count with their results, by tool category; placeholders and
+  summaries are a kind of their own; a truncated result counts as its original kind.
 
-Sub-agents are counted in two ways: the parent's history alone, and with all that the sub-agents said and read among
-themselves, which a flat transcript holds too and none of which reaches the parent.
+Sub-agents are counted in two ways: the parent's history alone, and with the histories of the sub-agents, which a flat
+transcript contains as well but which never reach the parent.
 """
 
 import argparse
@@ -42,18 +42,18 @@ NAMES = [name for name in PRESETS if name != "auto"]
 NEWEST_30 = "newest 30 results"
 ONLY_SUBAGENTS = "subagents alone"
 GROWING: dict[str, Any] = {"smart": None, "tool-retention": None, "auto": 60_000}
-"""Policies with their budgets."""
+"""Policies to measure with a budget."""
 STEPS = 10
 LARGE = 100_000
-"""Tokens from which a conversation counts as large: the promises about tool results speak of 142,000."""
+"""Minimum tokens of a large conversation; the claims about tool results refer to 142,000."""
 PROMPTS = 5
-"""Prompts from which a conversation counts as one of many."""
+"""Minimum prompts of a conversation with many prompts."""
 CALLS = 30
-"""Calls from which a conversation counts as long: enough of them are old then to make a batch."""
-HARNESS, STAND_INS, FRAMES = "system and harness text", "summaries and stand-ins", "frames and tool definitions"
+"""Minimum calls of a long conversation, enough for a batch of old calls."""
+HARNESS, PLACEHOLDERS, FRAMES = "system and harness text", "summaries and placeholders", "frames and tool definitions"
 KINDS = (
     "human words", "assistant text", "thinking", "file reads", "file edits", "commands", "web", "plan", "sub-agents",
-    "other tools", HARNESS, STAND_INS, FRAMES,
+    "other tools", HARNESS, PLACEHOLDERS, FRAMES,
 )  # fmt: skip
 OF_TOOLS = {
     "file_read": "file reads", "file_edit": "file edits", "execution": "commands", "project": "commands", "web": "web",
@@ -63,7 +63,7 @@ BARS = "▁▂▃▄▅▆▇█"
 
 
 def newest_30(history: History) -> Iterator[Edit]:
-    """What the tool-retention design replaced: of all tool results, only the newest 30 stay, with their calls."""
+    """Keep only the latest 30 tool results with their calls, the baseline of the tool-retention design."""
     done = [chain for chain in history.chains if chain.result is not None]
     for chain in done[:-30]:
         yield Drop(history.occurrence(chain.call), NEWEST_30, "older than the newest 30 results")
@@ -72,21 +72,21 @@ def newest_30(history: History) -> Iterator[Edit]:
 POLICIES: dict[str, Any] = {**{name: name for name in NAMES}, NEWEST_30: newest_30, ONLY_SUBAGENTS: DropSubagents()}
 
 
-# The conversations
+# Conversations
 
 
 class Conversation(NamedTuple):
-    """What a model saw, and the sub-agents that it started."""
+    """A history that a model saw, with the sub-agents that it started."""
 
     format: str
     name: str
     history: History
     below: tuple[History, ...]
-    """All that those said and read, and those that they started in turn."""
+    """Yield the histories of all sub-agents, recursively."""
 
 
 def conversations(data: Path, split: str, unread: Counter[str]) -> Iterator[Conversation]:
-    """Every conversation that calls tools; files that nobody can read are counted."""
+    """Yield all conversations with tool calls; count unreadable files."""
     for file in recordings(data, split):
         format = file.partition("/")[0]
         if format not in FORMATS:
@@ -106,7 +106,7 @@ def _sessions(path: Path) -> Iterator[Session]:
     try:
         yield from thresher.read_all(path)
     except ThresherError:
-        # tau-bench writes a list of results, each with chat messages under `traj`.
+        # tau-bench files contain a list of results, each with chat messages under `traj`.
         rows = json.loads(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes())
         for number, row in enumerate(rows):
             if not isinstance(row, dict) or "traj" not in row:
@@ -121,14 +121,14 @@ def _everyone(session: Session) -> Iterator[Session]:
 
 
 def _below(session: Session, history: History) -> Iterator[History]:
-    """The histories of the sub-agents that this history started."""
+    """Return the histories of the sub-agents that a history started."""
     started = {call.id for message in history for call in message.calls}
     for child in session.children:
         if child.call_id in started:
             yield from (segment for one in _everyone(child) for segment in one.segments)
 
 
-# What is measured
+# Measurements
 
 
 class Outcome(NamedTuple):
@@ -144,11 +144,11 @@ class Outcome(NamedTuple):
     prompts: int
     subagents: int
     below: int
-    """Tokens of the sub-agents' own histories."""
+    """Tokens of the sub-agents' histories."""
 
 
 def outcomes(one: Conversation, left: dict[str, Counter[str]]) -> Iterator[Outcome]:
-    """A conversation under every policy; what is left of each kind is added up."""
+    """Measure a conversation with every policy, and add up what is left of each kind."""
     scale = token_weights_for(one.history)
     whole = repair(one.history).history
     left["before"].update(by_kind(whole, scale))
@@ -164,7 +164,7 @@ def outcomes(one: Conversation, left: dict[str, Counter[str]]) -> Iterator[Outco
 
 
 def by_kind(history: History, scale: TokenWeights) -> Counter[str]:
-    """Tokens of each kind."""
+    """Count the tokens of each kind."""
     tools = {place: OF_TOOLS.get(link.use.category) for link in history.links for place in link.chain[:2]}
     found = Counter({FRAMES: scale.tools(history.tools)})
     for i, message in enumerate(history.messages):
@@ -177,7 +177,7 @@ def by_kind(history: History, scale: TokenWeights) -> Counter[str]:
 
 
 def _harness(part: Part, message: Message, scale: TokenWeights, weight: int) -> int:
-    """What a harness wrote into a human's text."""
+    """Return the harness text within a human's message."""
     if not isinstance(part, Text) or message.role != "user" or get_placeholder_id(part):
         return 0
     return min(weight, sum(scale.text(part.text[start:stop]) for start, stop in find_harness_offsets(part.text)))
@@ -185,7 +185,7 @@ def _harness(part: Part, message: Message, scale: TokenWeights, weight: int) -> 
 
 def _kind(part: Part, message: Message, tool: str) -> str:
     if isinstance(part, Summary) or (get_placeholder_id(part) and not _is_cut(part)):
-        return STAND_INS
+        return PLACEHOLDERS
     if isinstance(part, ToolCall | ToolResult):
         return tool
     if isinstance(part, Thinking):
@@ -196,38 +196,38 @@ def _kind(part: Part, message: Message, tool: str) -> str:
 
 
 def _is_cut(part: Part) -> bool:
-    """Whether only a piece is left out: what is cut has words before the note, and a call no pointer for the rest."""
+    """Return whether a part is truncated, not replaced: it has text before the note, and a call has no placeholder."""
     if isinstance(part, ToolCall):
         return '"left_out"' not in part.arguments
     return isinstance(part, Text | ToolResult) and not part.text.startswith("[thresher ")
 
 
 def reduction(before: int, after: int) -> float:
-    """The part that is gone."""
+    """Return the removed share."""
     return 1 - after / before if before else 0.0
 
 
-# What was promised
+# Claims
 
 
 class Promise(NamedTuple):
-    """What a design said it would save, on which conversations."""
+    """Savings that a design claimed, and the conversations that the claim covers."""
 
     design: str
     says: str
     least: float
     policy: str
     of: str
-    """`tokens`, `messages`, or `with sub-agents`: tokens, those of the sub-agents' own histories too."""
+    """`tokens`, `messages`, or `with sub-agents`: tokens including the sub-agents' histories."""
     on: str
-    """Which conversations: `all`, `sub-agents`, `many sub-agents`, `many prompts`, `long`, `large`."""
+    """Conversations: `all`, `sub-agents`, `many sub-agents`, `many prompts`, `long`, `large`."""
     best: bool = False
-    """Whether it speaks of the best case alone."""
+    """Whether the claim is about the best case only."""
 
 
 _000 = ("000", "60-80 % with many sub-agents", 0.6)
 _001 = ("001", "up to 90.9 % of messages", 0.909, "exchanges", "messages")
-_002 = ("002", "40-60 %", 0.4, "batches", "tokens")
+_002 = ("002", "40-60 %", 0.4, "batch-summary", "tokens")
 _004 = ("004", "about 50 %, of 142k tokens", 0.5, "tool-retention", "tokens")
 PROMISES = (
     Promise(*_000, ONLY_SUBAGENTS, "tokens", "sub-agents"),
@@ -241,14 +241,14 @@ PROMISES = (
 
 
 def meant(one: Outcome, on: str) -> bool:
-    """Whether a promise speaks of a conversation."""
+    """Return whether a claim covers a conversation."""
     fewest = {"sub-agents": 1, "many sub-agents": 2}.get(on, 0)
     sizes = {"long": one.calls >= CALLS, "large": one.before >= LARGE, "many prompts": one.prompts >= PROMPTS}
     return one.subagents >= fewest and sizes.get(on, True)
 
 
 def kept_promise(promise: Promise, found: Iterable[Outcome]) -> dict[str, Any]:
-    """What is found beside what was promised."""
+    """Return the measured savings next to the claimed ones."""
     pairs = [
         (one.messages, one.messages_after)
         if promise.of == "messages"
@@ -267,11 +267,11 @@ def kept_promise(promise: Promise, found: Iterable[Outcome]) -> dict[str, Any]:
     return {**row, "verdict": f"{verdict} {which}"}
 
 
-# A growing conversation
+# Growing conversation
 
 
 def growing(largest: Conversation) -> list[dict[str, int]]:
-    """What is sent with every tenth of the turns, before and after."""
+    """Return the tokens sent with every tenth of the turns, before and after."""
     history, scale = largest.history, token_weights_for(largest.history)
     rows = []
     for step in range(1, STEPS + 1):
@@ -290,11 +290,11 @@ def growing(largest: Conversation) -> list[dict[str, int]]:
     return rows
 
 
-# What is said
+# Reports
 
 
 def reductions(found: list[Outcome], measure: str) -> dict[str, dict[str, tuple[float, float]]]:
-    """Median and total by policy, then by format; `all` is all formats."""
+    """Return median and total by policy and format; `all` is all formats."""
     pairs: dict[str, dict[str, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
     for one in found:
         pair = (one.before, one.after) if measure == "tokens" else (one.messages, one.messages_after)
@@ -310,13 +310,13 @@ def reductions(found: list[Outcome], measure: str) -> dict[str, dict[str, tuple[
 
 
 def show_reductions(found: list[Outcome], unread: Counter[str]) -> None:
-    """Two tables: tokens, messages."""
+    """Print two tables: tokens and messages."""
     once = [one for one in found if one.policy == NAMES[0]]
     counts = Counter(one.format for one in once)
     tokens = Counter({format: sum(one.before for one in once if one.format == format) for format in counts})
     columns = [format for format in FORMATS if counts[format]]
     for measure in ("tokens", "messages"):
-        print(f"{measure} gone, %: median / total")
+        print(f"{measure} removed, %: median / total")
         print(f"{'':<20}" + "".join(f"{format:>17}" for format in (*columns, "all")))
         table = reductions(found, measure)
         for policy in (*NAMES, NEWEST_30):
@@ -331,7 +331,7 @@ def show_reductions(found: list[Outcome], unread: Counter[str]) -> None:
 
 
 def show_promises(rows: list[dict[str, Any]]) -> None:
-    """What was promised, and what is found."""
+    """Print the claims and the measured savings."""
     print(f"{'design, promise':<36}{'policy':<19}{'of':<17}{'on':<17}{'conv.':>6}{'median':>9}{'total':>9}{'most':>9}")
     for row in rows:
         where = f"{row['design']} {row['says']:<32}{row['policy']:<19}{row['of']:<17}{row['on']:<17}"
@@ -339,11 +339,11 @@ def show_promises(rows: list[dict[str, Any]]) -> None:
         reached = f"; {row['share_that_reach_it']:.0%} reach it" if figures else ""
         print(f"{where}{row['conversations']:>6}{figures}   {row['verdict']}{reached}")
     print(f"at least: long {CALLS} calls, large {LARGE:,} tokens, many prompts {PROMPTS}, many sub-agents 2;")
-    print("with sub-agents: the tokens of their own histories, where recorded, count before, and none of them after\n")
+    print("with sub-agents: tokens of their own histories, if recorded, count before, but not after\n")
 
 
 def show_growing(name: str, rows: list[dict[str, int]]) -> None:
-    """A table, and a line of bars each."""
+    """Print a table, and a line of bars for each column."""
     print(f"tokens sent with a turn of {name}")
     columns = list(rows[0])
     print("".join(f"{column:>16}" for column in columns))
@@ -357,20 +357,20 @@ def show_growing(name: str, rows: list[dict[str, int]]) -> None:
 
 
 def show_kinds(left: dict[str, Counter[str]]) -> None:
-    """What is left of each kind; of what was not there before, its part of all tokens before."""
+    """Print the share left of each kind; for placeholders, their share of all tokens before."""
     before = left["before"]
-    print("left of each kind, % (stand-ins: % of all tokens before)")
+    print("left of each kind, % (placeholders: % of all tokens before)")
     print(f"{'':<28}{'tokens before':>14}{'share':>8}" + "".join(f"{name:>15}" for name in NAMES))
     for kind in (*KINDS, "all"):
         whole = before.total() if kind == "all" else before[kind]
-        base = before.total() if kind in ("all", STAND_INS) else whole
+        base = before.total() if kind in ("all", PLACEHOLDERS) else whole
         amounts = (left[name].total() if kind == "all" else left[name][kind] for name in NAMES)
         cells = "".join(f"{100 * amount / base:>15.1f}" if base else f"{'-':>15}" for amount in amounts)
         print(f"{kind:<28}{whole:>14,}{whole / before.total():>8.1%}{cells}")
 
 
 def main() -> None:
-    """The command line."""
+    """Run the benchmark from the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--split", choices=("report", "tune", "all"), default="report")

@@ -39,7 +39,7 @@ from tantivy import Query as IndexQuery  # noqa: E402
 
 from thresher.errors import OptionError, UnknownFormatError  # noqa: E402
 from thresher.memory import Memory  # noqa: E402
-from thresher.memory.archive.block_codec import encode_messages, flatten_messages  # noqa: E402
+from thresher.memory.archive.block_codec import encode_value, flatten_messages  # noqa: E402
 from thresher.memory.archive.protocol import SessionFilter  # noqa: E402
 from thresher.memory.records import ArchivedSession  # noqa: E402
 from thresher.memory.search import rank  # noqa: E402
@@ -107,7 +107,7 @@ def hold(what: str, is_so: object, told: object = "") -> None:
 
 
 def said(messages: Sequence[Message]) -> Said:
-    return tuple(blake2b(encode_messages([message]), digest_size=8).digest() for message in messages)
+    return tuple(blake2b(encode_value([message]), digest_size=8).digest() for message in messages)
 
 
 def in_file(path: Path) -> dict[Name, Said]:
@@ -506,12 +506,12 @@ def without_room(home: Path, world: World, limit: int = 0) -> str:
     code, _, err = ended(started(home, *sync_arguments(world), limit=limit))
     if code == 0:
         return "there was room"
-    hold("a clear sentence", code == 1 and err.startswith("thresher: ") and "free the disk" in err, (code, err))
+    hold("a clear sentence", code == 1 and err.startswith("thresher: ") and " free " in err, (code, err))
     hold("it says where", str(home) in err, err)
     try:
         Memory(home=home, discover=False).search("commit fix", sync=False)
     except StoreError as error:  # where not even a few kilobytes are left, SQLite cannot read
-        hold("a search says so, too", "free the disk" in str(error), error)
+        hold("a search says so, too", " free " in str(error), error)
         return "no room for a search either, and said so"
     return "no room, and said so"
 

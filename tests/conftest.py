@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from thresher.samples import write_samples
+
 sys.path.insert(0, str(Path(__file__).parent))  # tests in subfolders import helper modules such as `strategies`
 
 # `too_slow` measures the machine's load, not the strategy, when many test processes run.
@@ -47,6 +49,15 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path / "user-home"))
     monkeypatch.setenv("THRESHER_HOME", str(tmp_path / "thresher-home"))
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home folder with the sample sessions."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("THRESHER_HOME", str(tmp_path / "thresher"))
+    write_samples(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture(scope="session")

@@ -33,12 +33,12 @@ DIALECTS = (*format_names("wire"), None)
 OPTIONS: dict[str, dict[str, Any]] = {
     "messages": {"empty": True, "longer_than": 300, "roles": ("tool",)},
     "tools": {"names": ("Read", "b*"), "categories": ("web",)},
-    "newest": {"budget": 200},
-    "batches": {"older_than": 2, "min_calls": 1, "max_distance": 4},
+    "sliding-window": {"budget": 200},
+    "batch-summary": {"older_than": 2, "min_calls": 1, "max_distance": 4},
     "mask": {"keep": 1},
     "output": {"truncate_above": 2_000, "head": 300, "tail": 300},
     "exchanges": {"keep": 1},
-    "diffs": {"keep_all_edits": False, "keep_newest": 1},
+    "edit-history": {"keep_all_edits": False, "keep_newest": 1},
 }
 """Options for policies that do little or nothing by default."""
 ROWS = (*(f"preset {name}" for name in PRESETS), *(f"policy {name}" for name in POLICIES))

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import Unpack, get_origin
@@ -14,6 +15,7 @@ import pytest
 
 import thresher as th
 from thresher.budget import PRESETS
+from thresher.budget.settings import OPTION_NAMES
 from thresher.policies import POLICIES
 from thresher.policies.table import policy_options
 from thresher.samples import write_samples
@@ -21,7 +23,7 @@ from thresher.transcripts.source import SourceFile
 
 ROOT = Path(__file__).parents[1]
 EDGES = {"rich", "click", "platformdirs", "backports", "asyncio"}
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def imported_by(code: str) -> set[str]:
@@ -95,7 +97,7 @@ def test_the_public_functions_take_no_untyped_keywords() -> None:
 )
 def test_an_unknown_keyword_gets_a_suggestion(function: Callable[..., object], wrong: str, right: str) -> None:
     given = () if function is th.Window else (th.History(),)
-    with pytest.raises(th.OptionError, match=f"`{wrong}`; did you mean `{right}`"):
+    with pytest.raises(th.OptionError, match=f"`{wrong}`. Did you mean `{right}`"):
         function(*given, **{wrong: 5})
 
 
@@ -189,9 +191,18 @@ def test_the_architecture_page_names_every_package() -> None:
     assert [name for name in packages if f"`{name}/`" not in text] == []
 
 
-def test_the_fitting_page_names_every_policy_option_and_preset() -> None:
-    text = (ROOT / "docs" / "fitting.md").read_text(encoding="utf-8")
+def test_the_policies_page_names_every_policy_option_and_preset() -> None:
+    text = (ROOT / "docs" / "reference" / "policies.md").read_text(encoding="utf-8")
     for name in POLICIES:
         row = next(line for line in text.splitlines() if line.startswith(f"| `{name}` |"))
         assert [option for option in policy_options(name) if f"`{option}" not in row] == []
     assert [name for name in PRESETS if f"`{name}`" not in text and f"| {name}" not in text] == []
+
+
+def test_the_settings_page_names_every_option_and_threshold() -> None:
+    text = (ROOT / "docs" / "reference" / "settings.md").read_text(encoding="utf-8")
+    for option in OPTION_NAMES:
+        assert f"| `{option}` | `THRESHER_{option.upper()}` |" in text
+    for field in fields(th.Thresholds):
+        default = "none" if field.default is None else field.default
+        assert f"| `{field.name}` | {default} |" in text

@@ -1,4 +1,4 @@
-"""The front door: what goes in, what comes out, and what is said when it cannot be."""
+"""The entry points `fit` and `plan`: input, output and errors."""
 
 import json
 import warnings
@@ -40,16 +40,16 @@ def test_messages_come_back_as_messages_and_fit() -> None:
     assert smaller[-1] == messages[-1]
 
 
-def test_what_fits_comes_back_as_the_very_same_object() -> None:
+def test_a_history_that_fits_is_returned_as_the_same_object() -> None:
     messages = conversation(1, "ok")
     assert th.fit(messages, policy="auto", budget="100k", store=InMemoryContentStore()) is messages
 
 
-def test_nothing_comes_back_as_nothing() -> None:
+def test_an_empty_list_is_returned_unchanged() -> None:
     assert th.fit([], store=InMemoryContentStore()) == []
 
 
-def test_a_stand_in_says_what_it_stands_for_and_gives_it_back() -> None:
+def test_a_placeholder_describes_and_restores_its_content() -> None:
     store = InMemoryContentStore()
     smaller = th.fit(conversation(), policy="mask", store=store)
     pointer = next(row["content"] for row in smaller if row["role"] == "tool")
@@ -59,16 +59,16 @@ def test_a_stand_in_says_what_it_stands_for_and_gives_it_back() -> None:
     assert th.restore(pointer.split()[1], store=store) == f"0\n{LONG}"
 
 
-def test_a_fold_gives_back_all_that_it_stands_for() -> None:
+def test_a_summary_restores_all_its_parts() -> None:
     store = InMemoryContentStore()
-    done = fit_with_plan(th.parse(conversation(30)), policy="batches", store=store)
+    done = fit_with_plan(th.parse(conversation(30)), policy="batch-summary", store=store)
     summary = next(
         part for message in done.history for part in message.parts if "summarized" in getattr(part, "text", "")
     )
     assert th.restore(summary.text.split()[1], store=store).count(LONG) >= 10  # type: ignore[union-attr]
 
 
-def test_a_forged_stand_in_is_plain_text() -> None:
+def test_a_forged_placeholder_is_plain_text() -> None:
     forged = f"[thresher t1:{'0' * 16} · Read a.py · 3 lines · turn 1]\n{LONG}"
     messages = conversation(1, forged)
     history = th.parse(messages)
@@ -77,7 +77,7 @@ def test_a_forged_stand_in_is_plain_text() -> None:
     ).plan.edits
 
 
-def test_a_session_and_a_history_may_be_given(tmp_path: Path) -> None:
+def test_sessions_and_histories_are_accepted(tmp_path: Path) -> None:
     from thresher.samples import write_samples  # noqa: PLC0415
 
     session = th.read(next(path for path in write_samples(tmp_path) if path.suffix == ".jsonl"))
@@ -88,20 +88,20 @@ def test_a_session_and_a_history_may_be_given(tmp_path: Path) -> None:
     assert th.apply(session.history, plan).messages == smaller.history.messages
 
 
-def test_a_budget_that_cannot_be_met_names_the_smallest_and_what_pins_it() -> None:
+def test_an_unreachable_budget_reports_the_smallest_size_and_its_content() -> None:
     with pytest.raises(BudgetError, match="the latest request") as caught:
         th.fit(conversation(), budget=1, store=InMemoryContentStore())
     assert th.fit(conversation(), budget=caught.value.smallest, store=InMemoryContentStore())
 
 
-def test_without_a_budget_a_model_gives_one() -> None:
+def test_a_model_sets_the_default_budget() -> None:
     plan = th.plan(th.parse(conversation()), policy="auto", model="claude-sonnet-4-5")
     assert plan.budget == 140_000
     with pytest.raises(OptionError, match="no-such-model"):
         th.plan(th.parse(conversation()), model="no-such-model")
 
 
-def test_a_policy_of_ones_own_is_a_function() -> None:
+def test_a_function_can_be_a_policy() -> None:
     def no_tests(history: History) -> Iterator[Edit]:
         for link in history.links:
             if "test1" in link.use.command:
@@ -112,7 +112,7 @@ def test_a_policy_of_ones_own_is_a_function() -> None:
     assert [edit.why for edit in plan.edits] == ["not needed"] * 6
 
 
-def test_pinned_parts_lose_every_edit_on_them() -> None:
+def test_edits_of_pinned_parts_are_refused() -> None:
     def everything(history: History) -> Iterator[Edit]:
         for occurrence in history.occurrences:
             yield Drop(occurrence, "everything", "all must go")
@@ -125,7 +125,7 @@ def test_pinned_parts_lose_every_edit_on_them() -> None:
     ]  # fmt: skip
 
 
-def test_open_calls_are_pinned_and_their_results_only_cut() -> None:
+def test_open_calls_are_pinned_and_their_results_only_truncated() -> None:
     history = th.parse(conversation()[:-2])
     after = th.apply(history, th.plan(history, policy="auto", budget=1_500))
     [call], [result] = after.messages[-2].calls, after.messages[-1].results
@@ -135,13 +135,13 @@ def test_open_calls_are_pinned_and_their_results_only_cut() -> None:
 
 
 class Broken(InMemoryContentStore):
-    """A store that cannot write."""
+    """A content store that fails to write."""
 
     def put(self, parts: Iterable[Part], folds: Mapping[str, Sequence[str]] = NO_SUMMARIES) -> None:  # noqa: ARG002
         raise StoreError("the disk is full")
 
 
-def test_if_the_store_cannot_write_the_text_stays() -> None:
+def test_the_text_stays_if_the_store_cannot_write() -> None:
     messages = conversation()
     with pytest.warns(UserWarning, match="the disk is full"):
         assert th.fit(messages, policy="mask", store=Broken()) is messages
@@ -149,7 +149,7 @@ def test_if_the_store_cannot_write_the_text_stays() -> None:
         th.fit(messages, policy="mask", budget=2_000, store=Broken())
 
 
-def test_what_is_left_out_is_in_the_store_before_it_is_left_out(tmp_path: Path, monkeypatch: Any) -> None:
+def test_removed_content_is_stored_first(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("THRESHER_HOME", str(tmp_path / "data"))
     smaller = th.fit(conversation(), policy="mask")
     pointer = next(row["content"] for row in smaller if row["role"] == "tool")
@@ -157,17 +157,17 @@ def test_what_is_left_out_is_in_the_store_before_it_is_left_out(tmp_path: Path, 
     assert SqliteContentStore(tmp_path / "data" / "store.sqlite3").has([pointer.split()[1]])
 
 
-def test_a_plan_for_another_history_is_refused() -> None:
+def test_a_plan_for_another_history_is_rejected() -> None:
     plan = th.plan(th.parse(conversation()), policy="mask")
     with pytest.raises(PlanError, match="another history"):
         th.apply(th.parse(conversation(3, "other")), plan)
 
 
-def test_a_broken_history_is_mended_first_and_that_is_told() -> None:
+def test_an_illegal_history_is_repaired_first_and_reported() -> None:
     broken = [row for row in conversation(2) if row.get("tool_call_id") != "c0"]
     plan = th.plan(th.parse(broken), dialect="openai-chat")
     assert [one.rule for one in plan.repairs] == ["unanswered-call"]
-    assert "mended first" in plan.explain()
+    assert "repaired: " in plan.explain()
     assert th.check(th.apply(th.parse(broken), plan), "openai-chat") == ()
 
 
@@ -183,7 +183,7 @@ def test_explain_is_a_table_that_adds_up() -> None:
     assert {"kind", "target", "policy", "reason", "tokens_saved"} <= value["edits"][0].keys()
 
 
-def test_every_step_down_proposes_something() -> None:
+def test_every_escalation_step_proposes_edits() -> None:
     story = [*conversation(40), *conversation(40, "Error: no")[1:]]
     edit = {"name": "write_file", "arguments": json.dumps({"path": "a.py", "content": LONG})}
     story[3:3] = [
@@ -198,7 +198,7 @@ def test_every_step_down_proposes_something() -> None:
     assert [step for step in idle if step[0] != "superseded"] == []
 
 
-def test_a_scale_that_is_gone_leaves_no_weights_behind() -> None:
+def test_caches_do_not_keep_token_weights_alive() -> None:
     history = th.parse(conversation())
     for factor in (1.0, 2.0, 3.0):
         scale = TokenWeights(get_counter("estimate"), factor=factor)
@@ -207,34 +207,34 @@ def test_a_scale_that_is_gone_leaves_no_weights_behind() -> None:
         del scale
 
 
-def test_many_threads_may_plan_at_once() -> None:
+def test_threads_can_plan_in_parallel() -> None:
     histories = [th.parse(conversation(n)) for n in range(2, 10)]
     with ThreadPoolExecutor(8) as pool:
         plans = list(pool.map(lambda history: th.plan(history, policy="mask"), histories * 4))
     assert [plan.edits for plan in plans[:8]] == [plan.edits for plan in plans[-8:]]
 
 
-def test_options_are_heard_beside_a_policy_of_ones_own() -> None:
+def test_options_apply_with_a_custom_policy() -> None:
     def nothing(_: History) -> Iterator[Edit]:
         return iter(())
 
-    for policy in (nothing, [nothing], ["development"]):
+    for policy in (nothing, [nothing], ["none"]):
         plan = th.plan(th.parse(conversation()), policy=policy, exclude_tools=("bash",))
         assert {edit.policy for edit in plan.edits} == {"tools"}
 
 
-def test_options_of_policies_reach_the_way_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("THRESHER_BATCHES_EXCLUDE_TOOLS", "bash")
+def test_options_of_policies_apply_to_escalation_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THRESHER_BATCH_SUMMARY_EXCLUDE_TOOLS", "bash")
     monkeypatch.setenv("THRESHER_EXCHANGES_KEEP", "9")
     plan = th.plan(th.parse(conversation(40)), policy="auto", budget=4_000)
-    assert "batches" not in {edit.policy for edit in plan.edits}
+    assert "batch-summary" not in {edit.policy for edit in plan.edits}
     idle = th.plan(th.parse(conversation()), policy="smart").notes
-    assert "`batches.exclude_tools` is set, and no step uses it" in idle
+    assert "`batch-summary.exclude_tools` is set, but no step uses it" in idle
 
 
-def test_newest_takes_the_budget_of_the_plan() -> None:
+def test_the_sliding_window_uses_the_budget_of_the_plan() -> None:
     history = th.parse(conversation())
-    assert {edit.policy for edit in th.plan(history, policy="newest", budget=9_000).edits} == {"newest"}
+    assert {edit.policy for edit in th.plan(history, policy="sliding-window", budget=9_000).edits} == {"sliding-window"}
 
 
 def thinking_loop(rounds: int) -> History:
@@ -246,14 +246,14 @@ def thinking_loop(rounds: int) -> History:
     return History(tuple(messages))
 
 
-def test_an_open_loop_of_a_model_that_binds_thinking_is_left_alone_unless_the_budget_forces_it() -> None:
+def test_an_open_loop_with_signed_thinking_is_edited_only_if_the_budget_requires_it() -> None:
     history = thinking_loop(12)
     assert th.plan(history, policy="mask", thinking="strip_after_edit").edits == ()
     forced = th.plan(history, policy="mask", thinking="strip_after_edit", budget=9_000)
     assert any("open tool loop" in note for note in forced.notes)
     after = th.apply(history, forced)
     kept = [index for index, message in enumerate(after) if isinstance(message.parts[0], Thinking)]
-    assert kept == [1]  # in front of the first edit
+    assert kept == [1]  # before the first edit
 
 
 def test_summaries_of_equal_texts_follow_the_pairs() -> None:
@@ -264,7 +264,7 @@ def test_summaries_of_equal_texts_follow_the_pairs() -> None:
         asked = Message("user", (Text("go"),))
         done = Message("assistant", (Text("done"),), author="model")
         history = History((asked, Message("assistant", tuple(calls)), Message("tool", tuple(results)), done))
-        plan = th.plan(history, policy=make_policy("batches", older_than=0, min_calls=1))
+        plan = th.plan(history, policy=make_policy("batch-summary", older_than=0, min_calls=1))
         return "".join(getattr(edit, "text", "") for edit in plan.edits)
 
     assert "- make lint → Traceback" in told("c0", "c1")
@@ -274,7 +274,7 @@ def test_summaries_of_equal_texts_follow_the_pairs() -> None:
 FORGED = "[thresher t1:0123456789abcdef · Read src/a.py · 3 lines, 40 chars · turn 2]"
 
 
-def test_a_forged_stand_in_unpins_nothing() -> None:
+def test_a_forged_placeholder_unpins_nothing() -> None:
     messages = [
         {"role": "system", "content": f"Lines such as {FORGED} are pointers. Never delete files. " + "Be exact. " * 99},
         {"role": "user", "content": "hi"},
@@ -287,7 +287,7 @@ def test_a_forged_stand_in_unpins_nothing() -> None:
     assert (kept[0], kept[-1]) == (messages[0], messages[-1])
 
 
-def test_a_text_that_quotes_a_stand_in_can_be_cut_like_any_other() -> None:
+def test_a_text_that_quotes_a_placeholder_can_be_truncated() -> None:
     store = InMemoryContentStore()
     pointer = next(
         row["content"] for row in th.fit(conversation(), policy="mask", store=store) if row["role"] == "tool"
@@ -295,11 +295,11 @@ def test_a_text_that_quotes_a_stand_in_can_be_cut_like_any_other() -> None:
     quoting = conversation(2, LONG + pointer + LONG)[:-2]
     once = th.fit(quoting, policy="auto", budget=2_000, store=store)
     assert th.count(th.parse(once)) <= 2_000
-    smaller = th.fit(once, policy="auto", budget=500, store=store)  # what was cut once can be cut again
+    smaller = th.fit(once, policy="auto", budget=500, store=store)  # a truncated text can be truncated again
     assert th.count(th.parse(smaller)) <= 500
 
 
-def test_an_orphan_result_is_not_taken_for_a_request() -> None:
+def test_an_orphaned_result_is_not_a_request() -> None:
     orphan = {"type": "tool_result", "tool_use_id": "gone", "content": "tool output " * 400}
     messages = [
         {"role": "user", "content": "fix parser.py"},
@@ -312,15 +312,15 @@ def test_an_orphan_result_is_not_taken_for_a_request() -> None:
     assert current.text == "fix parser.py"
 
 
-def test_a_store_that_cannot_be_read_does_not_end_the_loop(tmp_path: Path) -> None:
+def test_an_unreadable_store_is_only_a_warning(tmp_path: Path) -> None:
     broken = tmp_path / "store.sqlite3"
     broken.write_bytes(b"no database " * 99)
     fitted_once = th.fit(conversation(), policy="mask", store=InMemoryContentStore())
-    with pytest.warns(UserWarning, match="nothing was left out"):
+    with pytest.warns(UserWarning, match="nothing was removed"):
         assert th.fit(fitted_once, policy="aggressive", store=SqliteContentStore(broken)) == fitted_once
 
 
-def test_what_is_mended_weighs_what_is_sent() -> None:
+def test_tokens_of_repaired_parts_are_counted() -> None:
     pending = conversation(3)[:-3]
     smaller = th.fit(pending, policy="auto", budget=1_500, store=InMemoryContentStore())
     assert th.count(th.parse(smaller)) <= 1_500
@@ -330,7 +330,7 @@ def test_what_is_mended_weighs_what_is_sent() -> None:
     "gaps",
     [((0, 1500), (100, 200)), ((-5, 10),), ((10, 5),), ((0, 10**5),), ((5, 5), (5, 5)), ((10**5, 10**6),)],
 )
-def test_wild_gaps_cut_within_the_text(gaps: tuple[tuple[int, int], ...]) -> None:
+def test_invalid_gaps_are_clamped_to_the_text(gaps: tuple[tuple[int, int], ...]) -> None:
     def wild(history: History) -> Iterator[Edit]:
         for chain in history.chains:
             if chain.result is not None:
@@ -347,14 +347,14 @@ def test_wild_gaps_cut_within_the_text(gaps: tuple[tuple[int, int], ...]) -> Non
 
 
 @pytest.mark.parametrize("wrong", [lambda _: ["no edit"], 7, [None]])
-def test_what_is_no_policy_is_refused(wrong: Any) -> None:
+def test_an_invalid_policy_is_rejected(wrong: Any) -> None:
     with pytest.raises(OptionError, match=r"polic"):
         th.plan(th.parse(conversation()), policy=wrong)
     with pytest.raises(OptionError, match="free"):
         th.plan(th.parse(conversation()), thinking="nope")  # type: ignore[arg-type]
 
 
-def test_reasoning_is_not_brought_back_without_the_item_behind_it() -> None:
+def test_reasoning_is_not_restored_without_the_item_after_it() -> None:
     rows: list[dict[str, Any]] = [{"role": "user", "content": "go"}]
     for n in range(3):
         rows.append({"type": "reasoning", "id": f"rs_{n}", "summary": [], "encrypted_content": "x" * 40})

@@ -1,4 +1,4 @@
-"""Where options come from, which one wins, and what the first design's names do."""
+"""Settings: sources of options, their precedence, and both variable prefixes."""
 
 from pathlib import Path
 from typing import Any
@@ -13,19 +13,19 @@ from thresher.policies.table import policy_name
 NOTHING: dict[str, str] = {}
 
 
-def steps(preset: str = "development", **environment: str) -> list[tuple[str, dict[str, Any]]]:
+def steps(preset: str = "none", **environment: str) -> list[tuple[str, dict[str, Any]]]:
     return [(name, dict(options)) for name, options in load_settings(environment=environment).steps(preset)]
 
 
 @pytest.mark.parametrize(
     ("text", "number"), [("60000", 60_000), ("60k", 60_000), ("1.5M", 1_500_000), ("60_000", 60_000), (7, 7)]
 )
-def test_a_budget_may_be_written_as_people_write_it(text: Any, number: int) -> None:
+def test_budgets_are_parsed(text: Any, number: int) -> None:
     assert parse_token_count(text) == number
 
 
 @pytest.mark.parametrize("text", ["", "k", "-1", "many", "nan", "inf", True, None])
-def test_a_budget_that_is_none_is_refused(text: Any) -> None:
+def test_an_invalid_budget_is_rejected(text: Any) -> None:
     with pytest.raises(OptionError, match="60k"):
         parse_token_count(text)
 
@@ -50,9 +50,9 @@ def test_a_budget_that_is_none_is_refused(text: Any) -> None:
     ],
 )
 @pytest.mark.parametrize("prefix", ["CLAUDIST_", "THRESHER_"])
-def test_every_name_of_the_first_design_does_what_it_says(prefix: str, name: str, value: str, expected: Any) -> None:
+def test_every_variable_with_either_prefix_works(prefix: str, name: str, value: str, expected: Any) -> None:
     assert steps(**{prefix + name: value}) == [expected]
-    made = load_settings(environment={prefix + name: value}).steps("development")
+    made = load_settings(environment={prefix + name: value}).steps("none")
     assert [make_policy(policy, **options) for policy, options in made]
 
 
@@ -60,13 +60,13 @@ def test_every_name_of_the_first_design_does_what_it_says(prefix: str, name: str
     ("name", "policy"),
     [("EXCLUDE_THINKING", "thinking"), ("EXCLUDE_SYSTEM_REMINDERS", "reminders"), ("EXCLUDE_EMPTY", "messages")],
 )
-def test_false_takes_a_step_out_of_a_preset(name: str, policy: str) -> None:
+def test_false_removes_a_step_from_a_preset(name: str, policy: str) -> None:
     before = [step for step, _ in steps("smart")]
     after = [step for step, _ in steps("smart", **{f"CLAUDIST_{name}": "false"})]
     assert before.count(policy) - after.count(policy) == 1
 
 
-def test_only_one_limit_on_messages_is_in_force() -> None:
+def test_only_one_message_limit_applies() -> None:
     limits = [options["longer_than"] for _, options in steps("smart", THRESHER_MAX_MESSAGE_LENGTH="500")
               if "longer_than" in options]  # fmt: skip
     assert limits == [500]
@@ -78,12 +78,14 @@ def test_the_preset_can_be_chosen_by_either_name() -> None:
 
 
 def test_every_option_of_a_policy_has_an_environment_name() -> None:
-    made = load_settings(environment={"THRESHER_READS_MAX_FILE_READS": "3", "THRESHER_BATCHES_EXCLUDE_TOOLS": "a,b"})
+    made = load_settings(
+        environment={"THRESHER_READS_MAX_FILE_READS": "3", "THRESHER_BATCH_SUMMARY_EXCLUDE_TOOLS": "a,b"}
+    )
     assert dict(made.steps("reads")) == {"reads": {"max_file_reads": 3}}
-    assert dict(made.steps("batches")) == {"batches": {"exclude_tools": ("a", "b")}}
+    assert dict(made.steps("batch-summary")) == {"batch-summary": {"exclude_tools": ("a", "b")}}
 
 
-def test_what_is_given_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+def test_the_call_overrides_the_environment_and_that_the_file(tmp_path: Path) -> None:
     file = tmp_path / "thresher.toml"
     file.write_text('budget = "1k"\nmodel = "a"\npolicy = "mask"\n')
     made = load_settings(environment={"THRESHER_BUDGET": "2k", "THRESHER_MODEL": "b"}, file=file, budget="3k")
@@ -112,17 +114,17 @@ def test_a_file_adds_presets_and_options(tmp_path: Path) -> None:
         ({"THRESHER_THRESHOLDS_PATIENCE": "much"}, "THRESHER_THRESHOLDS_PATIENCE"),
     ],
 )
-def test_what_makes_no_sense_is_named(environment: dict[str, str], said: str) -> None:
+def test_invalid_values_are_reported(environment: dict[str, str], said: str) -> None:
     with pytest.raises(OptionError, match=said):
         load_settings(environment=environment)
 
 
-def test_a_preset_may_name_another(tmp_path: Path) -> None:
+def test_a_preset_can_include_another(tmp_path: Path) -> None:
     file = tmp_path / "thresher.toml"
     file.write_text('[presets]\nmine = ["minimal", "output"]\nyours = ["yours"]')
     made = load_settings(environment=NOTHING, file=file)
     assert [name for name, _ in made.steps("mine")] == ["thinking", "subagents", "output"]
-    with pytest.raises(OptionError, match="names itself"):
+    with pytest.raises(OptionError, match="includes itself"):
         made.steps("yours")
 
 
@@ -143,14 +145,14 @@ def test_a_preset_may_name_another(tmp_path: Path) -> None:
         '[thresholds]\nlow_water = "deep"',
     ],
 )
-def test_a_file_that_makes_no_sense_is_named(tmp_path: Path, text: str) -> None:
+def test_an_invalid_file_is_reported(tmp_path: Path, text: str) -> None:
     file = tmp_path / "thresher.toml"
     file.write_text(text)
     with pytest.raises(OptionError, match=r"thresher\.toml"):
         load_settings(environment=NOTHING, file=file)
 
 
-def test_a_windows_pace_is_set_by_the_file_and_over_it_by_the_environment(tmp_path: Path) -> None:
+def test_the_environment_overrides_thresholds_of_the_file(tmp_path: Path) -> None:
     file = tmp_path / "thresher.toml"
     file.write_text("[thresholds]\npatience = 2\nmin_expected_calls = 40\n")
     assert load_settings(environment=NOTHING, file=file).thresholds == {"patience": 2.0, "min_expected_calls": 40}
@@ -174,7 +176,7 @@ def test_the_old_names_of_thresholds_are_accepted(tmp_path: Path) -> None:
         assert load_settings(environment={"THRESHER_PACE_AGE": "9"}).thresholds == {"keep_calls": 9}
 
 
-def test_an_unknown_preset_is_told_what_there_is() -> None:
+def test_an_unknown_preset_is_rejected_with_the_valid_names() -> None:
     with pytest.raises(OptionError, match="moderate"):
         steps("modest")
 
@@ -185,6 +187,6 @@ def test_every_step_of_every_preset_can_be_made() -> None:
 
 
 @pytest.mark.parametrize("options", [{"max_file_reads": "3"}, {"max_file_reads": -1}, {"speed": 1}])
-def test_a_policy_refuses_options_that_make_no_sense(options: dict[str, Any]) -> None:
+def test_a_policy_rejects_invalid_options(options: dict[str, Any]) -> None:
     with pytest.raises(OptionError, match="reads"):
         make_policy("reads", **options)

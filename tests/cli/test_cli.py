@@ -1,91 +1,82 @@
-"""The commands, as a person and as a program would use them."""
+"""The commands that read, fit and convert sessions, in a terminal and with `--json`."""
 
 import json
 import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click import Context, Option
 
-from thresher.cli import COMMAND_MODULES, cli
+from command_line import run, run_json
+from thresher.cli import COMMAND_GROUPS, COMMANDS, cli
 from thresher.cli.common import JSON_SCHEMA
-from thresher.errors import ThresherError
-from thresher.samples import write_samples
 
 ROOT = Path(__file__).parents[2]
 COLUMNS = {"agent", "messages", "calls", "results", "unpaired", "subagents", "compactions", "tokens", "problems"}
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine of its own, with the sample sessions on it."""
-    for name in (
-        "CLAUDE_CONFIG_DIR",
-        "CODEX_HOME",
-        "PI_CODING_AGENT_DIR",
-        "XDG_CONFIG_HOME",
-        "MSWEA_GLOBAL_CONFIG_DIR",
-    ):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(Path, "home", lambda: tmp_path)
-    monkeypatch.setenv("THRESHER_HOME", str(tmp_path / "thresher"))
-    write_samples(tmp_path)
-    return tmp_path
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_examples_in_its_help_and_a_section_in_the_docs(name: str) -> None:
+    help_text = run(name, "--help").output
+    assert f"thresher {name}" in help_text.split("Examples:")[1]
+    assert f"## thresher {name}\n" in (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
 
 
-def run(*arguments: str) -> Result:
-    result = CliRunner().invoke(cli, arguments)
-    if isinstance(result.exception, Exception) and not isinstance(result.exception, ThresherError):
-        raise result.exception
-    return result
+@pytest.mark.parametrize(("name", "summary"), COMMANDS.items())
+def test_the_summary_in_the_command_list_is_the_first_line_of_the_docstring(name: str, summary: str) -> None:
+    command = cli.get_command(Context(cli), name)
+    assert command is not None
+    assert (command.help or "").split("\n")[0] == summary
+    assert len(summary) <= 55
 
 
-def data(*arguments: str) -> Any:
-    result = run(*arguments, "--json")
-    assert result.exit_code == 0
-    return json.loads(result.stdout)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_has_a_help_text(name: str) -> None:
+    command = cli.get_command(Context(cli), name)
+    assert command is not None
+    options = [option for option in command.params if isinstance(option, Option)]
+    assert [option.name for option in options if not option.help] == []
 
 
-@pytest.mark.parametrize("verb", COMMAND_MODULES)
-def test_every_command_has_help_with_an_example_and_a_docs_entry(verb: str) -> None:
-    help_text = run(verb, "--help").output
-    assert f"thresher {verb}" in help_text.split("Examples:")[1]
-    assert f"## thresher {verb}\n" in (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+def test_help_lists_the_commands_in_groups_with_complete_summaries() -> None:
+    lines = run("--help").output.splitlines()
+    for heading, commands in COMMAND_GROUPS.items():
+        start = lines.index(f"{heading}:") + 1
+        listed = [line.split(maxsplit=1) for line in lines[start : start + len(commands)]]
+        assert listed == [[name, summary] for name, summary in commands.items()]
 
 
-def test_without_a_verb_it_says_what_is_on_the_machine(home: Path) -> None:
-    value = data()
+def test_without_a_command_an_overview_of_the_machine_is_printed(home: Path) -> None:
+    value = run_json()
     assert {agent["agent"]: agent["sessions"] for agent in value["agents"]} == {"claude-code": 2, "codex": 1, "pi": 1}
     assert value["home"] == str(home / "thresher")
     assert "thresher sessions" in run().output
 
 
-def test_an_empty_machine_is_told_what_to_try(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+def test_without_sessions_the_overview_suggests_the_demo() -> None:
     assert "thresher demo" in run().output
     assert "thresher demo" in run("sessions").output
 
 
-def test_sessions_lists_what_is_found(home: Path) -> None:
-    rows = data("sessions", "--source", str(home / "runs"))["sessions"]
+def test_sessions_lists_discovered_sessions(home: Path) -> None:
+    rows = run_json("sessions", "--source", str(home / "runs"))["sessions"]
     assert sorted(row["agent"] for row in rows) == ["claude-code", "claude-code", "codex", "mini-swe-agent", "pi"]
     assert all(row.keys() >= COLUMNS for row in rows)
     assert "claude-code" in run("sessions").output
 
 
-def test_sessions_reads_named_places_and_lists_a_sub_agent_with_its_parent(home: Path) -> None:
-    rows = data("sessions", str(home / ".claude"))["sessions"]
+def test_sessions_lists_the_sessions_of_a_folder_with_sub_agents_under_their_parents(home: Path) -> None:
+    rows = run_json("sessions", str(home / ".claude"))["sessions"]
     assert sorted((row["subagents"], row["compactions"], row["unpaired"]) for row in rows) == [(0, 0, 1), (1, 1, 0)]
-    assert data("sessions", "--no-discover", "--source", str(home / ".codex"))["sessions"][0]["agent"] == "codex"
+    assert run_json("sessions", "--no-discover", "--source", str(home / ".codex"))["sessions"][0]["agent"] == "codex"
 
 
 def test_a_file_that_cannot_be_read_is_named_and_the_others_are_listed(home: Path) -> None:
-    strange = home / "shopping.txt"
-    strange.write_text("milk")
-    result = run("sessions", str(strange), str(home / ".codex"), "--json")
+    shopping_list = home / "shopping.txt"
+    shopping_list.write_text("milk")
+    result = run("sessions", str(shopping_list), str(home / ".codex"), "--json")
     assert result.exit_code == 1
     assert len(json.loads(result.stdout)["sessions"]) == 1
     assert "shopping.txt" in result.stderr
@@ -98,19 +89,19 @@ def test_problems_are_shown_on_request(home: Path) -> None:
     assert "torn" in run("sessions", str(file), "--problems").output
 
 
-def test_show_reads_well_and_folds_long_outputs(home: Path) -> None:
-    session = next(row for row in data("sessions", str(home / ".claude"))["sessions"] if row["compactions"])
+def test_show_prints_a_transcript_with_long_outputs_shortened(home: Path) -> None:
+    session = next(row for row in run_json("sessions", str(home / ".claude"))["sessions"] if row["compactions"])
     output = run("show", session["id"][:8]).output
-    for expected in ("you ", "model ", "▸ Edit", "✗ Bash", "more lines", "compacted", "taken back", "sub-agent"):
+    for expected in ("you ", "model ", "▸ Edit", "✗ Bash", "more lines", "compacted", "rewound", "sub-agent"):
         assert expected in output
     assert len(run("show", session["file"], "--full").output) > len(output)
 
 
-def test_show_gives_a_sub_agent_and_data(home: Path) -> None:
-    session = next(row for row in data("sessions", str(home / ".claude"))["sessions"] if row["subagents"])
-    value = data("show", session["id"])
+def test_show_prints_json_and_sub_agents(home: Path) -> None:
+    session = next(row for row in run_json("sessions", str(home / ".claude"))["sessions"] if row["subagents"])
+    value = run_json("show", session["id"])
     child = value["children"][0]["id"]
-    assert data("show", session["id"], "--child", child)["id"] == child
+    assert run_json("show", session["id"], "--child", child)["id"] == child
     assert len(value["segments"]) == 2
     assert {part["kind"] for message in value["segments"][0] for part in message["parts"]} >= {"Thinking", "ToolCall"}
 
@@ -130,21 +121,21 @@ def test_an_unknown_session_is_a_clear_error(home: Path) -> None:
     assert "thresher sessions" in str(result.exception)
 
 
-def test_one_of_many_sessions_in_a_file_is_named_by_its_id(tmp_path: Path) -> None:
+def test_one_of_many_sessions_in_a_file_is_selected_by_its_id(tmp_path: Path) -> None:
     path = tmp_path / "many.jsonl"
     rows = [
         {"messages": [{"role": "system", "content": "Hm."}, {"role": "user", "content": f"{n}"}]} for n in range(1, 13)
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert f"--source {path}" in str(run("show", str(path)).exception)
-    assert data("show", "many-1", "--source", str(path), "--no-discover")["id"] == "many-1"
+    assert run_json("show", "many-1", "--source", str(path), "--no-discover")["id"] == "many-1"
 
 
 @pytest.mark.parametrize("target", ["anthropic", "openai-chat", "openai-responses", "gemini"])
-def test_convert_writes_any_wire_format_and_says_what_is_lost(home: Path, target: str) -> None:
+def test_convert_writes_every_dialect_and_reports_losses(home: Path, target: str) -> None:
     file = next((home / ".codex").rglob("*.jsonl"))
     before = file.read_bytes()
-    value = data("convert", str(file), "--to", target, "--whole")
+    value = run_json("convert", str(file), "--to", target, "--whole")
     assert value["dialect"] == target
     assert value["value"]
     if target != "openai-responses":
@@ -155,7 +146,7 @@ def test_convert_writes_any_wire_format_and_says_what_is_lost(home: Path, target
     assert file.read_bytes() == before
 
 
-def test_convert_never_writes_to_the_file_it_reads(home: Path) -> None:
+def test_convert_does_not_overwrite_its_input(home: Path) -> None:
     file = next((home / ".codex").rglob("*.jsonl"))
     before = file.read_bytes()
     assert run("convert", str(file), "--to", "gemini", "-o", str(file)).exit_code == 1
@@ -167,8 +158,8 @@ def test_wrong_use_exits_with_2() -> None:
     assert run("sessions", "/no/such/place").exit_code == 2
 
 
-def test_the_demo_writes_to_the_data_directory_and_shows_what_it_made(home: Path) -> None:
-    value = data("demo")
+def test_the_demo_writes_sessions_to_the_data_folder_and_lists_them(home: Path) -> None:
+    value = run_json("demo")
     assert value["folder"] == str(home / "thresher" / "demo")
     assert {row["agent"] for row in value["sessions"]} == {"claude-code", "codex", "pi", "mini-swe-agent"}
     output = run("demo", "--to", str(home / "elsewhere")).output
@@ -177,19 +168,21 @@ def test_the_demo_writes_to_the_data_directory_and_shows_what_it_made(home: Path
 
 
 @pytest.mark.parametrize("command", [(), ("sessions",), ("sync",), ("files",), ("check",), ("fit",), ("show",)])
-def test_every_output_says_which_version_its_keys_are(home: Path, command: tuple[str, ...]) -> None:
+def test_every_json_output_has_a_schema_version(home: Path, command: tuple[str, ...]) -> None:
     session = () if command in [(), ("sessions",), ("sync",)] else (a_session(home),)
     assert json.loads(run(*command, *session, "--json").stdout)["schema"] == JSON_SCHEMA
 
 
 def a_session(home: Path) -> str:
-    return str(next(row["file"] for row in data("sessions", str(home / ".claude"))["sessions"] if row["compactions"]))
+    return str(
+        next(row["file"] for row in run_json("sessions", str(home / ".claude"))["sessions"] if row["compactions"])
+    )
 
 
-def test_fit_says_what_it_would_do_and_writes_nothing(home: Path) -> None:
+def test_fit_previews_its_edits_and_writes_nothing(home: Path) -> None:
     file = a_session(home)
     before = Path(file).read_bytes()
-    value = data("fit", file, "--policy", "smart")
+    value = run_json("fit", file, "--policy", "smart")
     assert value["tokens_after"] < value["tokens_before"]
     assert value["edits"][0].keys() >= {"kind", "target", "policy", "reason", "tokens_saved"}
     assert not (home / "thresher" / "store.sqlite3").exists()
@@ -200,14 +193,14 @@ def test_fit_says_what_it_would_do_and_writes_nothing(home: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["anthropic", "openai-chat", "openai-responses", "gemini"])
-def test_fit_writes_any_wire_format_and_check_finds_it_legal(home: Path, target: str) -> None:
+def test_fit_writes_every_dialect_and_the_result_is_legal(home: Path, target: str) -> None:
     out = home / "out.json"
     assert run("fit", a_session(home), "-b", "4k", "--to", target, "-o", str(out)).exit_code == 0
     result = run("check", str(out), "--dialect", target)
     assert (result.exit_code, result.output.strip()) == (0, f"legal for {target}")
 
 
-def test_show_says_what_a_policy_would_make_of_each_part(home: Path) -> None:
+def test_show_prints_the_edit_that_a_policy_makes_to_a_part(home: Path) -> None:
     output = run("show", a_session(home), "--policy", "smart").output
     assert "⤷ replaced: file read [tools], saves" in output
 
@@ -218,60 +211,60 @@ def test_fit_writes_text_for_a_person(home: Path) -> None:
     assert "▸ Bash" in result.stdout
 
 
-def test_fit_never_writes_to_the_file_it_reads(home: Path) -> None:
+def test_fit_does_not_overwrite_its_input(home: Path) -> None:
     file = a_session(home)
     result = run("fit", file, "-o", file)
     assert result.exit_code == 1
-    assert "name another one" in str(result.exception)
+    assert "choose another output file" in str(result.exception)
 
 
-def test_a_budget_that_cannot_be_met_is_a_sentence(home: Path) -> None:
+def test_a_budget_that_cannot_be_met_is_a_clear_error(home: Path) -> None:
     result = run("fit", a_session(home), "--budget", "3")
     assert result.exit_code == 1
-    assert "the smallest it can be is" in str(result.exception)
+    assert "Its smallest size is" in str(result.exception)
 
 
-def test_a_place_that_cannot_be_written_is_a_sentence(home: Path) -> None:
-    for verb in (["fit", a_session(home)], ["convert", a_session(home), "--to", "gemini"]):
-        result = run(*verb, "-o", str(home / "nowhere" / "x.json"))
+def test_an_output_that_cannot_be_written_is_a_clear_error(home: Path) -> None:
+    for command in (["fit", a_session(home)], ["convert", a_session(home), "--to", "gemini"]):
+        result = run(*command, "-o", str(home / "nowhere" / "x.json"))
         assert result.exit_code == 1
-        assert "cannot be written" in str(result.exception)
+        assert "cannot write" in str(result.exception)
 
 
 @pytest.mark.parametrize("wrong", [["-p", "modest"], ["-b", "much"], ["-m", "no-such-model"]])
-def test_an_option_that_makes_no_sense_exits_with_2(home: Path, wrong: list[str]) -> None:
-    verb = [sys.executable, "-m", "thresher.cli", "fit", a_session(home)]
-    done = subprocess.run([*verb, *wrong], capture_output=True, check=False)
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert done.stderr.startswith(b"thresher: ")
+def test_an_invalid_option_value_exits_with_2(home: Path, wrong: list[str]) -> None:
+    command = [sys.executable, "-m", "thresher.cli", "fit", a_session(home)]
+    process = subprocess.run([*command, *wrong], capture_output=True, check=False)
+    assert (process.returncode, process.stdout) == (2, b"")
+    assert process.stderr.startswith(b"thresher: ")
 
 
-def test_options_from_the_environment_reach_fit(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fit_reads_options_from_the_environment(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THRESHER_EXCLUDE_TOOLS", "Bash")
-    edits = data("fit", a_session(home), "--policy", "development")["edits"]
+    edits = run_json("fit", a_session(home), "--policy", "none")["edits"]
     assert {edit["policy"] for edit in edits} == {"tools"}
 
 
-def test_check_exits_with_1_and_says_where(tmp_path: Path) -> None:
+def test_check_exits_with_1_and_locates_each_violation(tmp_path: Path) -> None:
     path = tmp_path / "m.json"
     call = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {}}
     path.write_text(json.dumps([{"role": "user", "content": "go"}, {"role": "assistant", "content": [call]}]))
     result = run("check", str(path))
     assert result.exit_code == 1
     assert "message 2, part 1" in result.output
-    assert f"fit {path} --policy development" in result.output
+    assert f"fit {path} --policy none" in result.output
     violations = json.loads(run("check", str(path), "--json").stdout)["violations"]
     assert violations[0]["rule"] == "unanswered-call"
 
 
-def test_restore_prints_what_was_left_out_byte_for_byte(home: Path) -> None:
-    value = data("fit", a_session(home), "--to", "anthropic")
-    pointer = re.search(r"\[thresher (t1:[0-9a-f]{16}) · Read", json.dumps(value["value"], ensure_ascii=False))
-    assert pointer is not None
-    text = run("restore", pointer[1]).stdout
-    shown = json.dumps(data("show", a_session(home)), ensure_ascii=False)
+def test_restore_prints_removed_text_byte_for_byte(home: Path) -> None:
+    value = run_json("fit", a_session(home), "--to", "anthropic")
+    placeholder = re.search(r"\[thresher (t1:[0-9a-f]{16}) · Read", json.dumps(value["value"], ensure_ascii=False))
+    assert placeholder is not None
+    text = run("restore", placeholder[1]).stdout
+    shown = json.dumps(run_json("show", a_session(home)), ensure_ascii=False)
     assert json.dumps(text, ensure_ascii=False)[1:-1] in shown
     out = home / "restored.txt"
-    run("restore", pointer[1], "-o", str(out))
+    run("restore", placeholder[1], "-o", str(out))
     assert out.read_text(encoding="utf-8") == text
     assert "nothing is stored" in str(run("restore", "t1:0123456789abcdef").exception)

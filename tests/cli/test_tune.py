@@ -271,11 +271,11 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_search(
     monkeypatch.setattr(search, "tune", lambda *_, **__: pytest.fail("searched"))
     result = run(str(runs), "--json", "-o", "none/mine.toml")
     assert isinstance(result.exception, OptionError)
-    assert "`none` is no folder" in str(result.exception)
+    assert "folder `none` does not exist" in str(result.exception)
     monkeypatch.setattr(os, "access", lambda path, _: path != Path())
     Path("there.toml").touch()
     for more in (("-o", "mine.toml"), ("-o", "there.toml", "--force")):
-        assert "no right to" in str(run(str(runs), *more).exception)
+        assert "no permission" in str(run(str(runs), *more).exception)
 
 
 def test_what_was_found_is_printed_even_if_it_cannot_be_written(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

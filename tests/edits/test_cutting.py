@@ -1,4 +1,4 @@
-"""Cuts: between characters, within limits, and JSON stays JSON."""
+"""Truncation: at character boundaries, within limits, and JSON stays valid."""
 
 import json
 import unicodedata
@@ -15,13 +15,13 @@ NOTE = 60
 
 
 @given(text=texts, limit=st.integers(0, 400))
-def test_a_limit_holds_note_included(text: str, limit: int) -> None:
+def test_truncated_text_is_within_the_limit_including_the_note(text: str, limit: int) -> None:
     after = apply_elisions(text, elide_to_limit(text, limit))
     assert after == text if len(text) <= limit else len(after) <= max(limit, NOTE, len(text))
 
 
 @given(text=texts, head=st.integers(0, 200), tail=st.integers(0, 200))
-def test_a_cut_keeps_both_ends_and_parts_no_character_from_its_marks(text: str, head: int, tail: int) -> None:
+def test_truncation_keeps_both_ends_and_splits_no_combined_character(text: str, head: int, tail: int) -> None:
     for gap in keep_head_and_tail(text, head, tail):
         assert gap.start <= head
         assert len(text) - gap.stop <= tail
@@ -33,7 +33,7 @@ def test_a_cut_keeps_both_ends_and_parts_no_character_from_its_marks(text: str, 
 
 
 @given(text=texts)
-def test_what_was_cut_once_is_not_cut_again(text: str) -> None:
+def test_truncated_text_is_not_truncated_again(text: str) -> None:
     once = apply_elisions(text, elide_to_limit(text, 120))
     assert elide_to_limit(once, 120) == ()
 
@@ -46,7 +46,7 @@ json_texts = st.recursive(
 
 
 @given(value=json_texts, ascii=st.booleans(), limit=st.integers(0, 300))
-def test_arguments_are_json_after_a_cut_with_the_same_keys(value: object, ascii: bool, limit: int) -> None:
+def test_truncated_arguments_are_json_with_the_same_keys(value: object, ascii: bool, limit: int) -> None:
     text = json.dumps(value, ensure_ascii=ascii)
     after = json.loads(apply_elisions(text, elide_long_arguments(text, limit)))
     assert keys(after) == keys(value)
@@ -59,7 +59,7 @@ def keys(value: object) -> object:
     return [keys(inner) for inner in value] if isinstance(value, list) else None
 
 
-def test_gaps_of_two_cuts_become_one_cut() -> None:
+def test_overlapping_gaps_are_merged() -> None:
     text = "0123456789"
     both = merge_elisions((Elision(6, 9, "[cut]"), Elision(1, 3), Elision(2, 4), Elision(8, 10)))
     assert apply_elisions(text, both) == "045[cut]"

@@ -1,4 +1,4 @@
-"""Each rule has a history that breaks it and nothing else, and the second judge agrees."""
+"""Each rule has a history that violates only this rule, and an independent validator (`oracle`) agrees."""
 
 from typing import Any
 
@@ -21,17 +21,17 @@ LONE = "half \ud83d"
 
 
 def said(*parts: Part, format: str = "", **pocket: Any) -> Message:
-    """A message of the model's; native to a `format` if there is one."""
+    """Return a message of the model, native to `format` if given."""
     return Message("assistant", parts, author="model", pocket=VendorExtras(format, **pocket) if format else None)
 
 
 def asked(*parts: Part, format: str = "", **pocket: Any) -> Message:
-    """A message of the user's."""
+    """Return a user message."""
     return Message("user", parts, pocket=VendorExtras(format, **pocket) if format else None)
 
 
 def answered(*results: ToolResult, format: str = "", **pocket: Any) -> Message:
-    """A message of the tools'."""
+    """Return a tool message."""
     return Message("tool", results, author="tool", pocket=VendorExtras(format, **pocket) if format else None)
 
 
@@ -120,11 +120,11 @@ BROKEN: dict[tuple[str, str], tuple[Message, ...]] = {
     ("unknown-role", GEMINI): (asked(Text("bye"), format=GEMINI, fields='{"role":"critic"}'),),
     ("trailing-space", ANTHROPIC): (HELLO, said(Text("so "))),
 }
-"""For each rule and dialect, a history that breaks this rule of this dialect and no other of it."""
+"""For each rule and dialect, a history that violates only this rule of the dialect."""
 
 IDS = ["-".join(key) for key in BROKEN]
 UNSEEN_BY_THE_ORACLE = {"thinking-first", "thought-signature"}
-"""Rules that hang on the state of a loop, which the second judge does not follow."""
+"""Rules about the state of a tool loop, which the oracle does not check."""
 
 LEGAL: dict[str, tuple[str, tuple[Message, ...]]] = {
     "two prompts in a row": (ANTHROPIC, (HELLO, HELLO)),
@@ -169,24 +169,24 @@ def test_a_history_breaks_exactly_this_rule(rule: str, dialect: str) -> None:
 
 
 @pytest.mark.parametrize(("rule", "dialect"), BROKEN, ids=IDS)
-def test_the_oracle_sees_what_the_rule_sees(rule: str, dialect: str) -> None:
+def test_the_oracle_finds_the_same_violation(rule: str, dialect: str) -> None:
     if rule in UNSEEN_BY_THE_ORACLE or (rule, dialect) == ("misplaced-part", RESPONSES):
         pytest.skip("the second judge does not look for this")
     assert oracle.violations(emit(History(BROKEN[rule, dialect]), dialect), dialect)
 
 
 @pytest.mark.parametrize(("rule", "dialect"), BROKEN, ids=IDS)
-def test_a_broken_rule_is_repaired_and_told(rule: str, dialect: str) -> None:
+def test_a_violation_is_repaired_and_reported(rule: str, dialect: str) -> None:
     repaired = repair(History(BROKEN[rule, dialect]), dialect)
     assert check(repaired.history, dialect) == ()
     assert repaired.repairs
 
 
-def test_every_rule_is_broken_by_a_row_and_mended_by_a_fix() -> None:
+def test_every_rule_has_a_broken_example_and_a_repair() -> None:
     assert set(BROKEN) == {(rule.name, dialect.name) for dialect in load_dialects() for rule in dialect.rules}
 
 
-def test_every_rule_says_who_documents_it_and_what_breaks() -> None:
+def test_every_rule_has_documentation() -> None:
     for rule in (rule for dialect in load_dialects() for rule in dialect.rules):
         assert rule.documented.startswith("https://")
         assert rule.error
@@ -194,7 +194,7 @@ def test_every_rule_says_who_documents_it_and_what_breaks() -> None:
 
 
 @pytest.mark.parametrize("name", LEGAL)
-def test_what_an_api_accepts_is_legal(name: str) -> None:
+def test_accepted_requests_are_legal(name: str) -> None:
     dialect, messages = LEGAL[name]
     history = History(messages)
     assert check(history, dialect) == ()
@@ -202,26 +202,26 @@ def test_what_an_api_accepts_is_legal(name: str) -> None:
     assert repair(history, dialect).history is history
 
 
-def test_a_violation_says_where_and_where_it_is_written() -> None:
+def test_a_violation_names_its_place_and_documentation() -> None:
     (found,) = check(History((HELLO, said(Text("a"), call()), HELLO)), ANTHROPIC)
     assert (found.rule, found.dialect, found.message, found.part) == ("unanswered-call", ANTHROPIC, 1, 1)
     assert found.detail == "the call `c1` of `Read` has no result"
     assert found.documented.startswith("https://platform.claude.com/")
 
 
-def test_without_a_dialect_all_four_are_asked() -> None:
+def test_without_a_dialect_all_four_are_validated() -> None:
     found = check(History((HELLO, said(call()), HELLO)))
     assert [one.dialect for one in found] == list(DIALECTS)
 
 
-def test_an_unknown_dialect_is_refused_with_those_that_are_known() -> None:
+def test_an_unknown_dialect_is_rejected_with_the_valid_ones() -> None:
     with pytest.raises(FormatError, match="anthropic, openai-chat, openai-responses, gemini"):
         check(History((HELLO,)), "morse")
 
 
 @pytest.mark.parametrize("name", DIALECTS)
 @given(script=scripts(broken=False))
-def test_a_told_conversation_breaks_nothing_but_what_its_words_break(name: str, script: Script) -> None:
+def test_a_scripted_conversation_violates_only_rules_on_its_text(name: str, script: Script) -> None:
     written = parse(WIRES[name].tell(script), name)
     words = {"blank-message", "empty-text", "trailing-space", "empty-message", "repeated-id", "lone-surrogate"}
     assert {one.rule for one in check(written, name)} <= words
@@ -229,7 +229,7 @@ def test_a_told_conversation_breaks_nothing_but_what_its_words_break(name: str, 
 
 @pytest.mark.parametrize("name", DIALECTS)
 @given(data=st.data())
-def test_the_oracle_finds_nothing_where_the_rules_find_nothing(name: str, data: st.DataObject) -> None:
+def test_the_oracle_accepts_what_the_rules_accept(name: str, data: st.DataObject) -> None:
     history = data.draw(histories | st.builds(parse, WIRE[name] | ODD[name], st.just(name)))
     if is_legal(history, name):
         assert oracle.violations(emit(history, name), name) == []

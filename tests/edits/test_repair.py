@@ -1,4 +1,4 @@
-"""Repair makes every history legal, says what it did, and leaves alone what was right."""
+"""Repair makes every history legal, reports its changes, and leaves legal messages unchanged."""
 
 from collections import Counter
 from pathlib import Path
@@ -26,7 +26,7 @@ anything = st.data()
 
 
 def is_legal_everywhere(history: History, *dialects: str) -> None:
-    """By the rules, and by the judge who knows nothing of them."""
+    """Check a history by the rules and by the independent oracle."""
     for dialect in dialects:
         assert check(history, dialect) == (), dialect
         assert oracle.violations(emit(history, dialect), dialect) == [], dialect
@@ -34,28 +34,28 @@ def is_legal_everywhere(history: History, *dialects: str) -> None:
 
 @each_dialect
 @given(history=histories)
-def test_any_history_is_legal_in_a_dialect_after(dialect: str, history: History) -> None:
+def test_any_history_is_legal_in_a_dialect_after_repair(dialect: str, history: History) -> None:
     is_legal_everywhere(repair(history, dialect).history, dialect)
 
 
 @given(history=histories)
-def test_any_history_is_legal_in_all_dialects_after(history: History) -> None:
+def test_any_history_is_legal_in_all_dialects_after_repair(history: History) -> None:
     is_legal_everywhere(repair(history).history, *DIALECTS)
 
 
 @each_dialect
 @given(data=anything)
-def test_what_was_sent_is_legal_at_home_after(dialect: str, data: st.DataObject) -> None:
+def test_any_request_is_legal_in_its_own_dialect_after_repair(dialect: str, data: st.DataObject) -> None:
     history = parse(data.draw(WIRE[dialect] | ODD[dialect]), dialect)
     is_legal_everywhere(repair(history, dialect).history, dialect)
 
 
 @each_dialect
 @given(data=anything)
-def test_what_was_sent_is_legal_everywhere_after(dialect: str, data: st.DataObject) -> None:
+def test_any_edited_request_is_legal_in_all_dialects_after_repair(dialect: str, data: st.DataObject) -> None:
     before = parse(data.draw(WIRE[dialect] | ODD[dialect]), dialect)
     history = data.draw(edited(before))
-    # Edits may put any piece in the place of a row that only its vendor understands; nobody can judge that.
+    # Edits may replace a message that only its vendor can interpret by anything; such a result cannot be validated.
     wholes = {message.parts for message in before if is_opaque_message(message, dialect)}
     assume(all(message.parts in wholes for message in history if is_opaque_message(message, dialect)))
     is_legal_everywhere(repair(history).history, *DIALECTS)
@@ -73,7 +73,9 @@ def test_a_second_repair_finds_nothing(history: History, dialect: str | None) ->
 
 
 @given(history=histories, dialect=st.sampled_from((None, *DIALECTS)))
-def test_every_change_is_told_and_what_is_right_is_the_same_object(history: History, dialect: str | None) -> None:
+def test_every_change_is_reported_and_legal_messages_are_the_same_objects(
+    history: History, dialect: str | None
+) -> None:
     repaired = repair(history, dialect)
     assert (repaired.history is history) == (not repaired.repairs) == (not check(history, dialect))
     parts = {(one.message, one.part) for one in repaired.repairs}
@@ -83,12 +85,12 @@ def test_every_change_is_told_and_what_is_right_is_the_same_object(history: Hist
         touched = {number for place, number in parts if place == index}
         for number, part in enumerate(message.parts):
             assert id(part) in kept or number in touched or None in touched
-        # A message may take in a result, or lend one; any other is the same as long as none of its parts is named.
+        # A message may gain or lose a result; any other message stays the same object unless a repair names it.
         assert id(message) in kept or touched or any(isinstance(part, ToolResult | ToolCall) for part in message.parts)
 
 
 @given(history=histories, dialect=st.sampled_from((None, *DIALECTS)))
-def test_a_repair_names_a_place_of_the_history_that_came_in(history: History, dialect: str | None) -> None:
+def test_a_repair_names_a_place_of_the_input_history(history: History, dialect: str | None) -> None:
     for one in repair(history, dialect).repairs:
         assert 0 <= one.message < len(history)
         assert one.part is None or 0 <= one.part < len(history[one.message].parts)
@@ -118,7 +120,7 @@ def result(call_id: str, text: str = "done") -> ToolResult:
 
 
 def shown(history: History) -> list[str]:
-    """A history in few words: the role's first letter, then calls, results and texts."""
+    """Describe a history in short form: the first letter of each role, then calls, results and text."""
     return [f"{message.role[0]}: " + ", ".join(map(_word, message.parts)) for message in history]
 
 
@@ -227,20 +229,20 @@ CASES: dict[str, tuple[str | None, tuple[Message, ...], list[str], list[tuple[st
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_repair_does_no_more_than_it_must(name: str) -> None:
+def test_a_repair_makes_the_smallest_change(name: str) -> None:
     dialect, messages, expected, told = CASES[name]
     repaired = repair(History(messages), dialect)
     assert shown(repaired.history) == expected
     assert [(one.rule, one.message, one.part) for one in repaired.repairs] == told
 
 
-def test_a_result_that_moves_is_the_same_message() -> None:
+def test_a_moved_result_is_the_same_message() -> None:
     late = answered(result("a"))
     repaired = repair(History((HELLO, said(call("a")), HELLO, late)))
     assert repaired.history[2] is late
 
 
-def test_an_interrupted_result_is_of_the_kind_of_its_call() -> None:
+def test_an_interrupted_result_has_the_kind_of_its_call() -> None:
     items = [
         {"role": "user", "content": "go"},
         {"type": "custom_tool_call", "call_id": "a", "name": "patch", "input": "*** Begin"},
@@ -251,7 +253,7 @@ def test_an_interrupted_result_is_of_the_kind_of_its_call() -> None:
     assert written[2]["call_id"] == "a"
 
 
-def test_a_missing_thought_signature_is_said_to_be_missing() -> None:
+def test_a_missing_thought_signature_is_replaced_by_the_skip_marker() -> None:
     signed = ToolCall("a", "Read", "{}", VendorExtras("gemini", '{"thoughtSignature":"abc"}'))
     history = History((HELLO, said(signed), answered(result("a")), said(call("b")), answered(result("b"))))
     written = emit(repair(history, "gemini").history, "gemini")
@@ -259,11 +261,11 @@ def test_a_missing_thought_signature_is_said_to_be_missing() -> None:
     assert written[3]["parts"][0]["thoughtSignature"] == SKIP_SIGNATURE_VALIDATION
 
 
-# --- real conversations ---------------------------------------------------------------------------------------
+# --- recorded conversations -------------------------------------------------------------------------------------
 
 RECORDED = ("claude_code", "codex", "openai_tools", "gemini_contents", "mini_swe", "opencode", "pi", "cline_roo")
 MOST = 25
-"""Files of one kind to try, the smallest first."""
+"""Return the recorded files of one kind, smallest first."""
 
 
 @pytest.mark.parametrize("folder", RECORDED)
@@ -278,7 +280,7 @@ def test_recorded_conversations_become_legal(shared_data: Path, folder: str) -> 
             repaired = repair(history)
             is_legal_everywhere(repaired.history, *DIALECTS)
             assert bool(repaired.repairs) == bool(check(history))
-    print(folder, len(files), dict(found))  # noqa: T201 - the counts are for people who run this with -s
+    print(folder, len(files), dict(found))  # noqa: T201 - shows the counts with `pytest -s`
 
 
 def _size(path: Path) -> int:

@@ -10,7 +10,7 @@ from chats import chat, name, places, synced, talk
 from msgspec import structs
 from tantivy import Query
 
-from thresher.memory.archive.block_codec import compress, decode_messages, encode_messages
+from thresher.memory.archive.block_codec import compress, decode_messages, encode_value
 from thresher.memory.ingest.extract import prepare_sessions
 from thresher.memory.records import FileStat, SourceRecord
 from thresher.memory.session_store import SessionStore
@@ -75,7 +75,7 @@ def test_every_format_comes_back(store: SessionStore, shared_data: Path, tmp_pat
 
 def test_half_characters_survive(store: SessionStore) -> None:
     odd = Message("user", (Text("half \ud800 of it, and \U0001f600"),))
-    assert decode_messages(compress(encode_messages([odd]))) == [odd]
+    assert decode_messages(compress(encode_value([odd]))) == [odd]
     _record(store, _said("half \ud800 a pair of words", title="a \udc00 title", project="/\ud800"))
     assert [part.text for part in store.messages(1)[0].parts] == ["half \ud800 a pair of words"]  # type: ignore[union-attr]
     assert places(store, "pair") == [("one", 0)]

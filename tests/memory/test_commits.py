@@ -27,7 +27,7 @@ def numbers(answer: SearchResults) -> list[int]:
 
 
 def dates(answer: SearchResults) -> list[str]:
-    return [note for note in answer.notes if "seen first" in note]
+    return [note for note in answer.notes if "first listed" in note]
 
 
 def worked(number: int, day: int, *, project: str = SHOP, edits: int = 2) -> Talk:
@@ -136,7 +136,7 @@ def test_any_subject_finds_who_made_it(tmp_path: Path, words: str) -> None:
     memory = remembered(tmp_path, made, worked(2, 2))
     answer = memory.search(words)
     assert numbers(answer)[0] == 1
-    assert f"made in {made.id}" in answer.notes[0]
+    assert f"{made.id} made a commit" in answer.notes[0]
 
 
 def test_who_made_it_did_not_only_ask(tmp_path: Path) -> None:

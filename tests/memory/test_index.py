@@ -277,7 +277,7 @@ def test_a_disk_that_is_full_says_what_to_do(
         self._writer = Full()  # type: ignore[assignment]
 
     monkeypatch.setattr(TantivyIndex, "begin_writing", begun)
-    with pytest.raises(StoreError, match="free the disk"):
+    with pytest.raises(StoreError, match="free disk space"):
         synced(store, folder)
     monkeypatch.undo()
     again = SessionStore(store.folder)

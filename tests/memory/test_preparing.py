@@ -181,7 +181,7 @@ def test_a_large_file_that_a_worker_died_of_is_not_tried_again(
     assert report.new == 3
     (problem,) = report.failed
     assert problem.startswith(str(folder / name(3)))
-    assert "perhaps for want of memory" in problem
+    assert "probably because of too little memory" in problem
     assert store.sources()[str(folder / f"{name(3)}.jsonl")].state == "failed"
     assert synced(store, folder) == SyncReport(unchanged=4)
 

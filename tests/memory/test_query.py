@@ -56,5 +56,5 @@ def test_moments(text: str, end: bool, wanted: datetime) -> None:
 
 
 def test_what_is_no_date_says_what_is() -> None:
-    with pytest.raises(OptionError, match="2026-03-01, 7d"):
+    with pytest.raises(OptionError, match="`2026-03-01`, `7d`"):
         parse_date_or_age("last tuesday", NOW)

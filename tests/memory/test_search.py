@@ -464,13 +464,13 @@ def test_a_pattern_goes_with_other_conditions(folder: Path) -> None:
     assert (len(first.sessions), first.more) == (2, True)
     second = memory.search("", sessions=2, page=2, **every)  # type: ignore[arg-type]
     assert (len(second.sessions), second.more) == (1, False)
-    with pytest.raises(OptionError, match="leave these out"):
+    with pytest.raises(OptionError, match="remove these"):
         memory.search("", fields=("paths",), **every)  # type: ignore[arg-type]
 
 
 def test_a_word_that_is_nowhere_is_told(folder: Path) -> None:
     memory = said(folder, "The parcel is lilac.")
-    assert memory.search("lilac parcle").notes == ("no text here has `parcle`",)
+    assert memory.search("lilac parcle").notes == ("no archived text contains `parcle`",)
     assert memory.search("lilac parcels").notes == ()
 
 
@@ -554,7 +554,7 @@ def test_ids_may_be_shortened_while_they_are_clear(folder: Path) -> None:
     memory = said(folder, "The parcel is lilac.", "The ribbon is crimson.")
     memory.sync()
     assert memory.facts(name(1)).id == name(1)
-    with pytest.raises(AmbiguousIdError, match="say more"):
+    with pytest.raises(AmbiguousIdError, match="give more"):
         memory.facts(name(1)[:8])
     for unknown in ("", "ffff", "%", "'"):
         with pytest.raises(NotStoredError):
@@ -681,10 +681,10 @@ def test_a_search_goes_on_when_the_sync_before_it_cannot(tmp_path: Path) -> None
     (folder / f"{name(2)}.jsonl").write_bytes(chat(name(2), ["more of the pelicans", "of course we do"]))
     with archive.lease():
         busy = memory.search("pelicans")
-    assert busy.notes == ("another sync is at work: the newest turns may be missing",)
+    assert busy.notes == ("another sync is running; the newest turns may be missing",)
     archive.is_broken = True
     broken = memory.search("pelicans")
-    assert broken.notes == ("the disk is full; only what was known before is searched",)
+    assert broken.notes == ("the disk is full; the search covers only sessions archived before",)
     assert [one.id for one in busy.sessions] == [one.id for one in broken.sessions] == [name(1)]
     archive.is_broken = False
     assert memory.related(memory.session(name(1))).notes == ()

@@ -1,4 +1,4 @@
-"""The latest exchanges stay, the older ones are bridged, and what is still open is never lost."""
+"""The policy `exchanges`: the latest exchanges and open tasks stay, older ones are summarized."""
 
 import json
 
@@ -42,7 +42,7 @@ def fitted(history: History, policy: SummarizeExchanges) -> History:
 
 
 def whole(history: History, policy: SummarizeExchanges) -> list[int]:
-    """The numbers of the exchanges that stay whole."""
+    """Return the numbers of the exchanges that stay unchanged."""
     after = set(fitted(history, policy).messages)
     numbers = range(1, len(history.exchanges) + 1)
     return [n for n in numbers if all(message in after for message in exchange(n, tools=_has_tools(history, n)))]
@@ -57,13 +57,13 @@ def _has_tools(history: History, number: int) -> bool:
     [
         ((True, True), {}, [1, 2]),
         ((True, True, True), {}, [2, 3]),
-        ((True, True, False, True), {}, [2, 4]),  # those with tools come first
+        ((True, True, False, True), {}, [2, 4]),  # exchanges with tools come first
         ((True, False, False), {}, [1, 3]),
         ((False,) * 4, {}, [3, 4]),
         ((True,) * 8, {}, [7, 8]),
         ((True,) * 8, {"keep": 3}, [6, 7, 8]),
         ((True,) * 8, {"keep": 1}, [8]),
-        ((True,) * 8, {"keep": 0}, [8]),  # the current one is never lost
+        ((True,) * 8, {"keep": 0}, [8]),  # the current exchange always stays
         ((True,) * 8, {"keep": 50}, [1, 2, 3, 4, 5, 6, 7, 8]),
         ((True,) * 8, {"pressure": 0.7}, [7, 8]),
         ((True,) * 8, {"pressure": 0.9}, [8]),
@@ -71,11 +71,11 @@ def _has_tools(history: History, number: int) -> bool:
         ((True, True), {"pressure": 0.9}, [2]),
     ],
 )
-def test_how_many_stay(tools: tuple[bool, ...], options: dict[str, float], kept: list[int]) -> None:
+def test_the_number_of_kept_exchanges(tools: tuple[bool, ...], options: dict[str, float], kept: list[int]) -> None:
     assert whole(talk(*tools), SummarizeExchanges(**options)) == kept  # type: ignore[arg-type]
 
 
-def test_where_there_is_room_the_most_important_stay_too() -> None:
+def test_important_exchanges_stay_if_there_is_room() -> None:
     past = [
         user("round the invoice totals"),
         *chain("i", "Bash", f"invoice totals {LONG}"),
@@ -98,7 +98,7 @@ def test_pressure_comes_from_the_budget() -> None:
     assert len(set(sizes)) == 3
 
 
-def test_a_bridge_quotes_what_was_asked_and_tells_what_was_done() -> None:
+def test_a_bridge_quotes_the_request_and_lists_the_actions() -> None:
     edited = chain("e", "Edit", "ok", file_path="src/a.py", old_string="x", new_string="y" * 400)
     messages = [user("please fix the rounding"), *chain("b", "Bash", command="ls"), *edited, said(Text("It is fixed."))]
     history = History((*exchange(1), *messages, *exchange(3), *exchange(4)))
@@ -109,7 +109,7 @@ def test_a_bridge_quotes_what_was_asked_and_tells_what_was_done() -> None:
     assert lines[1] == 'asked: "please fix the rounding" → 2 calls, edited a.py; ended: ok; said: "It is fixed."'
 
 
-def test_bridges_may_be_held_to_so_many_exchanges() -> None:
+def test_the_exchanges_per_bridge_are_limited() -> None:
     history = talk(*[True] * 8)
     labels = [
         edit.label
@@ -119,7 +119,7 @@ def test_bridges_may_be_held_to_so_many_exchanges() -> None:
     assert [label.split(" removed")[0] for label in labels] == ["3 exchanges", "3 exchanges", "1 exchange"]
 
 
-def test_what_is_kept_is_kept_byte_for_byte_and_in_order() -> None:
+def test_kept_parts_are_byte_identical_and_in_order() -> None:
     history = talk(*[True] * 6)
     after = fitted(history, SummarizeExchanges())
     assert after.messages[:2] == history.messages[:2]
@@ -131,13 +131,13 @@ def test_what_is_kept_is_kept_byte_for_byte_and_in_order() -> None:
 @pytest.mark.parametrize("options", [{}, {"keep": 1}, {"pressure": 0.2}, {"pressure": 0.9}, {"pressure": 1.0}])
 @pytest.mark.parametrize("bridges", [True, False])
 @pytest.mark.parametrize("tools", [(True,) * 7, (True, False) * 4, (False,) * 5])
-def test_a_second_run_finds_nothing(options: dict[str, float], bridges: bool, tools: tuple[bool, ...]) -> None:
+def test_a_second_run_changes_nothing(options: dict[str, float], bridges: bool, tools: tuple[bool, ...]) -> None:
     policy = SummarizeExchanges(summaries=bridges, **options)  # type: ignore[arg-type]
     after = fitted(talk(*tools), policy)
     assert not build_plan(after, policy(after), SCALE).edits
 
 
-def test_bridges_survive_as_the_talk_goes_on() -> None:
+def test_bridges_survive_a_growing_history() -> None:
     history = talk(*[True] * 4)
     for number in range(5, 9):
         history = fitted(history, SummarizeExchanges())
@@ -147,7 +147,7 @@ def test_bridges_survive_as_the_talk_goes_on() -> None:
     assert "request 1" in history[1].text
 
 
-def test_without_bridges_nothing_tells_of_them() -> None:
+def test_without_summaries_exchanges_are_dropped() -> None:
     history = talk(*[True] * 4)
     edits: list[Edit] = list(SummarizeExchanges(summaries=False)(history))
     assert {type(edit) for edit in edits} == {Drop}
@@ -155,13 +155,13 @@ def test_without_bridges_nothing_tells_of_them() -> None:
     assert [message.text for message in after if message.role == "user"] == ["request 1", "request 3", "request 4"]
 
 
-def test_a_prompt_without_an_answer_keeps_one_exchange_beside_it() -> None:
+def test_an_unanswered_prompt_keeps_one_more_exchange() -> None:
     history = History((*talk(*[True] * 6).messages, user("and now?")))
     assert whole(history, SummarizeExchanges(pressure=0.9)) == [6]
     assert whole(history, SummarizeExchanges(pressure=1.0)) == []
 
 
-def test_what_an_edit_builds_on_stays() -> None:
+def test_the_read_before_an_edit_stays() -> None:
     read = chain("r", "Read", file_path="/w/a.py")
     older = chain("r0", "Read", file_path="/w/a.py")
     other = chain("o", "Read", file_path="/w/b.py")
@@ -187,7 +187,7 @@ def test_the_latest_plan_stays() -> None:
     assert {call.id for m in fitted(history, SummarizeExchanges(pressure=1.0)) for call in m.calls} == {"p1", "c4"}
 
 
-# --- one endless exchange ----------------------------------------------------------------------------------------
+# --- one long exchange -------------------------------------------------------------------------------------------
 
 
 def endless(turns: int, *, prompt: bool = True) -> History:
@@ -199,7 +199,7 @@ def endless(turns: int, *, prompt: bool = True) -> History:
 
 @pytest.mark.parametrize(("pressure", "stay"), [(0.2, 20), (None, 10), (0.9, 5), (1.0, 3)])
 @pytest.mark.parametrize("prompt", [True, False])
-def test_older_turns_of_an_endless_exchange_fold(pressure: float | None, stay: int, prompt: bool) -> None:
+def test_older_turns_of_a_long_exchange_are_summarized(pressure: float | None, stay: int, prompt: bool) -> None:
     history = endless(60, prompt=prompt)
     policy = SummarizeExchanges(pressure=pressure)
     after = fitted(history, policy)
@@ -209,12 +209,12 @@ def test_older_turns_of_an_endless_exchange_fold(pressure: float | None, stay: i
     assert not build_plan(after, policy(after), SCALE).edits
 
 
-def test_a_short_one_stays_as_it_is() -> None:
+def test_a_short_exchange_is_unchanged() -> None:
     assert fitted(endless(12), SummarizeExchanges()) == endless(12)
     assert list(SummarizeExchanges()(History())) == []
 
 
-def test_a_question_that_nobody_answered_stays() -> None:
+def test_an_unanswered_question_stays() -> None:
     asks = said(Text("Should I also change the lexer?"), ToolCall("q", "Bash", '{"command":"ls"}'))
     answer = Message("tool", (ToolResult("q", (Text(LONG),)),), author="tool")
     history = endless(30)
@@ -223,7 +223,7 @@ def test_a_question_that_nobody_answered_stays() -> None:
     assert any("change the lexer?" in message.text for message in after if not message.text.startswith("[thresher"))
 
 
-def test_the_call_that_matters_most_stays() -> None:
+def test_the_most_important_call_stays() -> None:
     history = endless(40)
     read = chain("r", "Read", "class Parser: parse src/parser.py", file_path="src/parser.py")
     history = History((*history.messages[:7], *read, *history.messages[7:]))
@@ -231,6 +231,6 @@ def test_the_call_that_matters_most_stays() -> None:
 
 
 @pytest.mark.parametrize("options", [{"keep": -1}, {"pressure": 2}, {"pressure": True}, {"budget": 0}, {"budget": 1.5}])
-def test_options_that_make_no_sense(options: dict[str, int]) -> None:
+def test_invalid_options_are_rejected(options: dict[str, int]) -> None:
     with pytest.raises(OptionError, match="exchanges"):
         SummarizeExchanges(**options)  # type: ignore[arg-type]

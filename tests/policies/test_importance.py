@@ -1,4 +1,4 @@
-"""What matters most is what the next step needs: each sign, alone, moves the number the right way."""
+"""Importance: each feature alone moves the score in the right direction."""
 
 import json
 
@@ -25,12 +25,12 @@ def call(
     return Message("assistant", (made,), author="model"), Message("tool", (answer,), author="tool")
 
 
-def test_nothing_matters_in_nothing() -> None:
+def test_an_empty_history_has_no_scores() -> None:
     assert score_importance(History()) == {}
     assert measure_kept_importance(History(), set()) == 1.0
 
 
-def test_words_of_the_current_request_raise_what_holds_them() -> None:
+def test_words_of_the_current_request_raise_the_score() -> None:
     history = History(
         (
             user("hello"),
@@ -43,7 +43,7 @@ def test_words_of_the_current_request_raise_what_holds_them() -> None:
     assert scores[Place(2, 0)] > scores[Place(4, 0)]
 
 
-def test_newer_matters_more() -> None:
+def test_recency_raises_the_score() -> None:
     history = History((user("go"), *(message for n in range(5) for message in call(n, "Bash", command="same"))))
     scores = score_importance(history)
     found = [scores[Place(index, 0)] for index in range(1, len(history), 2)]
@@ -51,7 +51,7 @@ def test_newer_matters_more() -> None:
     assert len(set(found)) == len(found)
 
 
-def test_what_later_calls_name_matters_more() -> None:
+def test_references_by_later_calls_raise_the_score() -> None:
     history = History(
         (
             user("go"),
@@ -65,7 +65,7 @@ def test_what_later_calls_name_matters_more() -> None:
 
 
 @pytest.mark.parametrize(("mended", "more"), [(True, False), (False, True)])
-def test_an_error_matters_until_it_is_made_good(mended: bool, more: bool) -> None:
+def test_an_error_scores_high_until_a_retry_succeeds(mended: bool, more: bool) -> None:
     history = History(
         (
             user("go"),
@@ -83,13 +83,13 @@ def test_an_error_matters_until_it_is_made_good(mended: bool, more: bool) -> Non
     assert (score_importance(history)[Place(2, 0)] > score_importance(plain)[Place(2, 0)]) is more
 
 
-def test_a_command_that_exits_with_an_error_is_one() -> None:
+def test_a_failed_command_is_an_error() -> None:
     bad = History((user("go"), *call(1, "bash", "<returncode>1</returncode>\n<output>\nboom</output>", command="x")))
     good = History((user("go"), *call(1, "bash", "<returncode>0</returncode>\n<output>\nboom</output>", command="x")))
     assert score_importance(bad)[Place(2, 0)] > score_importance(good)[Place(2, 0)]
 
 
-def test_kinds_have_an_order() -> None:
+def test_kinds_of_parts_are_ordered() -> None:
     rows = (
         Message("user", (Text("a"),)),
         Message("assistant", (Text("b?"),), author="model"),
@@ -105,13 +105,13 @@ def test_kinds_have_an_order() -> None:
         ),
         Message("assistant", (Thinking("c"),), author="model"),
     )
-    # All in one turn, so that only the kind tells them apart.
+    # One turn, so that only the kind differs.
     scores = [score_importance(History(rows))[Place(index, 0)] for index in range(1, len(rows))]
     assert scores == sorted(scores, reverse=True)
     assert len(set(scores)) == len(scores)
 
 
-def test_quality_is_the_share_of_what_matters() -> None:
+def test_quality_is_the_kept_share_of_the_score() -> None:
     history = History((user("fix it"), *call(1, "Read", "text", file_path="a.py"), user("and now?")))
     scores = score_importance(history)
     assert measure_kept_importance(history, set(scores)) == pytest.approx(1.0)
@@ -123,7 +123,7 @@ def test_quality_is_the_share_of_what_matters() -> None:
     )
 
 
-def test_a_summary_matters_nearly_as_much_as_human_words() -> None:
+def test_a_summary_scores_nearly_as_high_as_human_text() -> None:
     history = History((Message("user", (Summary("what was"), Text("x")), author="harness"), user("go on")))
     scores = score_importance(history)
     assert scores[Place(0, 0)] > scores[Place(0, 1)]
@@ -138,7 +138,7 @@ def test_a_summary_matters_nearly_as_much_as_human_words() -> None:
         ("日本 naïve Straße", {"日本", "naïve", "straße"}),
     ],
 )
-def test_identifiers_and_paths_are_made_of_words(text: str, words: set[str]) -> None:
+def test_identifiers_and_paths_are_split_into_words(text: str, words: set[str]) -> None:
     assert extract_scored_words(text) == words
 
 
@@ -151,5 +151,5 @@ def test_identifiers_and_paths_are_made_of_words(text: str, words: set[str]) -> 
         ("plain words only.", set()),
     ],
 )
-def test_names_are_told_from_words(text: str, names: set[str]) -> None:
+def test_names_are_distinguished_from_words(text: str, names: set[str]) -> None:
     assert extract_scored_names(text) == names

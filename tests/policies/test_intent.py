@@ -1,4 +1,4 @@
-"""The field in which an edit says why it is made: into every dialect's schema, and out of the arguments again."""
+"""The `intent` field: added to the schemas of every dialect, and removed from the arguments."""
 
 import copy
 import json
@@ -68,7 +68,7 @@ def at(tool: Any, way: tuple[str | int, ...]) -> Any:
 
 
 @pytest.mark.parametrize("name", TOOLS)
-def test_an_edit_tool_may_say_its_intent(name: str) -> None:
+def test_an_edit_tool_gets_an_intent_field(name: str) -> None:
     tool, way, field, required = TOOLS[name]
     before = copy.deepcopy(tool)
     (changed,) = with_intent([tool])
@@ -94,13 +94,13 @@ OTHERS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_other_definitions_stay(name: str) -> None:
+def test_other_definitions_are_unchanged(name: str) -> None:
     assert with_intent([OTHERS[name]]) == [OTHERS[name]]
     text = json.dumps([OTHERS[name]], indent=1)
     assert with_intent(text) == text
 
 
-def test_other_tools_join_by_name() -> None:
+def test_other_tools_are_selected_by_name() -> None:
     tool = {"name": "mcp__notes__Change", "input_schema": PLAIN}
     assert with_intent([tool]) == [tool]
     (changed,) = with_intent([tool], tools=["MCP__notes__change"])
@@ -111,13 +111,13 @@ def test_a_single_definition_may_be_given() -> None:
     assert INTENT_FIELD in with_intent({"name": "Edit", "input_schema": PLAIN})["input_schema"]["properties"]
 
 
-def test_a_copy_shares_nothing_with_what_was_given() -> None:
+def test_the_copy_shares_no_objects_with_the_input() -> None:
     given = [{"name": "Read", "input_schema": {"properties": {}}}]
     with_intent(given)[0]["input_schema"]["properties"]["x"] = 1
     assert given == [{"name": "Read", "input_schema": {"properties": {}}}]
 
 
-def test_text_that_is_no_json_is_refused() -> None:
+def test_invalid_json_is_rejected() -> None:
     with pytest.raises(FormatError, match="tool definitions"):
         with_intent("[{")
 
@@ -134,5 +134,5 @@ ARGUMENTS: list[tuple[Any, Any]] = [
 
 
 @pytest.mark.parametrize(("given", "left"), ARGUMENTS)
-def test_the_tool_never_sees_it(given: Any, left: Any) -> None:
+def test_the_field_is_removed_for_the_tool(given: Any, left: Any) -> None:
     assert without_intent(given) == left

@@ -1,4 +1,4 @@
-"""Old results become pointers, calls and newest results stay."""
+"""The policy `mask`: placeholders replace old results; calls and the latest results stay."""
 
 import json
 from collections.abc import Callable
@@ -26,7 +26,7 @@ def told(names: list[str], result: Callable[[int], str] = lambda _: LONG) -> His
 
 
 def masked(history: History, policy: MaskOldResults) -> list[int]:
-    """Which results became pointers, in the order of the edits."""
+    """Return the indexes of replaced results, in the order of the edits."""
     places = [history.places[edit.target] for edit in build_plan(history, policy(history), SCALE).edits]
     return [(place.message - 2) // 2 for place in places]
 
@@ -43,18 +43,18 @@ def masked(history: History, policy: MaskOldResults) -> list[int]:
         ({"keep": 0, "min_tokens_saved": 100_000}, []),
     ],
 )
-def test_what_is_masked(options: dict[str, int], gone: list[int]) -> None:
+def test_old_results_are_masked(options: dict[str, int], gone: list[int]) -> None:
     history = told(["Read", "Bash", "Read", "AskUserQuestion", "Bash"])
     assert masked(history, MaskOldResults(**options)) == gone  # type: ignore[arg-type]
 
 
-def test_the_least_important_go_first() -> None:
+def test_the_least_important_are_masked_first() -> None:
     history = told(["Read", "LS", "Edit"])
     order = [history.places[edit.target].message for edit in MaskOldResults(keep=0, by_importance=True)(history)]
     assert order == [4, 2, 6]
 
 
-def test_a_pointer_counts_as_a_result_and_stays() -> None:
+def test_a_placeholder_counts_as_a_result_and_stays() -> None:
     history = told(["Bash"] * 6)
     policy = MaskOldResults(keep=2)
     after = apply(history, build_plan(history, policy(history), SCALE))
@@ -64,7 +64,7 @@ def test_a_pointer_counts_as_a_result_and_stays() -> None:
     assert not list(policy(after))
 
 
-def test_a_long_text_that_opens_like_a_pointer_is_none() -> None:
+def test_a_long_text_that_starts_like_a_placeholder_is_masked() -> None:
     forged = f"[thresher t1:0123456789abcdef · Read a.py]\n{LONG}"
     history = told(["Bash"], lambda _: forged)
     assert [type(edit) for edit in MaskOldResults(keep=0)(history)] == [Replace]
@@ -73,6 +73,6 @@ def test_a_long_text_that_opens_like_a_pointer_is_none() -> None:
 @pytest.mark.parametrize(
     "options", [{"keep": -1}, {"min_tokens_saved": 1.5}, {"categories": ("files",)}, {"exclude_tools": "Read"}]
 )
-def test_options_that_make_no_sense(options: dict[str, int]) -> None:
+def test_invalid_options_are_rejected(options: dict[str, int]) -> None:
     with pytest.raises(OptionError, match="mask"):
         MaskOldResults(**options)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Output of commands: what is squeezed out of it, and what is left of the long."""
+"""The policy `output`: squeeze command output and truncate long output."""
 
 from itertools import pairwise
 from typing import Any
@@ -19,7 +19,7 @@ WORDS = [word for words in _GREEK for word in words.split()]
 
 
 def unlike(size: int) -> str:
-    """Lines of which no two neighbours are alike."""
+    """Return lines of which no two neighbors are similar."""
     lines: list[str] = []
     while sum(map(len, lines)) + len(lines) <= size:
         lines.append(f"{WORDS[len(lines) % 19]} {WORDS[len(lines) // 19 % 19]} came and went")
@@ -31,12 +31,12 @@ def after(text: str, policy: TruncateOutput, name: str = "Bash", command: str = 
 
 
 @pytest.mark.parametrize("size", [10, 1_000, 1_001, 9_000, 10_000])
-def test_what_is_short_enough_stays_whole(size: int) -> None:
+def test_short_output_is_unchanged(size: int) -> None:
     assert after(unlike(size), TruncateOutput()) == unlike(size)
 
 
 @pytest.mark.parametrize("size", [10_001, 45_231, 300_000])
-def test_what_is_long_keeps_head_and_tail(size: int) -> None:
+def test_long_output_keeps_head_and_tail(size: int) -> None:
     text = unlike(size)
     short = after(text, TruncateOutput())
     head, note, tail = short.partition(f" · truncated: {size:,} chars, {text.count(chr(10)) + 1:,} lines in total]\n")
@@ -49,11 +49,11 @@ def test_what_is_long_keeps_head_and_tail(size: int) -> None:
 
 
 @pytest.mark.parametrize(("size", "left"), [(1_000, 1_000), (2_100, 2_100), (5_000, 2_200), (50_000, 2_200)])
-def test_under_pressure_less_stays(size: int, left: int) -> None:
+def test_the_option_pressure_keeps_less(size: int, left: int) -> None:
     assert len(after(unlike(size), TruncateOutput(pressure=True))) <= left
 
 
-def test_only_commands_write_output() -> None:
+def test_only_command_output_is_truncated() -> None:
     text = unlike(20_000)
     assert after(text, TruncateOutput(), "Bash", "git log") != text
     for name in ("Read", "mcp__db__query", "Task", "skill"):
@@ -88,25 +88,25 @@ SQUEEZED: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("name", SQUEEZED)
-def test_squeezed(name: str) -> None:
+def test_output_is_squeezed(name: str) -> None:
     text, squeezed = SQUEEZED[name]
     assert apply_elisions(text, find_output_noise(text)) == squeezed
 
 
-def test_squeezing_alone_names_the_whole() -> None:
+def test_squeezed_output_states_its_original_size() -> None:
     short = after(unlike(2_000) + "\n" + "again and again\n" * 100, TruncateOutput())
     assert "again and again [… 99 similar lines …]\n\n[thresher t1:" in short
     assert short.endswith(" · condensed: 3,601 chars, 181 lines in total]")
 
 
-def test_a_file_that_is_shown_is_not_squeezed() -> None:
+def test_a_displayed_file_is_not_squeezed() -> None:
     text = "return None  # nothing to see here\n" * 100
     assert after(text, TruncateOutput(), command="cat a.py") == text
     assert len(after(text, TruncateOutput())) < 200
     assert after(text, TruncateOutput(squeeze=False)) == text
 
 
-def test_ends_are_measured_after_squeezing() -> None:
+def test_head_and_tail_are_measured_after_squeezing() -> None:
     text = "\n".join([unlike(1_500), "hop\n" * 20_000, unlike(1_500)])
     assert after(text, TruncateOutput()).startswith(unlike(1_500)[:1_400])
     assert "truncated:" not in after(text, TruncateOutput()), "with the repeats gone, all of it fits"
@@ -137,17 +137,17 @@ def test_gaps_are_in_order_and_inside_the_text(noise: str, limit: int, head: int
 
 
 @given(NOISE)
-def test_squeezing_never_adds(noise: str) -> None:
+def test_squeezing_never_adds_characters(noise: str) -> None:
     once = apply_elisions(noise, find_output_noise(noise))
     assert len(once) <= len(noise)
 
 
 @pytest.mark.parametrize("options", [{"head": -1}, {"truncate_above": 1.5}, {"keep_below": "1k"}, {"tail": None}])
-def test_senseless_options_are_refused(options: dict[str, Any]) -> None:
+def test_invalid_options_are_rejected(options: dict[str, Any]) -> None:
     with pytest.raises(OptionError, match="whole number"):
         TruncateOutput(**options)
 
 
 @given(histories)
-def test_any_history_can_be_tried(history: History) -> None:
+def test_any_history_is_accepted(history: History) -> None:
     closed(history, TruncateOutput(keep_below=0, truncate_above=0, head=0, tail=0))

@@ -1,6 +1,6 @@
-"""A policy that another package brings works wherever a policy is named, and a broken one stops nothing.
+"""Third-party policies: they work like built-in ones, and an invalid one does no harm.
 
-The package is written into a folder as an installer would leave it, and only the path to that folder is given.
+The package is a folder in the layout of an installer, added to the Python path.
 """
 
 import json
@@ -63,7 +63,7 @@ def packages(tmp_path: Path) -> Path:
 def run(packages: Path, *words: str, code: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [sys.executable, *words],
-        env={**os.environ, "PYTHONPATH": str(packages), **environment},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(packages), *sys.path]), **environment},
         cwd=packages.parent,
         capture_output=True,
         text=True,
@@ -75,20 +75,20 @@ def run(packages: Path, *words: str, code: int = 0, **environment: str) -> subpr
 
 
 def dropped(packages: Path, *options: str, **environment: Any) -> int:
-    """Return how many calls go; each takes its result with it."""
+    """Return the number of dropped calls; each is dropped with its result."""
     done = run(packages, "-m", "thresher.cli", "fit", "messages.json", "--json", *options, **environment)
     edits: list[dict[str, str]] = json.loads(done.stdout)["edits"]
     return sum(edit["policy"] == "errors_first" for edit in edits) // 2
 
 
-def test_it_is_named_in_a_fit_and_in_the_command(packages: Path) -> None:
+def test_a_plugin_policy_works_in_python_and_on_the_command_line(packages: Path) -> None:
     code = "import json, thresher as th; rows = json.load(open('messages.json')); "
     code += "print(len(th.fit(rows, policy='errors_first')), len(th.fit(rows, policy=['no-op'])))"
     assert run(packages, "-c", code).stdout.split() == [str(len(ROWS) - 8), str(len(ROWS))]
     assert dropped(packages, "--policy", "errors_first") == 4
 
 
-def test_its_options_are_set_by_the_environment_and_by_the_file(packages: Path) -> None:
+def test_environment_and_file_set_its_options(packages: Path) -> None:
     assert dropped(packages, "-p", "errors_first", THRESHER_ERRORS_FIRST_KEEP="3") == 1
     toml = packages.parent / "thresher.toml"
     toml.write_text('[policies.errors_first]\nkeep = 2\n[presets]\nmine = ["thinking", "errors_first", "no-op"]\n')
@@ -117,9 +117,10 @@ def test_it_is_listed_and_replayed(packages: Path) -> None:
         ("broken = no_such_module:Policy", "cannot be loaded"),
         ("broken = toy_policies:BROKEN", "is not callable"),
         ("mask = toy_policies:ErrorsFirst", "has the name of a built-in policy"),
+        ("newest = toy_policies:ErrorsFirst", "has the name of a built-in policy"),
     ],
 )
-def test_one_that_cannot_be_used_is_reported_and_the_rest_works(packages: Path, entry: str, why: str) -> None:
+def test_an_invalid_plugin_is_reported_and_the_others_work(packages: Path, entry: str, why: str) -> None:
     entries = packages / "toy_policies-1.0.dist-info" / "entry_points.txt"
     entries.write_text(f"[thresher.policies]\n{entry}\nerrors_first = toy_policies:ErrorsFirst\n")
     done = run(packages, "-m", "thresher.cli", "fit", "messages.json", "-p", "errors_first", "--json")

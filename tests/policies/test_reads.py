@@ -1,4 +1,4 @@
-"""Reads of one file: which stay, and what the pointers say is true."""
+"""The policy `reads`: which reads of a file stay, and that placeholders state facts."""
 
 from itertools import pairwise
 from typing import Any
@@ -53,7 +53,7 @@ KEPT = {
 
 
 @pytest.mark.parametrize("count", KEPT)
-def test_first_and_last_stay_and_samples_of_many(count: int) -> None:
+def test_first_and_last_read_stay_and_samples_of_many(count: int) -> None:
     history = told(*(read() for _ in range(count)))
     plan, smaller = closed(history, DeduplicateReads())
     assert touched(history, plan.edits) == sorted(set(range(count)) - KEPT[count])
@@ -61,7 +61,7 @@ def test_first_and_last_stay_and_samples_of_many(count: int) -> None:
 
 
 @given(st.integers(0, 200), st.integers(0, 12), st.integers(0, 12))
-def test_the_kept_are_few_and_spread_evenly(count: int, most: int, samples: int) -> None:
+def test_kept_reads_are_few_and_evenly_spread(count: int, most: int, samples: int) -> None:
     kept = sorted(choose_kept_reads(count, most, samples))
     assert set(kept) <= set(range(count))
     assert {0, count - 1} <= set(kept) or not count
@@ -73,7 +73,7 @@ def test_the_kept_are_few_and_spread_evenly(count: int, most: int, samples: int)
         assert len(kept) == min(count, 2)
 
 
-def test_pointers_name_the_file_and_the_read_that_holds_the_text() -> None:
+def test_placeholders_name_the_file_and_the_read_with_the_text() -> None:
     history = told(read(), read(), read(text="other"), read(text="other"))
     _, smaller = closed(history, DeduplicateReads())
     _, first, second, _ = results(smaller)
@@ -81,20 +81,20 @@ def test_pointers_name_the_file_and_the_read_that_holds_the_text() -> None:
     assert second.endswith("turn 3 · re-read; same text as the read at turn 4]")
 
 
-def test_an_edit_between_is_told() -> None:
+def test_a_placeholder_names_an_edit_between_reads() -> None:
     history = told(read(), read(text="one"), edit(), read(text="two"))
     _, smaller = closed(history, DeduplicateReads())
     stale = "older state; the file was edited at turn 3 since; read again at turn 4]"
     assert results(smaller)[1].endswith(stale)
 
 
-def test_a_change_that_no_call_explains_is_told_too() -> None:
+def test_a_placeholder_reports_an_unexplained_change() -> None:
     history = told(read(), read(text="one"), edit(B), read(text="two"))
     _, smaller = closed(history, DeduplicateReads())
     assert results(smaller)[1].endswith("older state; the text has changed since; read again at turn 4]")
 
 
-def test_what_loses_nothing_is_proposed_first() -> None:
+def test_duplicate_reads_are_proposed_first() -> None:
     history = told(read(text="one"), read(text="two"), read(text="one"), read(text="three"))
     assert [edit.why for edit in DeduplicateReads()(history)] == ["re-read", "stale read"]
 
@@ -113,17 +113,17 @@ UNLIKE = {
 
 
 @pytest.mark.parametrize("name", UNLIKE)
-def test_what_is_not_the_same_text_has_no_pointer(name: str) -> None:
+def test_a_different_text_has_no_placeholder(name: str) -> None:
     assert list(DeduplicateReads()(told(*UNLIKE[name]))) == []
 
 
-def test_one_file_however_its_path_is_written() -> None:
+def test_paths_are_normalized() -> None:
     shell = Did("Bash", {"command": "cat ./src/../config.py", "workdir": "/work/a"}, body("same"))
     history = told(read(), shell, read("/work/a/./config.py"))
     assert touched(history, closed(history, DeduplicateReads())[0].edits) == [1]
 
 
-def test_a_relative_path_is_the_one_file_that_ends_so() -> None:
+def test_a_relative_path_matches_the_only_file_that_ends_with_it() -> None:
     def paths(*given: str) -> list[str]:
         return [one.path for one in collect_file_accesses(told(*map(read, given))).reads]
 
@@ -152,12 +152,12 @@ PATHS = {
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_a_path_is_written_in_one_way(path: str) -> None:
+def test_a_path_has_one_normal_form(path: str) -> None:
     assert normalize_path(path) == PATHS[path]
     assert normalize_path(PATHS[path]) == PATHS[path]
 
 
-def test_a_relative_path_starts_where_the_work_is() -> None:
+def test_a_relative_path_starts_at_the_working_directory() -> None:
     assert normalize_path("../b.py", "/work/a") == "/work/b.py"
     assert normalize_path("b.py", "C:\\work") == "C:/work/b.py"
     assert normalize_path("/b.py", "/work/a") == "/b.py"
@@ -193,7 +193,7 @@ EXTENTS: list[tuple[str, dict[str, Any], LineExtent]] = [
 
 
 @pytest.mark.parametrize(("name", "arguments", "extent"), EXTENTS)
-def test_what_a_read_shows(name: str, arguments: dict[str, Any], extent: LineExtent) -> None:
+def test_the_extent_of_a_read(name: str, arguments: dict[str, Any], extent: LineExtent) -> None:
     (call,) = told(Did(name, arguments)).messages[1].calls
     use = describe_tool_call(call)
     assert parse_read_extent(call, use) == extent
@@ -204,18 +204,18 @@ PATCH = "*** Begin Patch\n*** Update File: a.py\n@@\n*** Add File: ./b.py\n+x\n*
 
 
 @pytest.mark.parametrize("arguments", [PATCH, {"input": PATCH}, {"command": ["apply_patch", PATCH]}])
-def test_a_patch_changes_all_files_that_it_names(arguments: Any) -> None:
+def test_a_patch_changes_all_its_files(arguments: Any) -> None:
     name = "shell" if isinstance(arguments, dict) and "command" in arguments else "apply_patch"
     (call,) = told(Did(name, arguments)).messages[1].calls
     assert find_changed_paths(call, describe_tool_call(call)) == {"a.py": "edit", "b.py": "write", "c.py": "delete"}
 
 
-def test_a_move_changes_both_ends() -> None:
+def test_a_move_changes_source_and_target() -> None:
     (call,) = told(Did("move_file", {"source": "a.py", "destination": "b.py"})).messages[1].calls
     assert find_changed_paths(call, describe_tool_call(call)) == {"a.py": "move", "b.py": "move"}
 
 
-def test_a_pointer_counts_as_a_read_when_the_history_grows() -> None:
+def test_a_placeholder_counts_as_a_read_when_the_history_grows() -> None:
     _, smaller = closed(told(*(read() for _ in range(5))), DeduplicateReads())
     last = (
         Message("assistant", (ToolCall("x", "Read", f'{{"file_path":"{A}"}}'),), author="model"),
@@ -227,11 +227,11 @@ def test_a_pointer_counts_as_a_read_when_the_history_grows() -> None:
 
 
 @pytest.mark.parametrize("options", [{"samples": -1}, {"max_file_reads": "5"}, {"samples": True}])
-def test_senseless_options_are_refused(options: dict[str, Any]) -> None:
+def test_invalid_options_are_rejected(options: dict[str, Any]) -> None:
     with pytest.raises(OptionError, match="whole number"):
         DeduplicateReads(**options)
 
 
 @given(histories)
-def test_any_history_can_be_tried(history: History) -> None:
+def test_any_history_is_accepted(history: History) -> None:
     closed(history, DeduplicateReads(max_file_reads=0, samples=0))

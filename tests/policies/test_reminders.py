@@ -1,4 +1,4 @@
-"""What the harness says goes; what a person typed stays, byte for byte."""
+"""The policy `reminders`: harness text is removed; human text stays byte for byte."""
 
 import pytest
 from hypothesis import given
@@ -31,7 +31,7 @@ def after(policy: StripReminders, history: History) -> History:
 
 
 def left_of(text: str, author: Author = "human", policy: StripReminders | None = None) -> str | None:
-    """What is left of an old message in the user's role; None if nothing is."""
+    """Return what remains of an old user message, or None."""
     history = History((user("first"), model(), user(text, author), model(Text("then")), user("last")))
     smaller = after(policy or StripReminders(), history)
     assert after(policy or StripReminders(), smaller) == smaller
@@ -51,7 +51,7 @@ def left_of(text: str, author: Author = "human", policy: StripReminders | None =
         (f"{MEMORY}\nand now?", f"{MEMORY}\nand now?"),
     ],
 )
-def test_human_words_stay_as_they_are(text: str, left: str) -> None:
+def test_human_text_is_unchanged(text: str, left: str) -> None:
     assert left_of(text) == left
 
 
@@ -66,7 +66,7 @@ def test_human_words_stay_as_they_are(text: str, left: str) -> None:
         "<bash-stdout></bash-stdout><bash-stderr></bash-stderr>",
     ],
 )
-def test_noise_goes_whole(text: str) -> None:
+def test_noise_is_removed(text: str) -> None:
     assert left_of(text, "harness") is None
 
 
@@ -86,7 +86,7 @@ def test_noise_goes_whole(text: str) -> None:
         ),
     ],
 )
-def test_what_a_person_typed_into_a_command_stays(text: str, left: str) -> None:
+def test_command_arguments_of_the_user_stay(text: str, left: str) -> None:
     assert left_of(text, "harness") == left
     assert left_of(text, "harness", StripReminders(keep_context=False, keep_recall=False)) == left
 
@@ -100,7 +100,7 @@ def test_what_a_person_typed_into_a_command_stays(text: str, left: str) -> None:
         "<state_snapshot>\nwhat was done\n</state_snapshot>",
     ],
 )
-def test_work_and_summaries_stay_whatever_the_options(text: str) -> None:
+def test_work_and_summaries_stay_with_any_options(text: str) -> None:
     assert left_of(text, "harness", StripReminders(keep_context=False, keep_recall=False)) == text
 
 
@@ -115,18 +115,18 @@ def test_work_and_summaries_stay_whatever_the_options(text: str) -> None:
         ("<system-reminder>\nUse this context:\n# claudeMd\nRun the tests.\n</system-reminder>", "harness"),
     ],
 )
-def test_context_goes_only_if_asked(text: str, author: Author) -> None:
+def test_context_is_removed_only_on_request(text: str, author: Author) -> None:
     assert left_of(text, author) == text
     assert left_of(text, author, StripReminders(keep_context=False)) is None
 
 
-def test_recall_goes_only_if_asked() -> None:
+def test_recalled_text_is_removed_only_on_request() -> None:
     assert left_of(MEMORY, "recall") == MEMORY
     assert left_of(MEMORY, "recall", StripReminders(keep_recall=False)) is None
     assert left_of(f"{MEMORY}\nand now?", "human", StripReminders(keep_recall=False)) == "\nand now?"
 
 
-def test_summaries_pictures_and_system_text_stay() -> None:
+def test_summaries_images_and_system_text_stay() -> None:
     picture = Image("image/png", "QUJD")
     history = History(
         (
@@ -145,7 +145,7 @@ def test_summaries_pictures_and_system_text_stay() -> None:
     ]
 
 
-def test_of_the_current_message_only_the_harness_goes() -> None:
+def test_only_harness_text_is_removed_from_the_current_message() -> None:
     history = History((Message("user", (Text(REMINDER), Text(f"{REMINDER}\nfix it"))),))
     plan = build_plan(history, StripReminders()(history), SCALE)
     assert [part.text for part in apply(history, plan)[0].parts if isinstance(part, Text)] == ["\nfix it"]
@@ -160,7 +160,7 @@ def test_of_the_current_message_only_the_harness_goes() -> None:
         "<task>\n<goal>ship it</goal>\n</task>",
     ],
 )
-def test_human_words_never_turn_into_noise(text: str) -> None:
+def test_human_text_never_turns_into_noise(text: str) -> None:
     assert left_of(text, policy=StripReminders(keep_context=False)) == text
 
 
@@ -203,7 +203,7 @@ PIECES = (
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=6).map("".join))
-def test_no_word_of_a_human_is_lost(text: str) -> None:
+def test_no_human_text_is_lost(text: str) -> None:
     bounds = [0, *(place for span in find_harness_offsets(text) for place in span), len(text)]
     words = [text[start:stop] for start, stop in zip(bounds[::2], bounds[1::2], strict=True)]
     history = History((user("first"), model(), user(text), model(Text("then")), user("last")))

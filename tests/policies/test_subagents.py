@@ -1,4 +1,4 @@
-"""Sub-agents go with all that belongs to them; one that still works stays."""
+"""The policy `subagents`: finished sub-agents are removed with their messages; running ones stay."""
 
 import json
 
@@ -60,7 +60,7 @@ BASH = chain("b1", "Bash", {"command": "ls"}, "a.py")
         ("The agent failed", True),
     ],
 )
-def test_every_sub_agent_goes_however_it_ended(name: str, text: str, is_error: bool) -> None:
+def test_every_finished_sub_agent_is_removed(name: str, text: str, is_error: bool) -> None:
     history = talk(*chain("t1", name, dict(TASK), text, is_error=is_error), *BASH)
     assert calls(after(DropSubagents(), history)) == ["b1"]
 
@@ -75,12 +75,12 @@ def test_text_and_other_calls_beside_a_sub_agent_stay() -> None:
     assert smaller[2].parts == (answers[0],)
 
 
-def test_a_sub_agent_without_an_answer_goes() -> None:
+def test_an_unanswered_sub_agent_is_removed() -> None:
     lonely = chain("t1", "Task", dict(TASK), "")[:1]
     assert calls(after(DropSubagents(), talk(*lonely, *BASH))) == ["b1"]
 
 
-def test_tasks_of_a_plan_are_no_sub_agents() -> None:
+def test_plan_tasks_are_not_sub_agents() -> None:
     history = talk(*chain("p1", "TaskCreate", {"subject": "write tests"}, "Task #1 created"))
     assert list(DropSubagents()(history)) == []
 
@@ -97,7 +97,7 @@ OTHER = chain("o3", "TaskOutput", {"task_id": "b7edd99"}, "<status>completed</st
 START = chain("toolu_9", "Task", {**TASK, "run_in_background": True}, LAUNCHED)
 
 
-def test_all_that_belongs_to_a_background_agent_goes() -> None:
+def test_a_background_agent_is_removed_with_its_messages() -> None:
     history = talk(*START, *WAIT, *PEEK, *BASH, *OTHER, notice(NOTICE), *POLL)
     smaller = after(DropSubagents(), history)
     assert calls(smaller) == ["b1", "o3"]
@@ -110,11 +110,11 @@ def test_a_background_agent_that_has_not_reported_stays() -> None:
 
 
 @pytest.mark.parametrize("report", [POLL, [notice(NOTICE)]])
-def test_any_report_will_do(report: list[Message]) -> None:
+def test_any_kind_of_report_counts(report: list[Message]) -> None:
     assert calls(after(DropSubagents(), talk(*START, *report, *BASH))) == ["b1"]
 
 
-def test_codex_agents_are_known_by_their_id() -> None:
+def test_codex_agents_are_identified_by_their_id() -> None:
     agent = "019ab-7c3f-42"
     history = talk(
         *chain("c1", "spawn_agent", {"message": "look"}, json.dumps({"agent_id": agent})),
@@ -129,13 +129,13 @@ def test_codex_agents_are_known_by_their_id() -> None:
     assert agent not in str([message.parts for message in smaller])
 
 
-def test_a_human_who_writes_beside_a_notice_keeps_every_word() -> None:
+def test_human_text_next_to_a_notification_stays() -> None:
     mixed = Message("user", (Text(f"{NOTICE}\nand what about a2ffcc6?"),))
     smaller = after(DropSubagents(), talk(*START, mixed))
     assert "\nand what about a2ffcc6?" in [message.text for message in smaller]
 
 
-def test_only_answers() -> None:
+def test_calls_stay_with_calls_off() -> None:
     history = talk(*chain("t1", "Task", dict(TASK), ANSWER), *START, notice(NOTICE))
     smaller = after(DropSubagents(calls=False), history)
     assert calls(smaller) == ["t1", "toolu_9"]
@@ -144,7 +144,7 @@ def test_only_answers() -> None:
     assert "task-notification" not in str([message.parts for message in smaller])
 
 
-def test_only_calls() -> None:
+def test_results_stay_with_responses_off() -> None:
     history = talk(*chain("t1", "Task", dict(TASK), ANSWER), notice(NOTICE))
     smaller = after(DropSubagents(responses=False), history)
     assert "removed" in json.loads(next(smaller[1].calls).arguments)
@@ -152,7 +152,7 @@ def test_only_calls() -> None:
     assert smaller[3].text == NOTICE
 
 
-def test_neither_is_nothing() -> None:
+def test_without_calls_and_responses_nothing_changes() -> None:
     history = talk(*chain("t1", "Task", dict(TASK), ANSWER))
     assert list(DropSubagents(calls=False, responses=False)(history)) == []
 
@@ -166,7 +166,7 @@ def test_neither_is_nothing() -> None:
         (ANSWER, False, []),
     ],
 )
-def test_failures_are_kept_if_asked(text: str, is_error: bool, left: list[str]) -> None:
+def test_failed_sub_agents_stay_on_request(text: str, is_error: bool, left: list[str]) -> None:
     history = talk(*chain("t1", "Task", dict(TASK), text, is_error=is_error))
     assert calls(after(DropSubagents(keep_failed=True), history)) == left
 
@@ -184,4 +184,4 @@ def test_a_second_run_changes_nothing(history: History) -> None:
     for policy in POLICIES:
         once = after(policy, history)
         stand_ins = find_verified_placeholders(once, set)
-        assert apply(once, build_plan(once, policy(once), SCALE, believed=stand_ins)) == once
+        assert apply(once, build_plan(once, policy(once), SCALE, placeholders=stand_ins)) == once

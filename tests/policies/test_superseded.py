@@ -1,4 +1,4 @@
-"""What a later call has made pointless, and what only looks so."""
+"""The policy `superseded`: results that a later call made obsolete, and cases that only look similar."""
 
 from typing import Any
 
@@ -31,12 +31,12 @@ def bash(command: str, text: str = "done", *, is_error: bool = False) -> Did:
 
 
 def whys(history: History) -> dict[int, str]:
-    """Each chain with an edit, and why."""
+    """Return the edited chains with the reasons."""
     plan, _ = closed(history, RemoveSuperseded())
     return {n: one.why for one in plan.edits for n in touched(history, [one])}
 
 
-AGAIN, STALE, GOOD = "same call again", "stale read", "failed, made good later"
+AGAIN, STALE, GOOD = "same call again", "stale read", "failed, succeeded later"
 CASES: dict[str, tuple[tuple[Did, ...], dict[int, str]]] = {
     "the same call, the same answer": ((bash("git status", body("x")),) * 3, {0: AGAIN, 1: AGAIN}),
     "the same call, another answer": ((bash("date", body("x")), bash("date", body("y"))), {}),
@@ -72,12 +72,12 @@ CASES: dict[str, tuple[tuple[Did, ...], dict[int, str]]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_superseded(name: str) -> None:
+def test_superseded_results_are_edited(name: str) -> None:
     chains, expected = CASES[name]
     assert whys(told(*chains)) == expected
 
 
-def test_an_edit_alone_may_be_no_reason() -> None:
+def test_an_edit_alone_is_an_option() -> None:
     chains = (read(), edit(), read("two", offset=10, limit=20, lines=20))
     assert list(RemoveSuperseded(edited=False)(told(*chains))) == []
     assert [edit.why for edit in RemoveSuperseded()(told(*chains))] == [STALE]
@@ -94,12 +94,12 @@ NOTES: dict[str, tuple[tuple[Did, ...], str]] = {
 
 
 @pytest.mark.parametrize("name", NOTES)
-def test_a_pointer_says_what_came_later(name: str) -> None:
+def test_a_placeholder_names_the_later_event(name: str) -> None:
     chains, note = NOTES[name]
     assert results(closed(told(*chains), RemoveSuperseded())[1])[0].endswith(note)
 
 
-def test_pointers_lead_to_a_read_that_stays() -> None:
+def test_placeholders_refer_to_a_read_that_stays() -> None:
     history = told(read("a"), edit(), read("b"), edit(), read("c"))
     _, smaller = closed(history, RemoveSuperseded())
     first, _, second, _, last = results(smaller)
@@ -108,7 +108,7 @@ def test_pointers_lead_to_a_read_that_stays() -> None:
     assert last == body("c")
 
 
-def test_each_kind_can_be_left_out() -> None:
+def test_each_kind_can_be_disabled() -> None:
     history = told(bash("make", "no", is_error=True), bash("make"), read("a"), read("a"), edit(), read("b"))
     kinds = {AGAIN: "identical", STALE: "stale", GOOD: "failed"}
     for why, option in kinds.items():
@@ -117,7 +117,7 @@ def test_each_kind_can_be_left_out() -> None:
     assert list(RemoveSuperseded(identical=False, stale=False, failed=False)(history)) == []
 
 
-def test_the_least_loss_is_proposed_first_and_no_part_twice() -> None:
+def test_edits_are_ordered_by_loss_and_unique_per_part() -> None:
     history = told(read("a"), edit(is_error=True), read("a"), edit(), read("b"))
     edits = list(RemoveSuperseded()(history))
     assert [type(one) is Drop for one in edits] == [True, False, False]
@@ -126,5 +126,5 @@ def test_the_least_loss_is_proposed_first_and_no_part_twice() -> None:
 
 
 @given(histories)
-def test_any_history_can_be_tried(history: History) -> None:
+def test_any_history_is_accepted(history: History) -> None:
     closed(history, RemoveSuperseded())

@@ -1,4 +1,4 @@
-"""Thinking goes, in blocks and in tags; what only speaks of such tags stays."""
+"""The policy `thinking`: thinking blocks and thinking tags are removed; text about such tags stays."""
 
 import pytest
 from hypothesis import given
@@ -44,13 +44,13 @@ LONG = History(
         (9, ["thought 0", "thought 1", "thought 2", "thought 3"]),
     ],
 )
-def test_newest_turns_are_spared(keep_last: int, left: list[str]) -> None:
+def test_the_latest_turns_keep_their_thinking(keep_last: int, left: list[str]) -> None:
     smaller = after(DropThinking(keep_last=keep_last), LONG)
     assert thoughts(smaller) == left
     assert [message.text for message in smaller] == [message.text for message in LONG]
 
 
-def test_thinking_of_an_open_loop_is_held() -> None:
+def test_thinking_of_an_open_loop_stays() -> None:
     loop = History(
         (
             user(),
@@ -72,7 +72,7 @@ def test_thinking_of_an_open_loop_is_held() -> None:
         ("<anythingllm:thinking>a long way round</anythingllm:thinking>Yes.", "Yes."),
     ],
 )
-def test_thoughts_in_tags_go(said: str, left: str) -> None:
+def test_thinking_in_tags_is_removed(said: str, left: str) -> None:
     history = History((user(), model(Text(said)), user("next")))
     assert after(DropThinking(), history)[1].text == left
 
@@ -88,7 +88,7 @@ def test_thoughts_in_tags_go(said: str, left: str) -> None:
         "<thinking>of two kinds</think>",
     ],
 )
-def test_words_about_such_tags_stay(said: str) -> None:
+def test_text_about_thinking_tags_stays(said: str) -> None:
     history = History((user(), model(Text(said)), user("next")))
     assert list(DropThinking()(history)) == []
 
@@ -99,14 +99,14 @@ def test_tags_that_a_human_wrote_stay() -> None:
 
 
 @pytest.mark.parametrize("end", ["</thinking>", "</think>"])
-def test_of_many_openings_only_the_closed_one_counts(end: str) -> None:
+def test_only_a_closed_tag_counts(end: str) -> None:
     said = "<thinking>\n" * 50_000 + end
     history = History((user(), model(Text(said)), user()))
     assert len(list(DropThinking()(history))) == (end == "</thinking>")
 
 
 @pytest.mark.parametrize("wrong", [-1, True, "3", 1.5, None])
-def test_wrong_options_are_refused(wrong: int) -> None:
+def test_invalid_options_are_rejected(wrong: int) -> None:
     with pytest.raises(OptionError, match="keep_last"):
         DropThinking(keep_last=wrong)
 

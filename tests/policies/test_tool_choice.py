@@ -1,4 +1,4 @@
-"""Which calls the policy `tools` means, and what it does to them."""
+"""The policy `tools`: which calls its options select, and its actions."""
 
 import json
 
@@ -75,11 +75,11 @@ def dropped(policy: EditToolCalls, history: History = HISTORY) -> set[str]:
         (EditToolCalls(names=("Write",)), {"deny"}),
     ],
 )
-def test_which_calls_are_meant(policy: EditToolCalls, meant: set[str]) -> None:
+def test_options_select_calls(policy: EditToolCalls, meant: set[str]) -> None:
     assert dropped(policy) == meant
 
 
-def test_the_last_exchange_is_left_alone() -> None:
+def test_the_last_exchange_is_unchanged() -> None:
     history = history_of("git")
     older = History(history.messages[:-1])
     assert dropped(EditToolCalls(names=("*",), older_exchanges_only=True), older) == {"read", "edit", "git"}
@@ -89,7 +89,7 @@ def results(history: History) -> dict[str, str]:
     return {result.call_id: result.text for message in history for result in message.results}
 
 
-def test_stub_points_to_results_and_keeps_calls() -> None:
+def test_replace_keeps_calls() -> None:
     smaller = after(EditToolCalls(names=("*",), action="replace"), HISTORY)
     assert [list(message.calls) for message in smaller] == [list(message.calls) for message in HISTORY]
     texts = results(smaller)
@@ -100,7 +100,7 @@ def test_stub_points_to_results_and_keeps_calls() -> None:
     assert texts["deny"].endswith("not there")
 
 
-def test_stub_calls_points_to_arguments_and_keeps_results() -> None:
+def test_replace_calls_keeps_results() -> None:
     smaller = after(EditToolCalls(categories=("file_edit",), action="replace_calls"), HISTORY)
     calls = {call.id: call.arguments for message in smaller for call in message.calls}
     assert "removed" in json.loads(calls["edit"])
@@ -108,7 +108,7 @@ def test_stub_calls_points_to_arguments_and_keeps_results() -> None:
     assert results(smaller) == results(HISTORY)
 
 
-def test_line_tells_a_chain_in_one_line() -> None:
+def test_summarize_writes_one_line_per_chain() -> None:
     smaller = after(EditToolCalls(categories=("file_read",), action="summarize"), HISTORY)
     assert "read" not in results(smaller)
     (line,) = [message.text for message in smaller if "thresher" in message.text]
@@ -126,14 +126,14 @@ def test_line_tells_a_chain_in_one_line() -> None:
         (EditToolCalls(names=("read",), action="truncate", tail=500), 500, False, True),
     ],
 )
-def test_cut_keeps_the_ends(policy: EditToolCalls, most: int, starts: bool, ends: bool) -> None:
+def test_truncate_keeps_head_and_tail(policy: EditToolCalls, most: int, starts: bool, ends: bool) -> None:
     text = results(after(policy, HISTORY))["read"]
     assert len(text) <= most
     assert text.startswith("0: some line") == starts
     assert text.endswith("299: some line of output\n") == ends
 
 
-def test_reasons_are_few() -> None:
+def test_reasons_are_short() -> None:
     whys = {edit.why for edit in EditToolCalls(names=("*",))(HISTORY)}
     assert whys == {"file read", "file edit", "project", "execution", "mcp", "other"}
     assert {edit.why for edit in EditToolCalls(failed=True)(HISTORY)} == {"failed"}
@@ -151,7 +151,7 @@ def test_reasons_are_few() -> None:
         {"head": "many"},
     ],
 )
-def test_wrong_options_are_refused(options: dict[str, object]) -> None:
+def test_invalid_options_are_rejected(options: dict[str, object]) -> None:
     with pytest.raises(OptionError, match="policy `tools`"):
         EditToolCalls(**options)  # type: ignore[arg-type]
 
@@ -171,11 +171,11 @@ def test_a_second_run_changes_nothing(history: History) -> None:
     for policy in POLICIES:
         once = after(policy, history)
         stand_ins = find_verified_placeholders(once, set)
-        assert apply(once, build_plan(once, policy(once), SCALE, believed=stand_ins)) == once
+        assert apply(once, build_plan(once, policy(once), SCALE, placeholders=stand_ins)) == once
 
 
-def test_a_call_that_stands_in_for_one_is_not_replaced_again() -> None:
-    """What is in its place is as long as a new stand-in would be, and the ids differ in how many tokens they are."""
+def test_a_call_with_a_placeholder_is_not_replaced_again() -> None:
+    """A new placeholder would have the same length, and ids differ in their token counts."""
     policy = EditToolCalls(names=("*",), action="replace_calls")
     for number in range(200):
         call = ToolCall("c", "Bash", json.dumps({"words": f"{number} or so, " * 20}))
@@ -185,11 +185,11 @@ def test_a_call_that_stands_in_for_one_is_not_replaced_again() -> None:
         once = after(policy, History((*asked, answered, said, Message("user", (Text("go on"),)))))
         stand_ins = find_verified_placeholders(once, set)
         assert stand_ins
-        assert apply(once, build_plan(once, policy(once), SCALE, believed=stand_ins)) == once
+        assert apply(once, build_plan(once, policy(once), SCALE, placeholders=stand_ins)) == once
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_second_run_on_a_long_history_changes_nothing(policy: EditToolCalls) -> None:
     once = after(policy, HISTORY)
     stand_ins = find_verified_placeholders(once, set)
-    assert apply(once, build_plan(once, policy(once), SCALE, believed=stand_ins)) == once
+    assert apply(once, build_plan(once, policy(once), SCALE, placeholders=stand_ins)) == once

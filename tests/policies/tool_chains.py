@@ -1,4 +1,4 @@
-"""Small histories made of tool chains, and what a policy makes of them."""
+"""Small histories of tool chains, and helpers to apply policies to them."""
 
 import json
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ SCALE = default_token_weights(counter="estimate")
 
 
 class Did(NamedTuple):
-    """One call and its result; `result=None` leaves it unanswered."""
+    """A call and its result; `result=None` leaves it unanswered."""
 
     name: str
     arguments: dict[str, Any] | str
@@ -23,7 +23,7 @@ class Did(NamedTuple):
 
 
 def told(*chains: Did, prompt: str = "go on") -> History:
-    """A prompt, then one turn a chain, then a last word, so that no chain is open."""
+    """Return a prompt, one turn per chain, and a final message, so that no chain is open."""
     said = [Message("user", (Text(prompt),))]
     for number, did in enumerate(chains):
         arguments = did.arguments if isinstance(did.arguments, str) else json.dumps(did.arguments)
@@ -36,7 +36,7 @@ def told(*chains: Did, prompt: str = "go on") -> History:
 
 
 def closed(history: History, policy: Policy) -> tuple[Plan, History]:
-    """The plan that a policy's proposals come to, and what it leaves; twice makes no difference."""
+    """Return the plan of a policy and the fitted history; check its token counts and idempotence."""
     plan = build_plan(history, policy(history), SCALE)
     smaller = apply(history, plan)
     assert SCALE.history(smaller) == plan.tokens_after <= plan.tokens_before
@@ -46,16 +46,16 @@ def closed(history: History, policy: Policy) -> tuple[Plan, History]:
 
 
 def results(history: History) -> list[str]:
-    """The text of every result, in order."""
+    """Return the texts of all results in order."""
     return [part_text(part) for message in history for part in message.parts if isinstance(part, ToolResult)]
 
 
 def touched(history: History, edits: Iterable[Edit]) -> list[int]:
-    """The chains, counted from 0, whose call or result has an edit."""
+    """Return the indexes of the chains with an edited call or result."""
     places = {history.places[target] for edit in edits for target in getattr(edit, "targets", (edit.target,))}
     return [n for n, chain in enumerate(history.chains) if places & {chain.call, chain.result}]
 
 
 def body(word: str, lines: int = 60) -> str:
-    """A file's text, long enough to be worth a pointer."""
+    """Return a file's text that is long enough for a placeholder."""
     return "\n".join(f"{word} = {word}_{word}({'abcdefghij'[line % 10] * 12})" for line in range(lines))

@@ -9,7 +9,7 @@ from thresher.replay import REFERENCE_DEFINITION, Rates
 from thresher.replay.cost import REFETCH_CALL_TOKENS
 from thresher.replay.references import ALWAYS_ALLOWED_SOURCES, MAX_SOURCE_SHARE, PHRASE_WORDS
 
-PAGE = Path(__file__).parents[2] / "docs" / "replay.md"
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "replay.md"
 
 
 def blocks() -> list[tuple[str, str]]:

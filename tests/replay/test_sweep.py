@@ -365,6 +365,15 @@ def test_a_name_that_nobody_has_lists_those_that_there_are() -> None:
         rates_for_price_list("free")
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("fading", "decay"), ("development", "none"), ('batches{"patience": 2}', 'batch-summary{"patience": 2}')],
+)
+def test_an_old_name_of_a_policy_or_preset_selects_the_current_one(old: str, new: str) -> None:
+    with pytest.warns(DeprecationWarning, match=new.partition("{")[0]):
+        assert select_strategies([old]) == ([new], [])
+
+
 def test_price_lists_differ_in_what_they_ask_for() -> None:
     hour, minutes = rates_for_price_list("anthropic-1h"), rates_for_price_list("anthropic")
     assert (hour.ttl, minutes.ttl) == (3600, 300)

@@ -1,4 +1,4 @@
-"""A model server on loopback that does what it is told: answer, refuse, stall, drip, break off, send nonsense."""
+"""A model server on loopback with scripted behavior: answer, refuse, stall, send slowly, disconnect, send garbage."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 
 
 class Asked(NamedTuple):
-    """A request as it came in."""
+    """A received request."""
 
     path: str
     headers: dict[str, str]
@@ -17,7 +17,7 @@ class Asked(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What the model was asked."""
+        """The prompt."""
         return str(self.body["messages"][-1]["content"])
 
 
@@ -48,7 +48,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def drip(self, piece: bytes) -> None:
-        """Send the same piece again and again until nobody listens."""
+        """Send the same bytes repeatedly until the client disconnects."""
         while not self.server.owner.over.wait(0.02):
             self.wfile.write(piece)
             self.wfile.flush()
@@ -62,11 +62,11 @@ class _Http(ThreadingHTTPServer):
     owner: "ModelServer"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hangs up is what many tests are about."""
+        """Ignore disconnects, which many tests provoke."""
 
 
 class ModelServer:
-    """Does one deed a request, the last one again and again; remembers what it was asked."""
+    """Handles each request with the next scripted behavior, repeats the last one, and records requests."""
 
     def __init__(self, *deeds: Deed) -> None:
         self.deeds = deeds
@@ -98,7 +98,7 @@ class ModelServer:
 
 
 def shaped(path: str, text: Any, end: str) -> dict[str, Any]:
-    """An answer as the API of this path has it."""
+    """Return an answer in the format of the path's API."""
     if path.endswith("/messages"):
         return {"type": "message", "content": [{"type": "text", "text": text}], "stop_reason": end}
     return {"choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": end}]}

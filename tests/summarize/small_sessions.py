@@ -1,4 +1,4 @@
-"""Small conversations to summarise, told in few words."""
+"""Small conversations to summarize, in short notation."""
 
 import json
 from typing import Any
@@ -23,7 +23,7 @@ def result(id: str, text: str = "", *, failed: bool = False) -> Message:
 
 
 def step(id: str, name: str, arguments: Any, answer: str = "", *, failed: bool = False) -> list[Message]:
-    """A call and its result."""
+    """Return a call and its result."""
     return [agent(call(id, name, arguments)), result(id, answer, failed=failed)]
 
 
@@ -39,7 +39,7 @@ def everything(of: History) -> list[Place]:
 def only_chain(
     name: str, arguments: Any, answer: str | None = "", *, failed: bool = False
 ) -> tuple[History, ToolChain]:
-    """A history of one call, answered unless `answer` is None."""
+    """Return a history of one call, answered unless `answer` is None."""
     told = history(agent(call("1", name, arguments)))
     if answer is not None:
         told = history(step("1", name, arguments, answer, failed=failed))

@@ -1,4 +1,4 @@
-"""The summary that needs no model: what it tells, what it keeps when room is short."""
+"""The extractive summary: its content, and its priorities under a small limit."""
 
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ WORK = history(
 )  # fmt: skip
 
 
-def test_a_piece_of_work_as_a_ledger() -> None:
+def test_a_session_is_summarized() -> None:
     assert (
         summarise(WORK, everything(WORK), limit=4000)
         == """\
@@ -75,7 +75,7 @@ Other tools: mcp__db__query"""
     )
 
 
-def test_when_room_is_short_the_most_valuable_lines_stay() -> None:
+def test_a_small_limit_keeps_the_most_valuable_lines() -> None:
     assert (
         summarise(WORK, everything(WORK), limit=250)
         == """\
@@ -97,7 +97,7 @@ Changed: src/login.py: 2 edits (+…"""
     )
 
 
-def test_only_the_members_are_told() -> None:
+def test_only_the_members_are_summarized() -> None:
     read, answer = Place(1, 0), Place(2, 0)
     assert summarise(WORK, [read, answer], limit=400) == "Turn 1: 1 tool call\nRead: src/login.py (3 lines)"
     assert summarise(WORK, [read], limit=400) == "Turn 1: 1 tool call\nRead: src/login.py"
@@ -107,7 +107,7 @@ def test_only_the_members_are_told() -> None:
     assert summarise(WORK, [], limit=400) == "Turn 1: 0 parts"
 
 
-def test_a_failure_stays_open_until_the_same_thing_succeeds() -> None:
+def test_a_failure_is_open_until_a_retry_succeeds() -> None:
     def told(command: str) -> str:
         of = history(
             step("1", "Bash", {"command": "make test"}, "Exit code 2\nboom", failed=True),
@@ -119,7 +119,7 @@ def test_a_failure_stays_open_until_the_same_thing_succeeds() -> None:
     assert "\nFailed:\n- make test → exit 2: boom" in told("make lint")
 
 
-def test_a_failure_that_repeats_is_told_once_with_its_last_words() -> None:
+def test_a_repeated_failure_is_listed_once_with_its_last_error() -> None:
     def failing(n: int) -> list[Message]:
         return step(str(n), "Edit", {"file_path": "a.py", "old_string": "x"}, f"no match {n}", failed=True)
 
@@ -135,14 +135,14 @@ def test_a_search_that_found_nothing_did_not_fail() -> None:
     assert summarise(of, everything(of), limit=400) == "Turn 1: 1 tool call\nRan:\n- grep -r x src → exit 1, no output"
 
 
-def test_a_folder_that_all_share_is_named_once() -> None:
+def test_a_common_folder_is_named_once() -> None:
     of = history(*(step(str(n), "Read", {"file_path": f"/home/user/project/src/{n}.py"}, "x") for n in range(3)))
     assert summarise(of, everything(of), limit=400) == (
         "Turns 1-3: 3 tool calls, under /home/user/project/src/\nRead: 0.py (1 line), 1.py (1 line), 2.py (1 line)"
     )
 
 
-def test_a_patch_of_several_files_names_them_all() -> None:
+def test_all_files_of_a_patch_are_listed() -> None:
     patch = "*** Begin Patch\n*** Update File: a\n-x\n+y\n*** Delete File: b\n*** End Patch"
     of = history(step("1", "apply_patch", patch, "ok"))
     assert summarise(of, everything(of), limit=400).splitlines()[1:] == [
@@ -160,7 +160,7 @@ def test_an_earlier_summary_is_kept_before_all_else() -> None:
     ]
 
 
-def test_what_was_said_is_quoted_as_it_was_and_thinking_only_where_nothing_was_said() -> None:
+def test_agent_text_is_quoted_and_thinking_only_without_any() -> None:
     thought = agent(Thinking("I decided to wait for the lock."))
     of = history(thought)
     assert summarise(of, everything(of), limit=400) == 'Turn 1: 1 part\nSaid:\n- "I decided to wait for the lock."'
@@ -168,13 +168,13 @@ def test_what_was_said_is_quoted_as_it_was_and_thinking_only_where_nothing_was_s
     assert summarise(of, everything(of), limit=400) == 'Turn 1: 2 parts\nSaid:\n- "All is well here."'
 
 
-def test_what_the_harness_wrote_is_not_what_was_asked() -> None:
+def test_harness_text_is_not_a_request() -> None:
     of = history(human("<system-reminder>Be brief.</system-reminder>\nFix it."), agent("ok"))
     assert '"Fix it."' in summarise(of, everything(of), limit=400)
     assert "Be brief" not in summarise(of, everything(of), limit=400)
 
 
-def test_a_failed_result_without_its_call_is_told() -> None:
+def test_a_failed_result_without_its_call_is_listed() -> None:
     of = history(agent("hm"), result("9", "no such table", failed=True))
     assert summarise(of, [Place(1, 0)], limit=400) == "Turn 1: 1 part\nFailed:\n- no such table"
 
@@ -185,7 +185,7 @@ def test_the_number_of_quotations_is_an_option() -> None:
     assert told.splitlines()[2:] == ['- "Why is number 7 so?"', '- "Why is number 8 so?"']
 
 
-def test_a_very_long_list_leaves_room_for_the_others() -> None:
+def test_a_very_long_section_leaves_room_for_the_others() -> None:
     of = history(*(edit(str(n), f"src/{n}.py", "y") for n in range(500)), agent("It fails because of the lock."))
     told = summarise(of, everything(of), limit=1000)
     assert 900 < len(told) <= 1000
@@ -225,12 +225,12 @@ def test_clipping_keeps_its_width(text: str, width: int) -> None:
     ("text", "width", "expected"),
     [("cafe\u0301 au lait", 5, "caf…"), ("ab👩\u200d🚀cd", 5, "ab…"), ("ab👍🏽cd", 4, "ab…"), ("abcdef", 4, "abc…")],
 )
-def test_no_character_is_cut_in_two(text: str, width: int, expected: str) -> None:
+def test_clipping_splits_no_character(text: str, width: int, expected: str) -> None:
     assert clip(text, width) == expected
 
 
 @pytest.mark.parametrize("kind", ["claude_code", "codex"])
-def test_recordings_are_summarised_within_the_limit(kind: str, shared_data: Path) -> None:
+def test_recordings_are_summarized_within_the_limit(kind: str, shared_data: Path) -> None:
     files = sorted(path for path in (shared_data / kind).iterdir() if path.is_file())[:12]
     sessions = [session for path in files if isinstance(session := th.read(path), th.Session)]
     assert sessions
@@ -243,7 +243,7 @@ def test_recordings_are_summarised_within_the_limit(kind: str, shared_data: Path
     assert called > 100
 
 
-def test_images_and_odd_results_do_no_harm() -> None:
+def test_images_and_unusual_results_are_accepted() -> None:
     odd = Message("tool", (ToolResult("1"), Text("stray")), author="tool")
     of = history(agent(call("1", "Read", {"path": "a"})), odd)
     assert summarise(of, everything(of), limit=200) == "Turn 1: 1 tool call\nRead: a (0 lines)"

@@ -1,4 +1,4 @@
-"""One line for one chain, and one text for the edits of a file."""
+"""One-line descriptions of chains, and lists of a file's edits."""
 
 from typing import Any
 
@@ -66,7 +66,7 @@ def test_a_chain_in_one_line(name: str, arguments: Any, answer: str, expected: s
         ("Edit", EDIT, "<tool_use_error>Read.</tool_use_error>", "Edited src/a.py (+2 −1 lines) → failed: Read."),
     ],
 )  # fmt: skip
-def test_a_failure_says_so(name: str, arguments: Any, answer: str, expected: str) -> None:
+def test_a_failure_is_stated(name: str, arguments: Any, answer: str, expected: str) -> None:
     assert describe_chain(*only_chain(name, arguments, answer, failed=True)) == expected
 
 
@@ -81,14 +81,14 @@ def test_a_failure_says_so(name: str, arguments: Any, answer: str, expected: str
         "x\n[The command completed with exit code 3.]",
     ],
 )
-def test_every_agents_way_to_write_an_exit_code_is_understood(answer: str) -> None:
+def test_exit_codes_of_all_agents_are_parsed(answer: str) -> None:
     assert describe_chain(*only_chain("bash", {"command": "make"}, answer)) == "Ran: make → failed (exit 3)"
     assert describe_chain(*only_chain("bash", {"command": "cat a"}, answer.replace("3", "0", 1))).startswith(
         "Read a (1 line)"
     )
 
 
-def test_words_about_exit_codes_inside_the_output_are_not_one() -> None:
+def test_exit_codes_inside_the_output_are_ignored() -> None:
     said = "the last run: Process exited with code 3"
     assert describe_chain(*only_chain("bash", {"command": "make"}, said)) == "Ran: make → ok"
 
@@ -97,7 +97,7 @@ def test_a_call_without_a_result_has_no_ending() -> None:
     assert describe_chain(*only_chain("Bash", {"command": "make"}, None)) == "Ran: make"
 
 
-def test_a_long_path_stays_whole_and_what_it_was_for_is_cut() -> None:
+def test_a_long_path_stays_complete_and_its_intent_is_clipped() -> None:
     path = "/".join(["folder"] * 18) + "/a.py"
     line = describe_chain(*only_chain("replace", {"file_path": path, "instruction": "why " * 50}, "ok"))
     assert line.startswith(f"Edited {path}: why")
@@ -105,7 +105,7 @@ def test_a_long_path_stays_whole_and_what_it_was_for_is_cut() -> None:
     assert len(line) <= 160
 
 
-def test_a_path_that_cannot_stay_whole_keeps_its_end() -> None:
+def test_a_path_over_the_limit_keeps_its_end() -> None:
     line = describe_chain(*only_chain("Read", {"path": "folder/" * 50 + "a.py"}, "x", failed=True))
     assert line.startswith("Read …")
     assert line.endswith("folder/a.py → failed: x")
@@ -150,15 +150,15 @@ def test_too_many_edits_keep_the_latest() -> None:
     )
 
 
-def test_no_edits_are_no_text() -> None:
+def test_no_edits_give_an_empty_text() -> None:
     assert format_edit_list(history(agent("hm")), []) == ""
 
 
 @given(histories, st.integers(0, 200))
-def test_a_ledger_of_edits_keeps_its_limit(of: Any, limit: int) -> None:
+def test_an_edit_list_stays_within_its_limit(of: Any, limit: int) -> None:
     assert len(format_edit_list(of, of.chains, limit=limit)) <= limit
 
 
-def test_a_broken_call_is_still_told() -> None:
+def test_an_invalid_call_is_described() -> None:
     told = history(agent(call("1", "Edit", '{"file_path": "a')))
     assert describe_chain(told, told.chains[0]) == "Edited a file"

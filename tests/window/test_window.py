@@ -1,4 +1,4 @@
-"""When a window changes what it sends, and when it does not; each trigger in a loop small enough to follow."""
+"""Every trigger of a window, and the requests that stay unchanged, in loops small enough to follow."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ PATIENT = Thresholds(keep_calls=5, min_saving=50, patience=1, min_expected_calls
 
 
 class Loop:
-    """An agent's conversation with Anthropic's API that grows call by call."""
+    """A conversation of an agent with Anthropic's API that grows call by call."""
 
     def __init__(self, ask: str = "Find the fault.") -> None:
         self.messages: list[dict[str, Any]] = [{"role": "user", "content": ask}]
@@ -28,18 +28,18 @@ class Loop:
     def step(
         self, text: str = "", *, words: int = 200, thought: str = "", name: str = "Bash", **arguments: Any
     ) -> None:
-        """A call and its result."""
+        """Add a call and its result."""
         self.count += 1
         call: dict[str, Any] = {"type": "tool_use", "id": f"call_{self.count}", "name": name}
         call["input"] = arguments or {"command": f"run {self.count}"}
         thinking = [{"type": "thinking", "thinking": thought, "signature": f"sig-{thought}"}] if thought else []
         self.messages.append({"role": "assistant", "content": [*thinking, call]})
-        said = text or " ".join(f"word{self.count}x{n}" for n in range(words))
-        result = {"type": "tool_result", "tool_use_id": f"call_{self.count}", "content": said}
+        content = text or " ".join(f"word{self.count}x{n}" for n in range(words))
+        result = {"type": "tool_result", "tool_use_id": f"call_{self.count}", "content": content}
         self.messages.append({"role": "user", "content": [result]})
 
     def say(self, answer: str, prompt: str) -> None:
-        """An answer, and what the human asks next."""
+        """Add an answer and the next human message."""
         self.messages += [{"role": "assistant", "content": answer}, {"role": "user", "content": prompt}]
 
 
@@ -59,14 +59,14 @@ def triggers(one: Window) -> list[str]:
     return [event.trigger for event in one.events]
 
 
-def test_what_fits_and_does_not_pay_goes_out_as_it_came_in() -> None:
+def test_a_request_that_fits_is_unchanged_while_no_replan_pays() -> None:
     loop, one = Loop(), window()
     loop.step(words=5)
     assert one.fit(loop.messages, at=0) is loop.messages
     assert one.events == []
 
 
-def test_between_events_each_request_begins_as_the_one_before() -> None:
+def test_between_events_each_request_extends_the_previous_one() -> None:
     loop, one = Loop(), window(thresholds=PATIENT)
     sent: list[Any] = []
     changes = 0
@@ -82,7 +82,7 @@ def test_between_events_each_request_begins_as_the_one_before() -> None:
     assert len(str(sent)) < len(str(loop.messages)) / 2
 
 
-def test_a_patient_window_changes_less_often_than_an_eager_one() -> None:
+def test_a_patient_window_replans_less_often_than_an_eager_one() -> None:
     counts = []
     for pace in (EAGER, PATIENT, Thresholds(keep_calls=5, min_saving=50, patience=4, min_expected_calls=50)):
         loop, one = Loop(), window(thresholds=pace)
@@ -105,7 +105,7 @@ def test_a_cold_cache_makes_any_edit_free() -> None:
     assert one.events[0].cost < 0 < one.events[0].saving_per_call
 
 
-def test_a_changed_system_text_lets_edits_ride_along() -> None:
+def test_a_changed_system_text_triggers_pending_edits() -> None:
     loop, one = Loop(), window(thresholds=Thresholds(keep_calls=1, min_saving=50, patience=1_000))
     for call in range(8):
         loop.step()
@@ -138,7 +138,7 @@ def test_a_new_human_message_is_a_boundary() -> None:
     assert triggered == [[], ["boundary"]]
 
 
-def test_the_high_water_mark_goes_down_to_the_low_one() -> None:
+def test_the_high_water_mark_triggers_a_replan_to_the_low_one() -> None:
     loop, one = (
         Loop(),
         window(
@@ -155,7 +155,7 @@ def test_the_high_water_mark_goes_down_to_the_low_one() -> None:
     assert [event.tokens_after for event in one.events if event.tokens_after > 3_000] == []
 
 
-def test_a_result_too_large_for_what_is_left_is_cut_on_arrival() -> None:
+def test_an_oversized_new_result_is_truncated_at_once() -> None:
     loop, one = Loop(), window(budget=3_000)
     loop.step(words=20)
     before = list(one.fit(loop.messages, at=0))
@@ -170,7 +170,7 @@ def test_a_result_too_large_for_what_is_left_is_cut_on_arrival() -> None:
     assert th.restore(part, store=one.store) == loop.messages[-1]["content"][0]["content"]
 
 
-def test_what_cannot_fit_is_sent_small_with_an_event_or_raised() -> None:
+def test_an_overflow_is_an_event_or_an_error() -> None:
     loop = Loop("word " * 2_000)
     loop.step(words=3_000)
     one = window(budget=500)
@@ -181,42 +181,42 @@ def test_what_cannot_fit_is_sent_small_with_an_event_or_raised() -> None:
         window(budget=500, on_overflow="raise").fit(loop.messages, at=0)
 
 
-def test_what_the_agent_asks_for_again_stays_for_a_while() -> None:
+def test_a_refetched_result_stays_for_a_while() -> None:
     loop, one = (
         Loop(),
         window(budget=6_000, thresholds=Thresholds(keep_calls=1, min_saving=50, patience=0, min_expected_calls=50)),
     )
-    wanted = " ".join(f"needed{n}" for n in range(150))
-    loop.step(wanted, name="Read", file_path="/a.py")
+    content = " ".join(f"needed{n}" for n in range(150))
+    loop.step(content, name="Read", file_path="/a.py")
     for call in range(10):
         loop.step()
         sent = one.fit(loop.messages, at=call)
-    assert wanted not in str(sent)
+    assert content not in str(sent)
     for again, stays in ((1, BASE_PIN_CALLS), (2, 2 * BASE_PIN_CALLS)):
-        loop.step(wanted, name="Read", file_path="/a.py")
+        loop.step(content, name="Read", file_path="/a.py")
         seen = []
         for call in range(10 * again, 10 * again + 3 * BASE_PIN_CALLS):
-            seen.append(str(one.fit(loop.messages, at=call)).count(wanted))
+            seen.append(str(one.fit(loop.messages, at=call)).count(content))
             loop.step()
         assert seen[:stays] == [1] * stays
         assert seen[-1] == 0
 
 
-def test_a_result_that_was_asked_for_by_its_id_stays_for_a_while() -> None:
+def test_a_result_refetched_by_its_id_stays_for_a_while() -> None:
     loop, one = Loop(), window()
-    wanted = " ".join(f"needed{n}" for n in range(150))
-    loop.step(wanted)
+    content = " ".join(f"needed{n}" for n in range(150))
+    loop.step(content)
     for call in range(10):
         loop.step()
         one.fit(loop.messages, at=call)
-    loop.step(wanted, name="restore", id=one.events[0].removed_ids[0])
+    loop.step(content, name="restore", id=one.events[0].removed_ids[0])
     for call in range(10, 10 + BASE_PIN_CALLS - 1):
         loop.step()
         sent = one.fit(loop.messages, at=call)
-    assert str(sent).count(wanted) == 1
+    assert str(sent).count(content) == 1
 
 
-def test_a_change_that_came_to_nothing_is_not_tried_with_each_call() -> None:
+def test_a_fruitless_replan_is_not_tried_with_each_call() -> None:
     loop = Loop()
     tried: list[int] = []
 
@@ -231,15 +231,15 @@ def test_a_change_that_came_to_nothing_is_not_tried_with_each_call() -> None:
     assert 1 <= len(tried) <= 12
 
 
-def test_above_the_high_water_mark_too_what_came_to_nothing_is_not_tried_with_each_call(
+def test_a_fruitless_replan_above_the_high_water_mark_is_not_tried_with_each_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tried: list[int] = []
 
-    def in_vain(thread: Any, *_: Any) -> None:
-        tried.append(thread.tokens)
+    def fruitless(conversation: Any, *_: Any) -> None:
+        tried.append(conversation.tokens)
 
-    monkeypatch.setattr(replanner, "decide_forced_replan", in_vain)
+    monkeypatch.setattr(replanner, "decide_forced_replan", fruitless)
     loop, one = Loop("some words " * 4_050), window(budget=10_000, thresholds=Thresholds(keep_calls=50, patience=1_000))
     for call in range(10):
         loop.step("done")
@@ -248,14 +248,14 @@ def test_above_the_high_water_mark_too_what_came_to_nothing_is_not_tried_with_ea
     assert 1 <= len(tried) < 4
 
 
-def test_pins_of_an_older_ledger_are_taken_as_they_are() -> None:
+def test_pins_of_an_older_ledger_are_decoded() -> None:
     ledger = Ledger(None)
     for number, value in enumerate((True, None, [1], ["a", 1], [3, 2])):
         ledger.set_fact(f"pin:t1:{number}", value)
-    asking = RefetchTracker(ledger)
-    assert asking.pinned_contents(4) == {f"t1:{n}" for n in range(5)}
-    assert asking.pinned_contents(BASE_PIN_CALLS + 1) == {"t1:4"}
-    assert asking.pinned_contents(1) == {f"t1:{n}" for n in range(4)}
+    tracker = RefetchTracker(ledger)
+    assert tracker.pinned_contents(4) == {f"t1:{n}" for n in range(5)}
+    assert tracker.pinned_contents(BASE_PIN_CALLS + 1) == {"t1:4"}
+    assert tracker.pinned_contents(1) == {f"t1:{n}" for n in range(4)}
 
 
 def test_a_rewind_finds_the_edits_of_that_time() -> None:
@@ -287,7 +287,7 @@ def test_two_windows_with_one_ledger_send_the_same_bytes(tmp_path: Path) -> None
     assert second.events
 
 
-def test_a_saved_ledger_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_window_resumes_from_a_saved_ledger(tmp_path: Path) -> None:
     loop, one = Loop(), window(thresholds=PATIENT)
     for call in range(30):
         loop.step()
@@ -298,7 +298,7 @@ def test_a_saved_ledger_goes_on_where_it_was(tmp_path: Path) -> None:
     )
     assert loaded.fit(loop.messages, at=30) == sent
     assert loaded.events == []
-    with pytest.raises(LedgerError, match="there is no ledger"):
+    with pytest.raises(LedgerError, match="no ledger found"):
         Window.load(tmp_path / "nowhere")
 
 
@@ -317,13 +317,13 @@ def test_a_new_process_knows_that_the_cache_is_warm(tmp_path: Path) -> None:
     assert triggers(cold) == ["cold"]
 
 
-def test_a_file_that_is_no_ledger_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_ledger_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "other").write_text("no database at all, but long enough to be looked into " * 20)
     with pytest.raises(LedgerError, match="other"):
         window(ledger=tmp_path / "other").fit(Loop().messages, at=0)
 
 
-def test_edits_wait_when_the_store_cannot_be_written() -> None:
+def test_edits_wait_until_the_store_can_be_written() -> None:
     class Full(InMemoryContentStore):
         def put(self, *_: Any, **__: Any) -> None:
             raise StoreError("the disk is full")
@@ -351,7 +351,7 @@ def test_the_output_may_be_fed_back_as_the_history() -> None:
     assert 2 <= len(one.events) <= 12
 
 
-# Thinking that is bound to what stands before it
+# Thinking bound to the content before it
 
 
 def thinking_loop() -> Loop:
@@ -367,7 +367,7 @@ def has_thinking(sent: Any) -> int:
     )
 
 
-def test_in_an_open_loop_bound_thinking_holds_edits_back() -> None:
+def test_bound_thinking_in_an_open_loop_holds_edits_back() -> None:
     loop, one = thinking_loop(), window(model="claude-opus-5-5")
     assert one.fit(loop.messages, at=0) == loop.messages
     loop.say("Done.", "Go on.")
@@ -376,7 +376,7 @@ def test_in_an_open_loop_bound_thinking_holds_edits_back() -> None:
     assert has_thinking(sent) < 8
 
 
-def test_thinking_after_an_edit_is_bound_to_what_was_sent_and_stays() -> None:
+def test_thinking_after_an_edit_is_bound_to_the_sent_request_and_stays() -> None:
     loop, one = thinking_loop(), window(model="claude-opus-5-5")
     loop.say("Done.", "Go on.")
     one.fit(loop.messages, at=0)
@@ -387,14 +387,14 @@ def test_thinking_after_an_edit_is_bound_to_what_was_sent_and_stays() -> None:
 
 
 @pytest.mark.parametrize(("rule", "fits", "kept"), [("append_only", False, 8), ("strip_after_edit", True, 1)])
-def test_an_emergency_in_an_open_loop_goes_by_the_mode(rule: Any, fits: bool, kept: int) -> None:
+def test_an_emergency_in_an_open_loop_follows_the_thinking_rule(rule: Any, fits: bool, kept: int) -> None:
     loop, one = thinking_loop(), window(model="claude-opus-5-5", thinking=rule, budget=2_500)
     sent = one.fit(loop.messages, at=0)
     assert ("overflow" not in triggers(one)) == fits
     assert has_thinking(sent) == kept if rule == "append_only" else has_thinking(sent) <= kept
 
 
-def test_drop_block_asks_the_api_to_drop_what_no_longer_fits() -> None:
+def test_drop_block_asks_the_api_to_drop_unbound_thinking() -> None:
     loop, one = thinking_loop(), window(model="claude-opus-5-5", thinking="drop_block", budget=2_500)
     body: dict[str, Any] = {"messages": loop.messages, "thinking": {"type": "adaptive"}}
     sent = one.fit(body, at=0)
@@ -404,11 +404,11 @@ def test_drop_block_asks_the_api_to_drop_what_no_longer_fits() -> None:
     assert body["thinking"] == {"type": "adaptive"}
 
 
-# What is billed
+# Usage
 
 
 @pytest.mark.parametrize(
-    "told",
+    "value",
     [
         Usage(100, 7, 900, 0),
         {"input_tokens": 100, "output_tokens": 7, "cache_read_input_tokens": 900, "cache_creation_input_tokens": 0},
@@ -417,18 +417,18 @@ def test_drop_block_asks_the_api_to_drop_what_no_longer_fits() -> None:
         {"promptTokenCount": 1000, "candidatesTokenCount": 7, "cachedContentTokenCount": 900},
     ],
 )
-def test_every_api_tells_a_bill_in_its_own_words(told: Any) -> None:
-    assert parse_provider_usage(told) == Usage(100, 7, 900, 0)
+def test_the_usage_of_every_api_is_parsed(value: Any) -> None:
+    assert parse_provider_usage(value) == Usage(100, 7, 900, 0)
 
 
-def test_a_bill_that_is_none_is_refused() -> None:
-    with pytest.raises(OptionError, match="no bill"):
+def test_an_unrecognized_usage_object_is_rejected() -> None:
+    with pytest.raises(OptionError, match="unrecognized usage object"):
         parse_provider_usage({"tokens": 3})
-    with pytest.raises(OptionError, match="call `fit` first"):
+    with pytest.raises(OptionError, match="call `fit` before `observe`"):
         window().observe(Usage(1))
 
 
-def test_bills_set_the_budget_right() -> None:
+def test_usage_calibrates_the_budget() -> None:
     loop, one = Loop(), window(budget=10_000, thresholds=Thresholds(patience=1_000))
     for call in range(10):
         loop.step(words=20)
@@ -438,7 +438,7 @@ def test_bills_set_the_budget_right() -> None:
     assert one.budget == pytest.approx(4_000, rel=0.05)
 
 
-def test_a_cache_that_serves_later_than_its_vendor_says_is_believed() -> None:
+def test_a_late_cache_hit_extends_the_lifetime() -> None:
     loop, one = Loop(), window(prices=Prices(life=300, minimum=10), thresholds=Thresholds(patience=1_000))
     for call in range(4):
         loop.step()
@@ -447,7 +447,7 @@ def test_a_cache_that_serves_later_than_its_vendor_says_is_believed() -> None:
     assert one.prices.life == 1_000
 
 
-def test_a_cache_that_never_serves_is_not_counted_on() -> None:
+def test_a_cache_that_never_hits_counts_as_expired() -> None:
     loop, one = Loop(), window(prices=Prices(life=300, minimum=10), thresholds=Thresholds(patience=1_000))
     for call in range(3):
         loop.step()
@@ -457,10 +457,10 @@ def test_a_cache_that_never_serves_is_not_counted_on() -> None:
     assert one.prices.life == 20
 
 
-# What comes in
+# Input
 
 
-def test_objects_of_an_sdk_are_taken_and_given_back_as_they_are() -> None:
+def test_sdk_objects_are_accepted_and_returned_unchanged() -> None:
     class Block:
         def __init__(self, **fields: Any) -> None:
             self.fields = fields
@@ -479,7 +479,7 @@ def test_objects_of_an_sdk_are_taken_and_given_back_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("wrong", [[{"a": 1}], {"messages": "text"}, [object()]])
-def test_what_is_no_conversation_is_told(wrong: Any) -> None:
+def test_input_that_is_not_a_conversation_is_rejected(wrong: Any) -> None:
     with pytest.raises(FormatError):
         window().fit(wrong, at=0)
 
@@ -495,21 +495,21 @@ def test_what_is_no_conversation_is_told(wrong: Any) -> None:
         {"budgets": 3},
     ],
 )
-def test_options_that_make_no_sense_are_told(options: dict[str, Any]) -> None:
+def test_invalid_options_are_rejected(options: dict[str, Any]) -> None:
     with pytest.raises(OptionError):
         window(**options).fit(Loop().messages, at=0)
 
 
 @pytest.mark.parametrize("pace", [{"low_water": 0.9, "high_water": 0.5}, {"keep_calls": -1}, {"high_water": 2}])
-def test_a_pace_that_makes_no_sense_is_told(pace: dict[str, Any]) -> None:
+def test_invalid_thresholds_are_rejected(pace: dict[str, Any]) -> None:
     with pytest.raises(OptionError):
         Thresholds(**pace)
 
 
-# What a model writes or judges
+# Summarizer and judge
 
 
-def test_a_summary_that_comes_later_enters_at_the_next_change() -> None:
+def test_a_late_summary_enters_at_the_next_replan() -> None:
     one = window(budget=3_000, policy="auto", thresholds=Thresholds(keep_calls=1, min_saving=50, patience=1_000))
     loop = Loop()
     for call in range(60):
@@ -530,7 +530,7 @@ def test_a_summary_that_comes_later_enters_at_the_next_change() -> None:
     raise AssertionError("the summary never came in")
 
 
-def test_a_summariser_writes_before_the_loop_goes_on_if_asked_to() -> None:
+def test_a_blocking_summarizer_writes_before_the_loop_continues() -> None:
     class Writer:
         name = "writer"
 
@@ -551,11 +551,11 @@ def test_a_summariser_writes_before_the_loop_goes_on_if_asked_to() -> None:
     assert one.requests == ()
 
 
-def test_what_a_judge_holds_on_to_stays_and_is_judged_once() -> None:
-    asked: list[str] = []
+def test_a_chain_kept_by_the_judge_stays_and_is_judged_once() -> None:
+    judged: list[str] = []
 
     def judge(history: th.History, links: Any) -> dict[Any, bool]:
-        asked.extend(link.call.arguments for link in links)
+        judged.extend(link.call.arguments for link in links)
         return {history.occurrence(link.chain.call): "run 3" in link.call.arguments for link in links}
 
     loop, one = Loop(), window(judge=judge)
@@ -564,10 +564,10 @@ def test_what_a_judge_holds_on_to_stays_and_is_judged_once() -> None:
         sent = one.fit(loop.messages, at=call)
     assert "word3x199" in str(sent)
     assert "word4x199" not in str(sent)
-    assert len(asked) == len(set(asked))
+    assert len(judged) == len(set(judged))
 
 
-def test_a_ledger_in_memory_is_shared_by_handing_it_over() -> None:
+def test_a_ledger_in_memory_can_be_shared() -> None:
     ledger = Ledger()
     loop = Loop()
     for _ in range(12):
@@ -578,11 +578,11 @@ def test_a_ledger_in_memory_is_shared_by_handing_it_over() -> None:
     assert window(ledger=ledger, store=first.store).fit(loop.messages, at=1) == sent
 
 
-# What reviewers found
+# Edge cases
 
 
 class Thing:
-    """An object as an SDK has it."""
+    """An SDK object."""
 
     def __init__(self, **fields: Any) -> None:
         self.fields = fields
@@ -618,7 +618,7 @@ def test_another_model_has_another_cache_and_another_budget() -> None:
     assert triggers(one) == ["cold"]
 
 
-def test_what_a_window_may_send_is_known_before_the_first_request() -> None:
+def test_budget_and_prices_are_known_before_the_first_request() -> None:
     assert Window(budget=5_000).budget == 5_000
     assert Window(model="claude-sonnet-4-5").prices.write == 3.75
 
@@ -633,17 +633,17 @@ def test_what_a_window_may_send_is_known_before_the_first_request() -> None:
         {"judge": "me"},
     ],
 )
-def test_wrong_options_are_told_at_once(options: dict[str, Any]) -> None:
+def test_wrong_options_are_rejected_by_the_constructor(options: dict[str, Any]) -> None:
     with pytest.raises(th.ThresherError):
         Window(**options)
 
 
 @pytest.mark.parametrize("body", [{"input": "Hello"}, {"contents": "Hello"}, {"messages": []}, []])
-def test_what_needs_no_window_goes_through(body: Any) -> None:
+def test_requests_with_nothing_to_fit_are_unchanged(body: Any) -> None:
     assert window().fit(body, at=0) is body
 
 
-def test_plain_words_may_turn_out_to_be_of_another_api() -> None:
+def test_plain_messages_may_turn_out_to_be_of_another_dialect() -> None:
     one = window()
     messages: list[Any] = [{"role": "user", "content": "Hi."}]
     one.fit(messages, at=0)
@@ -657,7 +657,7 @@ def test_plain_words_may_turn_out_to_be_of_another_api() -> None:
     assert one.fit(messages, at=2) == messages
 
 
-def test_a_helper_that_fails_is_heard_of_and_stops_nothing() -> None:
+def test_a_failing_helper_is_reported_and_does_not_stop_the_loop() -> None:
     def broken(*_: Any, **__: Any) -> Any:
         raise ValueError("out of order")
 
@@ -672,27 +672,27 @@ def test_a_helper_that_fails_is_heard_of_and_stops_nothing() -> None:
     for call in range(60):
         loop.step(words=40)
         one.fit(loop.messages, at=call)
-    told = [event.reason for event in one.events if event.trigger == "helper"]
-    assert any("judge" in why and "out of order" in why for why in told)
-    assert any("summary" in why and "out of order" in why for why in told)
+    value = [event.reason for event in one.events if event.trigger == "helper"]
+    assert any("judge" in why and "out of order" in why for why in value)
+    assert any("summary" in why and "out of order" in why for why in value)
     assert one.ledger.find_facts("verdict:") == {}
 
 
-def test_a_read_of_the_same_file_brings_it_back_to_stay() -> None:
+def test_a_second_read_of_the_same_file_pins_its_content() -> None:
     loop, one = Loop(), window()
-    wanted = " ".join(f"needed{n}" for n in range(150))
-    loop.step("first look: " + wanted, name="Read", file_path="/a.py")
+    content = " ".join(f"needed{n}" for n in range(150))
+    loop.step("first look: " + content, name="Read", file_path="/a.py")
     for call in range(10):
         loop.step()
         one.fit(loop.messages, at=call)
-    loop.step(wanted, name="Read", file_path="/a.py", limit=100)
+    loop.step(content, name="Read", file_path="/a.py", limit=100)
     for call in range(10, 10 + BASE_PIN_CALLS - 1):
         loop.step()
         sent = one.fit(loop.messages, at=call)
-    assert str(sent).count(wanted) == 1
+    assert str(sent).count(content) == 1
 
 
-def test_a_rewind_keeps_the_edits_that_its_past_can_have() -> None:
+def test_a_rewind_keeps_the_edits_that_apply_to_its_past() -> None:
     loop, one = Loop(), window()
     for call in range(20):
         loop.step()
@@ -716,11 +716,11 @@ def test_an_event_names_the_first_message_that_changed() -> None:
     assert one.events[0].first_changed == first > 0
 
 
-def test_a_pin_gives_way_when_it_must_fit() -> None:
+def test_a_pin_yields_when_the_request_must_fit() -> None:
     loop, one = Loop(), window(budget=2_500)
-    wanted = " ".join(f"needed{n}" for n in range(150))
+    content = " ".join(f"needed{n}" for n in range(150))
     for call in range(3):
-        loop.step(wanted, name="Read", file_path="/a.py")
+        loop.step(content, name="Read", file_path="/a.py")
         loop.step(words=60)
         one.fit(loop.messages, at=call)
     for call in range(3, 40):
@@ -730,7 +730,7 @@ def test_a_pin_gives_way_when_it_must_fit() -> None:
     assert "overflow" not in triggers(one)
 
 
-def test_half_of_what_should_be_cached_is_enough_to_believe_in_it() -> None:
+def test_half_of_the_expected_cached_tokens_counts_as_a_hit() -> None:
     for read, life in ((0.6, 1_000), (0.4, 300)):
         loop, one = (
             Loop(),
@@ -745,7 +745,7 @@ def test_half_of_what_should_be_cached_is_enough_to_believe_in_it() -> None:
         assert one.prices.life == life
 
 
-def test_one_stray_bill_does_not_take_the_budget_away() -> None:
+def test_one_implausible_usage_does_not_shrink_the_budget_to_nothing() -> None:
     loop, one = Loop(), window(budget=10_000)
     one.fit(loop.messages, at=0)
     one.observe(None)
@@ -754,7 +754,7 @@ def test_one_stray_bill_does_not_take_the_budget_away() -> None:
     assert one.budget == 2_500
 
 
-def test_a_forked_process_sees_what_was_decided_since(tmp_path: Path) -> None:
+def test_a_forked_process_sees_later_replans(tmp_path: Path) -> None:
     import os  # noqa: PLC0415 - only here
 
     if not hasattr(os, "fork"):
@@ -783,22 +783,22 @@ def test_a_forked_process_sees_what_was_decided_since(tmp_path: Path) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
-def test_a_summary_nobody_asked_for_is_refused() -> None:
-    with pytest.raises(OptionError, match="asked for"):
+def test_a_text_for_an_unknown_summary_request_is_rejected() -> None:
+    with pytest.raises(OptionError, match="no open summary request"):
         window().fill("t1:0123456789abcdef", "text")
 
 
-def test_saving_where_it_cannot_be_saved_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_failed_save_leaves_no_file_behind(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(LedgerError, match="name another file"):
         window().save(tmp_path / "folder")
     assert list(tmp_path.iterdir()) == [tmp_path / "folder"]
 
 
-def test_thinking_that_was_left_out_never_comes_back() -> None:
+def test_removed_thinking_never_comes_back() -> None:
     for budget in (4_000, 8_000, 20_000):
         loop, one = Loop("go"), window(model="claude-opus-5-5", budget=budget, prices=None)
-        gone: set[str] = set()
+        removed: set[str] = set()
         for call in range(40):
             sent = one.fit(loop.messages, at=call)
             signed = {
@@ -807,13 +807,13 @@ def test_thinking_that_was_left_out_never_comes_back() -> None:
                 for block in row["content"]
                 if isinstance(block, dict) and "signature" in block
             }
-            assert not signed & gone
+            assert not signed & removed
             every = {f"sig-thought {n}" for n in range(call)}
-            gone |= every - signed
+            removed |= every - signed
             loop.step(thought=f"thought {call}", words=70 if call % 7 != 6 else 1_500)
 
 
-def test_on_a_fork_thinking_that_was_said_to_the_whole_stem_goes_when_the_stem_is_edited() -> None:
+def test_thinking_on_a_fork_goes_when_the_common_prefix_is_edited() -> None:
     one = window(model="claude-opus-5-5", prices=None)
     stem = Loop()
     for _ in range(8):
@@ -833,7 +833,7 @@ def test_on_a_fork_thinking_that_was_said_to_the_whole_stem_goes_when_the_stem_i
     assert changed is None or has_thinking(sent[changed:]) == 0
 
 
-def test_only_requests_for_claude_get_cache_marks() -> None:
+def test_only_requests_for_claude_get_cache_breakpoints() -> None:
     for model in ("gpt-4o", "deepseek-chat", ""):
         body = {"model": model, "messages": [{"role": "user", "content": "hi"}]}
         assert "cache_control" not in str(window().fit(body, at=0))
@@ -841,13 +841,13 @@ def test_only_requests_for_claude_get_cache_marks() -> None:
     assert "cache_control" in str(window().fit(body, at=0))
 
 
-def test_a_history_that_the_server_keeps_is_left_alone() -> None:
+def test_a_history_on_the_server_is_left_alone() -> None:
     output = {"type": "function_call_output", "call_id": "call_9", "output": "the result"}
     body = {"model": "gpt-5", "previous_response_id": "resp_1", "input": [output]}
     assert window().fit(body, at=0) is body
 
 
-def test_at_a_change_marks_stand_where_the_unchanged_beginning_ends() -> None:
+def test_a_replan_places_a_breakpoint_at_the_end_of_the_unchanged_prefix() -> None:
     loop, one = Loop(), window(prices=None, thresholds=Thresholds(keep_calls=3, min_saving=50, patience=1))
     before: list[Any] = []
     for call in range(60):
@@ -863,7 +863,7 @@ def test_at_a_change_marks_stand_where_the_unchanged_beginning_ends() -> None:
     assert one.events
 
 
-def test_a_mark_of_the_users_stays_on_a_row_that_is_cut() -> None:
+def test_a_breakpoint_of_the_user_stays_on_a_truncated_row() -> None:
     loop, one = Loop(), window(budget=3_000)
     loop.step(words=6_000)
     loop.messages[-1]["content"][0]["cache_control"] = {"type": "ephemeral"}
@@ -884,7 +884,7 @@ def test_one_window_follows_two_conversations() -> None:
     assert len(both.events) == 2 * len(alone.events) > 0
 
 
-def test_a_clock_that_goes_back_makes_nothing_cold() -> None:
+def test_a_clock_that_goes_back_does_not_expire_the_cache() -> None:
     loop, one = Loop(), window(thresholds=Thresholds(keep_calls=2, min_saving=50, patience=1_000))
     for call, at in enumerate((10_000, 10_010, 6_000, 10_020, 10_030)):
         loop.step()
@@ -894,14 +894,14 @@ def test_a_clock_that_goes_back_makes_nothing_cold() -> None:
         one.fit(loop.messages, at=float("nan"))
 
 
-def test_each_summary_is_asked_for_once() -> None:
-    asked: list[int] = []
+def test_each_summary_is_requested_once() -> None:
+    judged: list[int] = []
 
     class Slow:
         name = "slow"
 
         def __call__(self, *_: Any, limit: int) -> str:
-            asked.append(limit)
+            judged.append(limit)
             return "I did things."
 
     one = window(budget=3_000, thresholds=Thresholds(keep_calls=1, min_saving=50, patience=1_000), summarizer=Slow())
@@ -910,10 +910,10 @@ def test_each_summary_is_asked_for_once() -> None:
         loop.step(words=40)
         one.fit(loop.messages, at=call)
         one.wait(5)
-    assert 0 < len(asked) <= len(one.ledger.find_facts("summary:"))
+    assert 0 < len(judged) <= len(one.ledger.find_facts("summary:"))
 
 
-def test_a_ledger_that_fails_on_the_way_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ledger_that_fails_later_does_not_stop_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     loop, one = Loop(), window()
     loop.step()
     one.fit(loop.messages, at=0)
@@ -928,7 +928,7 @@ def test_a_ledger_that_fails_on_the_way_stops_nothing(monkeypatch: pytest.Monkey
     assert set(triggers(one)) == {"store"}
 
 
-def test_a_listener_that_fails_stops_nothing() -> None:
+def test_a_failing_callback_does_not_stop_the_loop() -> None:
     def listen(_: Any) -> None:
         raise ValueError("deaf")
 
@@ -940,7 +940,7 @@ def test_a_listener_that_fails_stops_nothing() -> None:
     assert sent != loop.messages
 
 
-def test_what_never_fits_is_not_planned_anew_with_each_call() -> None:
+def test_an_overflow_does_not_replan_with_each_call() -> None:
     loop, one = Loop("word " * 3_000), window(budget=2_000, thresholds=Thresholds())
     for call in range(100):
         loop.step(words=5)

@@ -1,6 +1,6 @@
-"""How small, and by which steps: presets, settings, the ladder to a budget, and the front door `fit`.
+"""Fit a history into a token budget: presets, settings, escalation steps, and the entry points `fit` and `plan`.
 
-In: a history in any form, and what the user wants. Out: a plan, or the history made to fit. Writes only the store.
+Input: a history in any form, and the user's options. Output: a plan, or the fitted history. Writes only to the store.
 """
 
 from typing import TYPE_CHECKING
@@ -30,7 +30,7 @@ __all__ = [
     "store_removed_parts",
 ]
 
-if not TYPE_CHECKING:  # a type checker shall not take every name for one that is here
+if not TYPE_CHECKING:  # with a module `__getattr__`, a type checker would accept any name
     __getattr__ = ForwardedNames(
         __name__,
         {

@@ -1,4 +1,4 @@
-"""The way down to a budget: step by step, edit by edit, until the history fits, or nothing more may go."""
+"""Escalate to a budget: add edits one by one until the history fits or no edit is left."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -20,7 +20,7 @@ PIN_DESCRIPTIONS = {
 
 
 def bind_policy(policy: Policy, scale: TokenWeights, budget: int | None = None) -> Policy:
-    """The policy, counting with this scale, and with the plan's budget where it has none of its own."""
+    """Return the policy with these token weights, and with the plan's budget unless it has its own."""
     fields: Any = getattr(policy, "__dataclass_fields__", {})
     known: dict[str, Any] = {"scale": scale} if "scale" in fields else {}
     if budget and "budget" in fields and getattr(policy, "budget", None) is None:
@@ -32,24 +32,26 @@ def bind_policy(policy: Policy, scale: TokenWeights, budget: int | None = None) 
 def propose_edits(
     history: History, policies: Iterable[Policy], scale: TokenWeights, budget: int | None = None
 ) -> Iterator[Edit]:
-    """The edits of several policies, one after the other."""
+    """Yield the edits of several policies in order."""
     for policy in policies:
         if not callable(policy):
-            raise OptionError(f"a policy is a name or takes a history and yields edits; {policy!r} is neither")
+            raise OptionError(
+                f"a policy must be a name or a callable that takes a history and yields edits, got {policy!r}"
+            )
         for edit in bind_policy(policy, scale, budget)(history) or ():
             if not isinstance(edit, Edit):
-                raise OptionError(f"policy {policy!r} yielded {edit!r}, which is no edit")
+                raise OptionError(f"policy {policy!r} must yield edits, got {edit!r}")
             yield edit
 
 
 def make_step_policies(steps: Iterable[PolicyStep]) -> Iterator[Policy]:
-    """The policies of a ladder, each made when it is needed."""
+    """Make the policies of preset steps, each when it is needed."""
     for name, options in steps:
         yield make_policy(name, **options)
 
 
 EditTransform = Callable[[Edit], Edit | None]
-"""What becomes of an edit before it is taken: another one, or none."""
+"""A function that changes an edit before it is added, or returns None to skip it."""
 
 
 def escalate_to_budget(
@@ -61,36 +63,35 @@ def escalate_to_budget(
     force: bool = False,
     shape: EditTransform | None = None,
 ) -> PlanDraft:
-    """The draft, settled, with as few further edits as make it fit; as small as it gets if nothing does."""
+    """Return the closed draft with as few further edits as needed to fit, or the smallest one if none fits."""
     draft = draft.copy()
-    settled, weight = close_draft(draft, thinking, force=force), draft.tokens
-    if settled.tokens <= budget:
-        return settled
+    closed, tokens = close_draft(draft, thinking, force=force), draft.tokens
+    if closed.tokens <= budget:
+        return closed
     for proposed in propose_edits(draft.history, make_step_policies(steps), draft.token_weights):
         edit = proposed if shape is None else shape(proposed)
-        # Settling may give something back, so it is done again only when enough was saved on top of that.
-        if edit is not None and draft.add(edit) and weight - draft.tokens >= settled.tokens - budget:
-            settled, weight = close_draft(draft, thinking, force=force), draft.tokens
-            if settled.tokens <= budget:
-                return settled
+        # Closing may withdraw edits, so it runs again only after enough further savings.
+        if edit is not None and draft.add(edit) and tokens - draft.tokens >= closed.tokens - budget:
+            closed, tokens = close_draft(draft, thinking, force=force), draft.tokens
+            if closed.tokens <= budget:
+                return closed
     return close_draft(draft, thinking, force=force)
 
 
-def build_budget_error(settled: PlanDraft, budget: int) -> BudgetError:
-    """Why a budget cannot be met: how small it gets, and what holds it there."""
-    held: dict[str, int] = {}
-    for place, pin in settled.pins.items():
-        fate = settled.decisions.get(place)
-        held[pin] = held.get(pin, 0) + (
-            settled.part_weights[place.message][place.part] if fate is None else fate.weight
-        )
-    held = {PIN_DESCRIPTIONS[pin]: weight for pin, weight in held.items() if weight}
-    held["tool definitions"] = settled.token_weights.tools(settled.history.tools) if settled.history.tools else 0
-    held["what else must stay"] = settled.tokens - sum(held.values())
-    parts = sorted(((weight, what) for what, weight in held.items() if weight > 0), reverse=True)
-    told = ", ".join(f"{what} {weight:,}" for weight, what in parts)
+def build_budget_error(closed: PlanDraft, budget: int) -> BudgetError:
+    """Return an error with the smallest reachable size and the content that determines it."""
+    sizes: dict[str, int] = {}
+    for place, pin in closed.pins.items():
+        decision = closed.decisions.get(place)
+        weight = closed.part_weights[place.message][place.part] if decision is None else decision.weight
+        name = PIN_DESCRIPTIONS[pin]
+        sizes[name] = sizes.get(name, 0) + weight
+    sizes["tool definitions"] = closed.token_weights.tools(closed.history.tools) if closed.history.tools else 0
+    sizes["other required parts"] = closed.tokens - sum(sizes.values())
+    ranked = sorted(((size, name) for name, size in sizes.items() if size > 0), reverse=True)
+    content = ", ".join(f"{name} {size:,}" for size, name in ranked)
     return BudgetError(
-        f"this history does not fit into {budget:,} tokens: the smallest it can be is {settled.tokens:,} ({told}); "
-        "give a larger budget, or shorten what is pinned",
-        smallest=settled.tokens,
+        f"this history does not fit into {budget:,} tokens. Its smallest size is {closed.tokens:,} ({content}). "
+        "Set a larger budget, or shorten the pinned parts",
+        smallest=closed.tokens,
     )

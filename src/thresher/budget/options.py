@@ -1,4 +1,4 @@
-"""Keyword options of `plan`, `fit` and `Window`, typed so that a type checker finds an unknown one."""
+"""Keyword options of `plan`, `fit` and `Window`, typed so that type checkers report unknown ones."""
 
 from collections.abc import Iterable
 from typing import TypedDict
@@ -9,7 +9,7 @@ from thresher.tokens import TokenWeights
 
 
 class FilterOptions(TypedDict, total=False):
-    """Options that add a step to the chosen policy or take one away; None counts as not set."""
+    """Options that add a step to the chosen policy or remove one; None means not set."""
 
     exclude_thinking: bool | None
     exclude_system_reminders: bool | None
@@ -28,26 +28,26 @@ class FilterOptions(TypedDict, total=False):
 
 
 class PlanOptions(FilterOptions, total=False):
-    """Options of `plan`, `fit` and `Window`; None counts as not set."""
+    """Options of `plan`, `fit` and `Window`; None means not set."""
 
     budget: int | str | None
-    """Tokens: `60_000` or `"60k"`. Without it, and with a `model`, 70 % of the model's context window."""
+    """Tokens, such as `60_000` or `"60k"`. Default with a `model`: 70 % of its context window."""
     model: str | None
     thinking: ThinkingRule | None
-    """What an edit means for signed thinking behind it. By default what the model wants."""
+    """Effect of an edit on signed thinking after it. Default: as the model requires."""
     counter: str
-    """The token counter, by default `"auto"`."""
+    """Token counter. Default: `"auto"`."""
     scale: TokenWeights | None
-    """Token weights. By default the model's, with the named `counter`."""
+    """Token weights. Default: the model's, with the named `counter`."""
 
 
 def check_option_names(given: Iterable[str], known: Iterable[str], origin: str = "") -> None:
-    """Refuse an unknown option, and suggest the known one that it resembles."""
+    """Raise an error for an unknown option, with the most similar valid option."""
     names = list(known)
     for name in given:
         if name not in names:
             from difflib import get_close_matches  # noqa: PLC0415 - only for an error
 
             close = get_close_matches(name, names, 1)
-            hint = f"did you mean `{close[0]}`? The options are" if close else "the options are"
-            raise OptionError(f"{origin}unknown option `{name}`; {hint} {', '.join(names)}")
+            hint = f" Did you mean `{close[0]}`?" if close else ""
+            raise OptionError(f"{origin}unknown option `{name}`.{hint} Valid options: {', '.join(names)}")

@@ -1,14 +1,14 @@
 """Presets: named lists of policies with their options, as data.
 
-Five follow one table, from leaving everything to leaving almost nothing; the others are one policy each, or the
-order of steps that an agent's own loop wants. A file `thresher.toml` may add more.
+Five presets form a scale, from removing nothing (`none`) to removing almost everything (`aggressive`). The others are
+single policies, or the steps for an agent's own loop. Users can add presets in `thresher.toml`.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 PolicyStep = tuple[str, Mapping[str, Any]]
-"""A policy's name and its options."""
+"""Name and options of a policy."""
 
 COMMAND_CATEGORIES = ("execution", "project")
 OTHER_CATEGORIES = ("other", "mcp", "analysis")
@@ -29,7 +29,7 @@ def _all_tools_step(action: str, limit: int) -> PolicyStep:
 
 
 PRESETS: dict[str, tuple[PolicyStep, ...]] = {
-    "development": (),
+    "none": (),
     "minimal": (("thinking", {}), ("subagents", {})),
     "moderate": (
         ("thinking", {}),
@@ -41,7 +41,7 @@ PRESETS: dict[str, tuple[PolicyStep, ...]] = {
         ("output", {}),
         _tools_step("web", action="truncate", limit=4_000),
         _tools_step(*OTHER_CATEGORIES, action="truncate", limit=10_000),
-        ("recent", {"categories": ("plan",), "action": "drop"}),
+        ("latest-only", {"categories": ("plan",), "action": "drop"}),
         RESOLVED_FAILURES_STEP,
         _failed_tools_step("truncate", limit=500),
         ("messages", {"longer_than": 20_000}),
@@ -74,19 +74,19 @@ PRESETS: dict[str, tuple[PolicyStep, ...]] = {
         ("messages", {"longer_than": 2_000}),
     ),
     "exchanges": (("exchanges", {}),),
-    "batches": (("batches", {}),),
-    "tool-retention": (("reads", {}), ("diffs", {}), ("output", {}), ("recent", {})),
+    "batch-summary": (("batch-summary", {}),),
+    "tool-retention": (("reads", {}), ("edit-history", {}), ("output", {}), ("latest-only", {})),
     "mask": (("mask", {}),),
     "auto": (),
 }
 
 
 def make_clearing_steps(age: int) -> tuple[PolicyStep, ...]:
-    """What is seldom asked for again, as a window clears it: what has worn off, and thinking before that."""
+    """Return the steps with which a window clears content that is rarely used again, by age in calls."""
     return (
         ("superseded", {"edited": False}),
         (
-            "batches",
+            "batch-summary",
             {
                 "older_than": 2 * age + 1,
                 "max_distance": 10**9,
@@ -96,7 +96,7 @@ def make_clearing_steps(age: int) -> tuple[PolicyStep, ...]:
                 "max_identifiers": 200,
             },
         ),
-        ("fading", {"max_decay": age}),
+        ("decay", {"max_decay": age}),
         ("thinking", {"keep_last": age // 3}),
     )
 
@@ -106,24 +106,24 @@ GENTLE_STEPS: tuple[PolicyStep, ...] = (
     ("output", {}),
     ("output", {"pressure": True}),
     ("mask", {"by_importance": True}),
-    ("batches", {"max_calls_per_summary": 10}),
+    ("batch-summary", {"max_calls_per_summary": 10}),
     ("exchanges", {"pressure": 0.9, "max_exchanges_per_summary": 3}),
 )
-"""The steps to a budget that seldom hurt: what they take is seldom asked for again."""
-DECAY_STEPS: tuple[PolicyStep, ...] = (("fading", {"max_decay": 8}), ("fading", {"max_decay": 3}), *GENTLE_STEPS)
-"""The same for a window, where what has just been used is used again."""
+"""Escalation steps that remove content that is rarely used again."""
+DECAY_STEPS: tuple[PolicyStep, ...] = (("decay", {"max_decay": 8}), ("decay", {"max_decay": 3}), *GENTLE_STEPS)
+"""The same steps for a window, where recently used content is often used again."""
 ESCALATION_STEPS: tuple[PolicyStep, ...] = (
     *GENTLE_STEPS,
-    # From here on it hurts: what follows is for a budget that is far too small for what is kept.
+    # The following steps remove useful content, for a budget that is far too small.
     ("thinking", {}),
     ("superseded", {}),
     ("mask", {"keep": 3}),
     _all_tools_step("truncate_calls", 1_000),
     ("messages", {"longer_than": 4_000}),
-    ("batches", {"older_than": 0, "min_calls": 1, "max_distance": 0}),
+    ("batch-summary", {"older_than": 0, "min_calls": 1, "max_distance": 0}),
     _all_tools_step("truncate", 4_000),
-    ("newest", {"budget": 0}),
+    ("sliding-window", {"budget": 0}),
     _all_tools_step("truncate", 1_000),
     _all_tools_step("truncate", 300),
 )
-"""The steps to a budget, taken edit by edit until the history fits: what costs least to lose goes first."""
+"""Steps to fit a budget, applied edit by edit until the history fits: least valuable content first."""

@@ -1,9 +1,9 @@
-"""Where options come from: the call, over `THRESHER_*`, over `CLAUDIST_*`, over `thresher.toml`.
+"""Settings: options of the call override `THRESHER_*`, `CLAUDIST_*` and `thresher.toml`, in this order.
 
-Every option here has an environment name: `exclude_tools` is `THRESHER_EXCLUDE_TOOLS=Edit,Write`, the option
+Every option has an environment variable: `exclude_tools` is `THRESHER_EXCLUDE_TOOLS=Edit,Write`, the option
 `max_file_reads` of the policy `reads` is `THRESHER_READS_MAX_FILE_READS=3`, and a window's threshold `patience` is
-`THRESHER_THRESHOLDS_PATIENCE=2`. The names of the first design, `CLAUDIST_*`, mean what its document says. An empty
-value counts as not set; a value that makes no sense is an error.
+`THRESHER_THRESHOLDS_PATIENCE=2`. The prefix `CLAUDIST_` is also accepted. An empty value means not set; an invalid
+value is an error.
 """
 
 import os
@@ -20,15 +20,23 @@ from thresher.budget.thresholds import Thresholds
 from thresher.deprecation import rename_options, update_options
 from thresher.errors import OptionError
 from thresher.policies import Policy
-from thresher.policies.table import is_policy, policy_class, policy_name, policy_names, policy_options
+from thresher.policies.table import (
+    RENAMED_POLICIES,
+    current_policy_name,
+    is_policy,
+    policy_class,
+    policy_name,
+    policy_names,
+    policy_options,
+)
 
 ENVIRONMENT_PREFIXES = ("CLAUDIST_", "THRESHER_")
-"""The later one wins."""
+"""A later prefix overrides an earlier one."""
 ENVIRONMENT_ALIASES = {"FILTER_PRESET": "POLICY"}
 IGNORED_VARIABLES = frozenset({"PRESERVE_CONTEXT", "COMPACT_MODE"})
-"""Names that the first design reads and never uses."""
+"""Variables that are accepted for compatibility and have no effect."""
 NON_OPTION_VARIABLES = frozenset({"HOME", "MODELS", "RETENTION", "TEST_PROFILE", "UPDATE_GOLDEN"})
-"""Names with our prefix that are no options of a fit."""
+"""Variables with the prefix that are not options of a fit."""
 SETTINGS_FILE = "thresher.toml"
 TABLE_OPTIONS = ("policies", "presets", "thresholds")
 THRESHOLD_TYPES = get_type_hints(Thresholds)
@@ -36,57 +44,63 @@ THRESHOLD_TYPES = get_type_hints(Thresholds)
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a user set; None is not set."""
+    """The user's settings; None means not set."""
 
     policy: str | None = None
     budget: int | None = None
     model: str | None = None
     filters: FilterOptions = field(default_factory=FilterOptions)
-    """Options that add a step to any policy or take one away."""
+    """Options that add a step to any policy or remove one."""
     policies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Options of single policies, by the policy's name."""
+    """Options of policies, by the policy's name."""
     presets: Mapping[str, tuple[PolicyStep, ...]] = field(default_factory=dict)
-    """Presets of the user's own."""
+    """The user's own presets."""
     thresholds: Mapping[str, Any] = field(default_factory=dict)
-    """How eager a window is, as far as that was set."""
+    """Options of a window's `Thresholds`."""
 
     def steps(self, preset: str) -> tuple[PolicyStep, ...]:
-        """The steps of a preset (or of one policy), with what was set on top."""
+        """Return the steps of a preset or policy, with the steps that options add."""
         return (*self.preset_steps(preset), *self.option_steps())
 
     def preset_steps(self, preset: str) -> tuple[PolicyStep, ...]:
-        """The steps of a preset (or of one policy), without what an option turns off or replaces."""
+        """Return the steps of a preset or policy, without those that an option disables or replaces."""
         return tuple(self._with_options(step) for step in self._filter_steps(self._expand_preset(preset)))
 
     def option_steps(self) -> tuple[PolicyStep, ...]:
-        """The steps that options add to whatever policy is chosen."""
+        """Return the steps that options add to any policy."""
         return tuple(self._with_options(step) for step in self._build_option_steps())
 
     def escalation_steps(self, steps: tuple[PolicyStep, ...] = ESCALATION_STEPS) -> tuple[PolicyStep, ...]:
-        """The way down to a budget, without what an option forbids and with the policies' own options."""
+        """Return the steps to fit a budget, without those that an option disables."""
         return tuple(self._with_options(step) for step in self._filter_steps(steps, replaces=False))
 
     def unused_option_notes(self, policies: Iterable[Policy], budget: int | None) -> list[str]:
-        """A word on options of policies that have no part in this."""
-        asked = {policy_name(policy) for policy in policies}
-        asked |= {name for name, _ in self.escalation_steps()} if budget is not None else set()
-        told = ((policy, option) for policy, options in self.policies.items() for option in options)
-        return [f"`{name}.{option}` is set, and no step uses it" for name, option in told if name not in asked]
+        """Return a note for each policy option that no step uses."""
+        used = {policy_name(policy) for policy in policies}
+        used |= {name for name, _ in self.escalation_steps()} if budget is not None else set()
+        unused = {name: options for name, options in self.policies.items() if name not in used}
+        names = (f"{name}.{option}" for name, options in unused.items() for option in options)
+        return [f"`{name}` is set, but no step uses it" for name in names]
+
+    def current_name(self, name: str) -> str:
+        """Return the current name of a preset or policy; a preset of the user keeps its name."""
+        return name if name in self.presets else current_policy_name(name)
 
     def _expand_preset(self, preset: str, within: tuple[str, ...] = ()) -> tuple[PolicyStep, ...]:
-        """The steps of a preset; where a step names another preset, all of its steps."""
+        """Return the steps of a preset, with the steps of each preset that it includes."""
         known = {**PRESETS, **self.presets}
+        preset = self.current_name(preset)
         if preset in within:
-            raise OptionError(f"the preset `{preset}` names itself: {' → '.join((*within, preset))}")
+            raise OptionError(f"the preset `{preset}` includes itself: {' → '.join((*within, preset))}")
         if preset not in known:
             if is_policy(preset):
                 return ((preset, {}),)
-            raise OptionError(
-                f"no preset or policy is called `{preset}`; there are {', '.join((*known, *policy_names()))}"
-            )
+            names = ", ".join((*known, *policy_names()))
+            raise OptionError(f"unknown preset or policy `{preset}`. Valid names: {names}")
         steps: list[PolicyStep] = []
         for name, options in known[preset]:
-            steps += [(name, options)] if is_policy(name) else self._expand_preset(name, (*within, preset))
+            current = current_policy_name(name)
+            steps += [(current, options)] if is_policy(current) else self._expand_preset(name, (*within, preset))
         return tuple(steps)
 
     def _with_options(self, step: PolicyStep) -> PolicyStep:
@@ -94,7 +108,7 @@ class Settings:
         return name, {**options, **self.policies.get(name, {})}
 
     def _filter_steps(self, base: tuple[PolicyStep, ...], *, replaces: bool = True) -> tuple[PolicyStep, ...]:
-        """The steps without those that an option turns off, or replaces by its own."""
+        """Return the steps without those that an option disables, or replaces by its own step."""
         filters = self.filters
         off = {
             "thinking": filters.get("exclude_thinking"),
@@ -113,8 +127,8 @@ class Settings:
 
     @property
     def _excludes_subagents(self) -> bool | None:
-        told = (self.filters.get("exclude_subagent_calls"), self.filters.get("exclude_subagent_responses"))
-        return None if told == (None, None) else any(told)
+        values = (self.filters.get("exclude_subagent_calls"), self.filters.get("exclude_subagent_responses"))
+        return None if values == (None, None) else any(values)
 
     def _build_option_steps(self) -> list[PolicyStep]:
         given = self.filters.get
@@ -160,26 +174,25 @@ def load_settings(
     model: str | None = None,
     **filters: Unpack[FilterOptions],
 ) -> Settings:
-    """Return all that is set: the options given, over the environment, over the file (default: `thresher.toml`)."""
+    """Load the settings: options of the call, over the environment, over `file` (default `thresher.toml`)."""
     check_option_names(filters, OPTION_NAMES)
-    made = _load_file(Path(SETTINGS_FILE) if file is None else file, needed=file is not None)
-    made = _load_environment(made, os.environ if environment is None else environment)
+    settings = _load_file(Path(SETTINGS_FILE) if file is None else file, needed=file is not None)
+    settings = _load_environment(settings, os.environ if environment is None else environment)
     options = {"policy": policy, "budget": budget, "model": model, **filters}
-    return _with_plain_options(
-        made, {name: _convert_option(name, value, "option") for name, value in options.items() if value is not None}
-    )
+    given = {name: _convert_option(name, value, "option") for name, value in options.items() if value is not None}
+    return _with_plain_options(settings, given)
 
 
-def _with_plain_options(made: Settings, options: Mapping[str, Any]) -> Settings:
-    filters: Any = {**made.filters, **{name: value for name, value in options.items() if name in _FILTER_TYPES}}
+def _with_plain_options(settings: Settings, options: Mapping[str, Any]) -> Settings:
+    filters: Any = {**settings.filters, **{name: value for name, value in options.items() if name in _FILTER_TYPES}}
     others = {name: value for name, value in options.items() if name not in _FILTER_TYPES}
-    return replace(made, **others, filters=filters)
+    return replace(settings, **others, filters=filters)
 
 
-def _load_environment(made: Settings, environment: Mapping[str, str]) -> Settings:
-    told: dict[str, Any] = {}
-    policies = {name: dict(options) for name, options in made.policies.items()}
-    thresholds = dict(made.thresholds)
+def _load_environment(settings: Settings, environment: Mapping[str, str]) -> Settings:
+    plain: dict[str, Any] = {}
+    policies = {name: dict(options) for name, options in settings.policies.items()}
+    thresholds = dict(settings.thresholds)
     for prefix in ENVIRONMENT_PREFIXES:
         for key, value in environment.items():
             if not key.startswith(prefix) or not value.strip():
@@ -187,60 +200,58 @@ def _load_environment(made: Settings, environment: Mapping[str, str]) -> Setting
             short = ENVIRONMENT_ALIASES.get(key[len(prefix) :], key[len(prefix) :])
             name = short.lower()
             if name in OPTION_NAMES:
-                told[name] = _convert_option(name, value, key)
+                plain[name] = _convert_option(name, value, key)
             elif name.startswith(("thresholds_", "pace_")) and prefix == "THRESHER_":
                 thresholds |= parse_thresholds({name.partition("_")[2]: value}, key)
             elif short not in IGNORED_VARIABLES | NON_OPTION_VARIABLES and prefix == "THRESHER_":
-                policy, options = _split_policy_option(short, value, key)
-                known = policy_options(policy)
-                converted = {option: _convert_value(known[option], given, key) for option, given in options.items()}
-                policies.setdefault(policy, {}).update(converted)
-    return replace(_with_plain_options(made, told), policies=policies, thresholds=thresholds)
+                policy, option, given = _split_policy_option(short, value, key)
+                converted = _convert_value(policy_options(policy)[option], given, key)
+                policies.setdefault(policy, {})[option] = converted
+    return replace(_with_plain_options(settings, plain), policies=policies, thresholds=thresholds)
 
 
-def parse_thresholds(told: Mapping[str, Any], origin: str) -> dict[str, Any]:
-    """Options of `Thresholds`, each converted to its type; `Thresholds` checks their size."""
-    told = dict(told)
-    update_options(Thresholds, told)
-    for name in told:
+def parse_thresholds(options: Mapping[str, Any], origin: str) -> dict[str, Any]:
+    """Convert options of `Thresholds` to their types; `Thresholds` validates their ranges."""
+    options = dict(options)
+    update_options(Thresholds, options)
+    for name in options:
         if name not in THRESHOLD_TYPES:
-            raise OptionError(
-                f"`{origin}`: a window's thresholds have no `{name}`; they have {', '.join(THRESHOLD_TYPES)}"
-            )
-    return {name: _convert_value(THRESHOLD_TYPES[name], value, f"{origin}: {name}") for name, value in told.items()}
+            raise OptionError(f"`{origin}`: unknown threshold `{name}`. Valid thresholds: {', '.join(THRESHOLD_TYPES)}")
+    return {name: _convert_value(THRESHOLD_TYPES[name], value, f"{origin}: {name}") for name, value in options.items()}
 
 
-def _split_policy_option(short: str, value: str, key: str) -> tuple[str, dict[str, str]]:
-    """Return the policy and the option that a variable names: the policy with the longest name that fits."""
-    for policy in sorted(policy_names(), key=len, reverse=True):
+def _split_policy_option(short: str, value: str, key: str) -> tuple[str, str, str]:
+    """Return policy, option and value of a variable; the longest matching policy name wins."""
+    for policy in sorted((*policy_names(), *RENAMED_POLICIES), key=len, reverse=True):
         prefix = f"{policy}_".replace("-", "_").lower()
-        if short.lower().startswith(prefix):
+        current = RENAMED_POLICIES.get(policy, policy)
+        if short.lower().startswith(prefix) and is_policy(current):
             options = {short.lower()[len(prefix) :]: value}
             update_options(policy_class(policy), options)
-            if options.keys() <= policy_options(policy).keys():
-                return policy, options
+            ((option, given),) = options.items()
+            if option in policy_options(current):
+                return current, option, given
     raise OptionError(
-        f"the environment sets `{key}`, which is no option: an option is THRESHER_ and one of "
-        f"{', '.join(OPTION_NAMES)}, "
-        "THRESHER_, a policy and one of its options, or THRESHER_THRESHOLDS_ and one of a window's thresholds"
+        f"the environment variable `{key}` is not an option. Valid: THRESHER_ with one of {', '.join(OPTION_NAMES)}; "
+        "THRESHER_<POLICY>_<OPTION>; THRESHER_THRESHOLDS_ with a threshold of a window"
     )
 
 
 def _convert_option(name: str, value: Any, origin: str) -> Any:
-    """A value as its option wants it, from Python, the environment or a file."""
+    """Convert a value from Python, the environment or a file to the type of its option."""
     if name == "budget":
         return parse_token_count(value)
     return _convert_value(_OPTION_TYPES[name], value, origin)
 
 
 def _convert_value(hint: Any, value: Any, origin: str) -> Any:
-    """A value of the type that is hinted at; words in one text are parted by commas."""
+    """Convert a value to the type `hint`; a string for a tuple is split at commas."""
     if isinstance(value, str) and any(get_origin(kind) is tuple for kind in (hint, *get_args(hint))):
         value = [word.strip() for word in value.split(",") if word.strip()]
     try:
         return convert(value.strip().lower() if _is_flag(hint, value) else value, hint, strict=False)
     except ValidationError as error:
-        raise OptionError(f"`{origin}` has a value that makes no sense, {value!r}: {error}") from error
+        raise OptionError(f"`{origin}`: invalid value {value!r}: {error}") from error
 
 
 def _is_flag(hint: Any, value: Any) -> bool:
@@ -248,7 +259,7 @@ def _is_flag(hint: Any, value: Any) -> bool:
 
 
 def parse_token_count(value: Any) -> int:
-    """A number of tokens: `60000`, `60_000`, `60k`, `1.5M`."""
+    """Parse a number of tokens: `60000`, `60_000`, `60k`, `1.5M`."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     text = str(value).strip().lower().replace("_", "").replace(",", "")
@@ -258,43 +269,41 @@ def parse_token_count(value: Any) -> int:
     except ValueError:
         number = -1
     if not 0 <= number < float("inf"):
-        raise OptionError(f"a budget is a number of tokens such as 60000, 60k or 1.5M; not {value!r}")
+        raise OptionError(f"a budget must be a number of tokens such as 60000, 60k or 1.5M, got {value!r}")
     return int(number * factor)
 
 
 def _load_file(path: Path, *, needed: bool) -> Settings:
     if not needed and not path.is_file():
         return Settings()
-    import tomllib  # noqa: PLC0415 - only where there is such a file
+    import tomllib  # noqa: PLC0415 - only if the file exists
 
     try:
-        told = tomllib.loads(path.read_text("utf-8"))
+        table = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise OptionError(f"`{path}` cannot be read: {error}") from error
-    rename_options(str(path), told, {"pace": "thresholds"})
-    check_option_names(told, (*OPTION_NAMES, *TABLE_OPTIONS), f"`{path}`: ")
-    plain = {
-        name: _convert_option(name, value, f"{path}: {name}") for name, value in told.items() if name in OPTION_NAMES
-    }
-    policies = {
-        name: _parse_policy_options(path, name, options) for name, options in _get_table(path, told, "policies").items()
-    }
-    presets = {name: _parse_steps(path, name, steps) for name, steps in _get_table(path, told, "presets").items()}
-    thresholds = parse_thresholds(_get_table(path, told, "thresholds"), f"{path}: thresholds")
+        raise OptionError(f"cannot read `{path}`: {error}") from error
+    rename_options(str(path), table, {"pace": "thresholds"})
+    check_option_names(table, (*OPTION_NAMES, *TABLE_OPTIONS), f"`{path}`: ")
+    plain = {name: _convert_option(name, table[name], f"{path}: {name}") for name in OPTION_NAMES if name in table}
+    tables = _get_table(path, table, "policies")
+    rename_options(f"{path}: policies", tables, RENAMED_POLICIES)
+    policies = {name: _parse_policy_options(path, name, options) for name, options in tables.items()}
+    presets = {name: _parse_steps(path, name, steps) for name, steps in _get_table(path, table, "presets").items()}
+    thresholds = parse_thresholds(_get_table(path, table, "thresholds"), f"{path}: thresholds")
     return _with_plain_options(Settings(policies=policies, presets=presets, thresholds=thresholds), plain)
 
 
-def _get_table(path: Path, told: Mapping[str, Any], name: str) -> dict[str, Any]:
-    value = told.get(name, {})
+def _get_table(path: Path, settings: Mapping[str, Any], name: str) -> dict[str, Any]:
+    value = settings.get(name, {})
     if not isinstance(value, dict):
-        raise OptionError(f"`{path}`: `{name}` is a table, not {value!r}")
+        raise OptionError(f"`{path}`: `{name}` must be a table, got {value!r}")
     return value
 
 
 def _parse_policy_options(path: Path, policy: str, options: Any) -> dict[str, Any]:
-    """The options of a policy, each as the policy wants it."""
+    """Convert the options of a policy to their types."""
     if not isinstance(options, dict):
-        raise OptionError(f"`{path}`: `policies.{policy}` is a table of options, not {options!r}")
+        raise OptionError(f"`{path}`: `policies.{policy}` must be a table of options, got {options!r}")
     options = dict(options)
     update_options(policy_class(policy), options)
     known = policy_options(policy)
@@ -306,16 +315,15 @@ def _parse_policy_options(path: Path, policy: str, options: Any) -> dict[str, An
 
 def _parse_steps(path: Path, preset: str, steps: Any) -> tuple[PolicyStep, ...]:
     if not isinstance(steps, list):
-        raise OptionError(f"`{path}`: the preset `{preset}` is a list of steps, not {steps!r}")
-    return tuple(_parse_step(path, one) for one in steps)
+        raise OptionError(f"`{path}`: the preset `{preset}` must be a list of steps, got {steps!r}")
+    return tuple(_parse_step(path, step) for step in steps)
 
 
-def _parse_step(path: Path, told: Any) -> PolicyStep:
-    if isinstance(told, str):
-        return told, {}
-    if not isinstance(told, dict) or not isinstance(told.get("policy"), str):
-        raise OptionError(f"`{path}`: a step is a policy's name or a table with `policy = …`; not {told!r}")
-    name = told["policy"]
-    return name, _parse_policy_options(
-        path, name, {option: value for option, value in told.items() if option != "policy"}
-    )
+def _parse_step(path: Path, step: Any) -> PolicyStep:
+    if isinstance(step, str):
+        return step, {}
+    if not isinstance(step, dict) or not isinstance(step.get("policy"), str):
+        raise OptionError(f"`{path}`: a step must be a policy's name or a table with `policy = …`, got {step!r}")
+    options = dict(step)
+    name = options.pop("policy")
+    return name, _parse_policy_options(path, name, options)

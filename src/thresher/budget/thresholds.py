@@ -1,4 +1,4 @@
-"""How eager a window is; the defaults were chosen by replaying recorded sessions."""
+"""Thresholds for when a window replans; the defaults are tuned by replaying recorded sessions."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from thresher.errors import OptionError
 
 DEFAULT_AGE_RANGE = (22, 45)
 TOKENS_PER_CALL = 4_000
-"""Tokens of a budget that are room for one call more."""
+"""Budget tokens per call that `keep_calls` adds by default."""
 
 
 @renamed_fields(
@@ -20,46 +20,45 @@ TOKENS_PER_CALL = 4_000
 )
 @dataclass(frozen=True, kw_only=True)
 class Thresholds:
-    """When a change is worth it."""
+    """Thresholds for a replan."""
 
     high_water: float = 0.9
-    """The share of the budget from which on a window re-plans whatever it costs: the high water mark."""
+    """Share of the budget at which a window replans regardless of the cost: the high-water mark."""
     low_water: float = 0.5
-    """The share to which it then goes down, as far as that does not hurt: what `keep_calls` holds may be more."""
+    """Target share of the budget after that; more stays if `keep_calls` requires it."""
     min_saving: int = 1_000
-    """Tokens that a re-plan must save at least."""
+    """Minimum tokens that a replan must save."""
     patience: float = 0.6
-    """How often what could have gone is paid for before it goes: 1 waits until reading it has cost as much as going."""
+    """Cost of reading removable content, as a multiple of the cost of its removal, that must accrue before a replan;
+    1 is break-even."""
     prompt_patience_share: float = 0.5
-    """The share of that patience which is left when the human speaks."""
+    """Factor on `patience` at a human prompt."""
     min_expected_calls: int = 20
-    """Further calls that are expected, at least: as many as there were so far, and no fewer than these."""
+    """Minimum number of further calls to expect; above it, as many as there were so far."""
     keep_calls: int | None = None
-    """Calls for which `auto` keeps what was read whole, however well clearing it would pay: see the policy `fading`.
-    None: 22, and up to 45 with a budget that has room for it."""
+    """Number of calls for which `auto` keeps results, even if removal would pay: see the policy `decay`. None: 22, and
+    up to 45 with a large budget."""
 
     def __post_init__(self) -> None:
         if not 0 < self.prompt_patience_share <= 1:
-            raise OptionError(
-                f"`prompt_patience_share` is a share above 0, and at most 1; not {self.prompt_patience_share}"
-            )
+            got = self.prompt_patience_share
+            raise OptionError(f"`prompt_patience_share` must be above 0 and at most 1, got {got}")
         if not 0 < self.low_water <= self.high_water <= 1:
             raise OptionError(
-                f"`low_water` and `high_water` are shares of the budget, low first; "
-                f"not {self.low_water} and {self.high_water}"
+                "`low_water` and `high_water` must be shares of the budget, `low_water` at most `high_water`, "
+                f"got {self.low_water} and {self.high_water}"
             )
         for name in ("min_saving", "patience", "min_expected_calls", "keep_calls"):
             if not (getattr(self, name) or 0) >= 0:
-                raise OptionError(f"`{name}` is 0 or more; not {getattr(self, name)}")
+                raise OptionError(f"`{name}` must be 0 or more, got {getattr(self, name)}")
 
     def kept_age(self, budget: int) -> int:
-        """The age that is kept where so many tokens may be sent."""
-        return (
-            min(max(DEFAULT_AGE_RANGE[0], budget // TOKENS_PER_CALL), DEFAULT_AGE_RANGE[1])
-            if self.keep_calls is None
-            else self.keep_calls
-        )
+        """Return the number of calls for which results are kept, given the budget."""
+        if self.keep_calls is not None:
+            return self.keep_calls
+        least, most = DEFAULT_AGE_RANGE
+        return min(max(least, budget // TOKENS_PER_CALL), most)
 
     def expected_calls(self, calls: int) -> int:
-        """How many calls will follow so many: what has lasted long will last."""
+        """Estimate the number of further calls from those so far."""
         return max(self.min_expected_calls, calls)

@@ -1,6 +1,6 @@
-"""The command line: one file a verb, imported when that verb is used.
+"""The command line: one module per command, imported when that command runs.
 
-In: arguments. Out: text for a person, or JSON with `--json`. Exits 0 done, 1 found something wrong, 2 wrong use.
+Exit codes: 0 for success, 1 when a command found something wrong, 2 for wrong use.
 """
 
 import sys
@@ -10,73 +10,98 @@ import click
 
 from thresher.errors import OptionError, ThresherError
 
-COMMAND_MODULES = {
-    "sessions": "thresher.cli.sessions",
-    "show": "thresher.cli.show",
-    "search": "thresher.cli.search",
-    "recall": "thresher.cli.recall",
-    "files": "thresher.cli.files",
-    "changelog": "thresher.cli.changelog",
-    "fit": "thresher.cli.fit",
-    "replay": "thresher.cli.replay",
-    "tune": "thresher.cli.tune",
-    "check": "thresher.cli.check",
-    "restore": "thresher.cli.restore",
-    "convert": "thresher.cli.convert",
-    "sync": "thresher.cli.sync",
-    "forget": "thresher.cli.forget",
-    "install": "thresher.cli.install",
-    "mcp": "thresher.cli.mcp",
-    "demo": "thresher.cli.demo",
+COMMAND_GROUPS = {
+    "Get started": {"demo": "Try Thresher on sample sessions."},
+    "Find past sessions": {
+        "sessions": "List the sessions on this machine.",
+        "search": "Search the text of past sessions.",
+        "recall": "Ask one past session a question.",
+    },
+    "Read a session": {
+        "show": "Print one session as a readable transcript.",
+        "files": "Show what a session did to each file.",
+        "changelog": "List file changes and the reasons for them.",
+    },
+    "Fit sessions to a budget or an API": {
+        "fit": "Trim a session to a token budget.",
+        "check": "Check a conversation against an API's rules.",
+        "restore": "Print the text behind a placeholder.",
+        "convert": "Convert a session to messages for an API.",
+    },
+    "Measure policies on recorded sessions": {
+        "replay": "Compare policies by replaying recorded sessions.",
+        "tune": "Find the best settings of `auto` for your sessions.",
+    },
+    "Connect agents": {
+        "install": "Add Thresher's MCP server to an agent.",
+        "mcp": "Run the MCP server.",
+    },
+    "Maintain the archive": {
+        "sync": "Update the archive and the search index.",
+        "forget": "Delete sessions from the archive for good.",
+    },
 }
+"""Commands under the headings of `thresher --help`, each with the first line of its docstring.
+
+The copies save `--help` the import of every command. Command `x` is `x_command` in `thresher.cli.x`.
+"""
+COMMANDS = {name: summary for commands in COMMAND_GROUPS.values() for name, summary in commands.items()}
 
 
 class CommandGroup(click.Group):
-    """Finds a verb's command when it is asked for, so that help and short commands start at once."""
+    """A group that imports a command's module on first use, so that help and short commands start fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """The verbs in the order of a first visit."""
-        return list(COMMAND_MODULES)
+        """Return the command names in the order of the help page."""
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """The verb's own module."""
-        if cmd_name not in COMMAND_MODULES:
+        """Import and return a command."""
+        if cmd_name not in COMMANDS:
             return None
-        function = "recall_session_command" if cmd_name == "recall" else f"{cmd_name}_command"
-        command: click.Command = getattr(import_module(COMMAND_MODULES[cmd_name]), function)
+        command: click.Command = getattr(import_module(f"{__name__}.{cmd_name}"), f"{cmd_name}_command")
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Write the commands of each group under its heading, with all summaries in one column."""
+        width = max(map(len, COMMANDS))
+        for heading, commands in COMMAND_GROUPS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(width), summary) for name, summary in commands.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The verb and what is said to it; one that is typed wrong is told which was meant."""
-        if args[0] not in COMMAND_MODULES and not args[0].startswith("-"):
+        """Split the arguments into a command and its own arguments; suggest a name for an unknown one."""
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
             from difflib import get_close_matches
 
-            near = get_close_matches(args[0], COMMAND_MODULES, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"the verbs are {', '.join(COMMAND_MODULES)}"
-            raise click.UsageError(f"there is no verb `{args[0]}`; {hint}", ctx)
+            close = get_close_matches(args[0], COMMANDS, n=1)
+            hint = f"Did you mean `{close[0]}`?" if close else f"Valid commands: {', '.join(COMMANDS)}."
+            raise click.UsageError(f"Unknown command `{args[0]}`. {hint}", ctx)
         return super().resolve_command(ctx, args)
 
 
 @click.group(cls=CommandGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="thresher", message="thresher %(version)s")
-@click.option("--json", "as_json", is_flag=True, help="Print data, nothing else, on standard output.")
+@click.option("--json", "as_json", is_flag=True, help="Print the overview as JSON.")
 @click.pass_context
 def cli(context: click.Context, as_json: bool) -> None:
-    """Read any AI agent's conversations through one small model.
+    """Search, read, trim and replay AI agents' conversations.
 
-    Without a verb: what is on this machine.
+    Thresher reads the sessions that agents keep on this machine. Without a
+    command, it prints an overview of them. SESSION in a command is a file or the
+    first characters of a session id. `thresher COMMAND --help` explains a command.
+
+    Exit codes: 0 success, 1 something wrong or nothing found, 2 wrong use.
 
     \b
     Examples:
-      thresher                          which agents' sessions are here
-      thresher sessions                 list them
-      thresher show 0f3c9a1e            read one
-      thresher search jwt refresh       find where it was done
-      thresher fit 0f3c9a1e -b 60k      make it fit
-      thresher convert s.jsonl --to openai-chat
-      thresher demo                     try it on sample sessions
+      thresher                          which agents have sessions here
+      thresher search jwt refresh       find the session about it
+      thresher show 0f3c9a1e            read that session
+      thresher fit 0f3c9a1e -b 60k      what trimming it to 60,000 tokens removes
+      thresher install claude-code      give an agent access to past sessions
     """
     if context.invoked_subcommand is None:
         from thresher.cli.overview import show_overview
@@ -85,7 +110,7 @@ def cli(context: click.Context, as_json: bool) -> None:
 
 
 def main() -> None:
-    """Run the command line; a refusal is a sentence and an exit code, not a traceback."""
+    """Run the command line; print an error as one message and an exit code, without a traceback."""
     try:
         cli()
     except ThresherError as error:

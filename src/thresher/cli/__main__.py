@@ -1,4 +1,4 @@
-"""`python -m thresher.cli`."""
+"""Entry point of `python -m thresher.cli`."""
 
 from thresher.cli import main
 

@@ -1,4 +1,4 @@
-"""`thresher changelog`: what changed in files, and why, over one session or many."""
+"""`thresher changelog`: file changes and their reasons, over one or many sessions."""
 
 import sys
 from datetime import datetime
@@ -7,33 +7,32 @@ from typing import TYPE_CHECKING
 
 import click
 
-from thresher.cli.common import (
-    find_session,
+from thresher.cli.common import print_result, track_progress
+from thresher.cli.options import (
+    DATE_EXAMPLES,
     json_option,
-    print_lines,
-    print_output,
-    progress_bar,
+    no_sync_option,
+    option,
+    project_option,
+    reveal_option,
     source_options,
-    sync_before_search,
 )
+from thresher.cli.sources import SessionSources
 from thresher.errors import OptionError
 from thresher.memory.search.query import parse_date_or_age
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from thresher.memory import Memory
-    from thresher.memory.records import ArchivedSession
     from thresher.model import Session
 
 
 @click.command("changelog")
-@click.argument("ids", nargs=-1, metavar="[ID]...")
-@click.option("--project", default="", help="All sessions in folders with this in their path.")
-@click.option("--since", help="Only changes since then: 2026-03-01, 7d, 2w, today.")
-@click.option("--until", help="Only changes until then; a day means its end.")
-@click.option("--no-sync", is_flag=True, help="Do not look for new sessions and messages first.")
-@click.option("--reveal", is_flag=True, help="Show keys, tokens and passwords as they are.")
+@click.argument("ids", nargs=-1, metavar="[SESSION]...")
+@project_option
+@option("--since DATE", f"Only changes since this date: {DATE_EXAMPLES}.")
+@option("--until DATE", "Only changes until the end of this date.")
+@no_sync_option
+@reveal_option
 @source_options
 @json_option
 def changelog_command(
@@ -43,16 +42,17 @@ def changelog_command(
     until: str | None,
     no_sync: bool,
     reveal: bool,
-    sources: tuple[Path, ...],
-    no_discover: bool,
+    sources: SessionSources,
     as_json: bool,
 ) -> None:
-    """What changed in files and why, per file, as Markdown: of sessions named by ID (or by file), or of many.
+    """List file changes and the reasons for them.
 
-    The reason of a change is what its call says it is for, or else what the agent said right before it. With --project
-    or --since the sessions come from memory; keys and passwords in them are redacted.
+    The output is Markdown with one section per file. Name sessions (files or the start of their ids), or select them
+    from the archive with --project, --since and --until. The reason for a change is the description in its tool call,
+    otherwise the agent's text right before it. Archived sessions have their keys and
+    passwords redacted.
 
-    Exits 0 where something changed, 1 where nothing did, 2 on wrong use.
+    Exits 1 if nothing changed.
 
     \b
     Examples:
@@ -65,59 +65,32 @@ def changelog_command(
     from thresher.timeline import build_changelog
 
     if not (ids or project or since or until):
-        raise OptionError("say of what: the ID of a session, or --project or --since for all that fit")
+        raise OptionError("nothing selected: name a SESSION, or select sessions with --project, --since or --until")
     if ids and project:
-        raise OptionError("an ID names a session and --project many; leave one of them out")
+        raise OptionError("--project cannot be combined with SESSION; use one or the other")
     now = datetime.now().astimezone()
     start = parse_date_or_age(since, now) if since else None
-    stop = parse_date_or_age(until, now, end=True) if until else None
+    end = parse_date_or_age(until, now, end=True) if until else None
     if ids:
-        sessions = [find_session(one, sources, no_discover=no_discover, reveal=reveal) for one in ids]
+        sessions = [sources.find_session(reference, reveal=reveal) for reference in ids]
     else:
-        sessions = _load_archived_sessions(
-            project, start, sources, no_discover=no_discover, no_sync=no_sync, reveal=reveal
-        )
-    log = build_changelog(sessions, since=start, until=stop)
-    if as_json:
-        print_output(changelog_value(log))
-    else:
-        print_lines(changelog_lines(log, _title(ids, project)))
-    if not log.files:
+        sessions = _load_archived_sessions(sources.open_memory(sync=not no_sync), project, start, reveal=reveal)
+    changelog = build_changelog(sessions, since=start, until=end)
+    subject = project or ", ".join(Path(reference).name for reference in ids)
+    title = f"Changes in {subject}" if subject else "Changes"
+    print_result(changelog_value(changelog), changelog_lines(changelog, title), as_json=as_json)
+    if not changelog.files:
         sys.exit(1)
 
 
-def _title(ids: tuple[str, ...], project: str) -> str:
-    return f"Changes in {project or ', '.join(Path(one).name for one in ids)}" if project or ids else "Changes"
-
-
-def _load_archived_sessions(
-    project: str, since: datetime | None, sources: tuple[Path, ...], *, no_discover: bool, no_sync: bool, reveal: bool
-) -> "list[Session]":
-    """The sessions that memory keeps of a project, or of all, that went on after a time."""
-    from thresher.memory import Memory
-
-    memory = Memory(sources=sources, discover=not no_discover)
-    if not no_sync:
-        sync_before_search(memory)
-    facts = [
-        one for one in memory.store.find_sessions(project=project) if not one.subagent and not _ended_before(one, since)
-    ]
-    with progress_bar("reading") as progress:
-        return [*_iter_sessions(memory, facts, reveal=reveal, progress=progress)]
-
-
-def _ended_before(facts: "ArchivedSession", since: datetime | None) -> bool:
-    ended = facts.ended or facts.started
-    return since is not None and ended is not None and ended < since
-
-
-def _iter_sessions(
-    memory: "Memory", facts: "list[ArchivedSession]", *, reveal: bool, progress: "Callable[[int, int], None] | None"
-) -> "Iterator[Session]":
+def _load_archived_sessions(memory: "Memory", project: str, since: datetime | None, *, reveal: bool) -> "list[Session]":
+    """Return the archived sessions of a project, without sub-agents and without those that ended before `since`."""
     from thresher.memory.ingest.session_redaction import redact_session
 
-    for done, one in enumerate(facts, 1):
-        session = memory.store.session(one.key)
-        yield session if reveal else redact_session(session)
-        if progress is not None:
-            progress(done, len(facts))
+    keys = []
+    for facts in memory.store.find_sessions(project=project):
+        ended = facts.ended or facts.started
+        if not facts.subagent and (since is None or ended is None or ended >= since):
+            keys.append(facts.key)
+    sessions = map(memory.store.session, track_progress(keys, "reading"))
+    return [session if reveal else redact_session(session) for session in sessions]

@@ -1,28 +1,33 @@
-"""`thresher check`: whether an API would take a conversation, and if not, where it breaks which rule."""
+"""`thresher check`: validate a conversation against the rules of an API."""
 
-from pathlib import Path
 from typing import Any
 
 import click
 
-from thresher.cli.common import find_session, json_option, print_output, program_name, session_dialect, source_options
+from thresher.cli.common import print_output, program_name
+from thresher.cli.options import json_option, option, source_options
+from thresher.cli.sources import SessionSources, session_dialect
 from thresher.edits import Violation, check
 from thresher.transcripts import format_names
 
 MAX_SHOWN_VIOLATIONS = 20
+DIALECTS = format_names("wire")
 
 
 @click.command("check")
-@click.argument("session")
-@click.option(
-    "--dialect", "-d", type=click.Choice(format_names("wire")), help="Whose rules; by default its own, else all."
+@click.argument("reference", metavar="SESSION")
+@option(
+    "--dialect -d API",
+    f"API to validate against: {', '.join(DIALECTS)}. Default: that of SESSION if known, otherwise all.",
+    type=click.Choice(DIALECTS),
 )
 @source_options
 @json_option
-def check_command(
-    session: str, dialect: str | None, sources: tuple[Path, ...], no_discover: bool, as_json: bool
-) -> None:
-    """Say whether SESSION (a file, or the start of an id) is a legal conversation; exit 1 if it is not.
+def check_command(reference: str, dialect: str | None, sources: SessionSources, as_json: bool) -> None:
+    """Check a conversation against an API's rules.
+
+    SESSION is a file or the start of a session id. Exits 1 if the API would reject the conversation. Each violation
+    names the message, the part, the rule, and where the vendor documents it.
 
     \b
     Examples:
@@ -30,29 +35,26 @@ def check_command(
       thresher check session.jsonl --dialect anthropic
       thresher check 0f3c9a1e --json
     """
-    found = find_session(session, sources, no_discover=no_discover)
-    wire = format_names("wire")
-    chosen = dialect or session_dialect(found)
-    violations = check(found.history, chosen)
+    session = sources.find_session(reference)
+    dialect = dialect or session_dialect(session)
+    dialects = [dialect] if dialect else [*DIALECTS]
+    violations = check(session.history, dialect)
     if as_json:
-        dialects = [chosen] if chosen else list(wire)
-        print_output(
-            {"file": found.file, "dialects": dialects, "violations": [_violation_value(one) for one in violations]}
-        )
+        print_output({"file": session.file, "dialects": dialects, "violations": [*map(_violation_value, violations)]})
     else:
-        _print_violations(violations, chosen or ", ".join(wire), found.file)
+        _print_violations(violations, ", ".join(dialects), session.file)
     if violations:
         raise SystemExit(1)
 
 
-def _violation_value(one: Violation) -> dict[str, Any]:
+def _violation_value(violation: Violation) -> dict[str, Any]:
     return {
-        "rule": one.rule,
-        "dialect": one.dialect,
-        "message_index": one.message,
-        "part_index": one.part,
-        "detail": one.detail,
-        "documented": one.documented,
+        "rule": violation.rule,
+        "dialect": violation.dialect,
+        "message_index": violation.message,
+        "part_index": violation.part,
+        "detail": violation.detail,
+        "documented": violation.documented,
     }
 
 
@@ -65,4 +67,4 @@ def _print_violations(violations: tuple[Violation, ...], dialects: str, file: st
         click.echo(f"{one.dialect}: message {one.message + 1}{part}: {one.detail}  [{one.rule}: {one.documented}]")
     if len(violations) > MAX_SHOWN_VIOLATIONS:
         click.echo(f"and {len(violations) - MAX_SHOWN_VIOLATIONS} more (--json lists all)")
-    click.echo(f"mend it: {program_name()} fit {file} --policy development -o mended.json")
+    click.echo(f"To repair it: {program_name()} fit {file} --policy none -o repaired.json")

@@ -1,61 +1,63 @@
-"""`thresher convert`: any conversation as messages for any API."""
+"""`thresher convert`: write a conversation as messages for an API."""
 
 from pathlib import Path
 
 import click
 from msgspec import structs
 
-from thresher.cli.common import (
-    find_session,
-    json_option,
-    print_json,
-    print_output,
-    source_options,
-    warn,
-    write_output_file,
-)
+from thresher.cli.common import print_json, print_output, warn, write_output_file
+from thresher.cli.options import json_option, option, output_option, source_options, whole_option
+from thresher.cli.sources import SessionSources
 from thresher.dialects import emit_with_losses
 from thresher.model.jsontext import dump_json
 from thresher.transcripts import format_names
 
+DIALECTS = format_names("wire")
+
 
 @click.command("convert")
-@click.argument("session")
-@click.option("--to", "target", required=True, type=click.Choice(format_names("wire")), help="The API to write for.")
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write there, not to the screen.")
-@click.option("--body/--list", default=None, help="A whole request body, or a plain list of messages.")
-@click.option("--whole", is_flag=True, help="Everything since the start, not only since the last compaction.")
+@click.argument("reference", metavar="SESSION")
+@option("--to API", f"API to write for: {', '.join(DIALECTS)}.", required=True, type=click.Choice(DIALECTS))
+@click.option(
+    "--body/--list",
+    default=None,
+    help="Write a request body, or a list of messages. Default: the form of the input; a body if the API keeps the "
+    "system prompt outside the messages.",
+)
+@whole_option
+@output_option
 @source_options
 @json_option
 def convert_command(
-    session: str,
-    target: str,
-    output: Path | None,
+    reference: str,
+    to: str,
     body: bool | None,
     whole: bool,
-    sources: tuple[Path, ...],
-    no_discover: bool,
+    output: Path | None,
+    sources: SessionSources,
     as_json: bool,
 ) -> None:
-    """Write SESSION (a file, or the start of an id) as messages for an API; say what it cannot hold.
+    """Convert a session to messages for an API.
+
+    SESSION is a file or the start of a session id. The input file is never changed. Standard error lists
+    content that the target API cannot represent.
 
     \b
     Examples:
       thresher convert session.jsonl --to openai-chat
       thresher convert messages.json --to gemini --body -o request.json
-      thresher convert 0f3c9a1e --to anthropic --json
+      thresher convert 0f3c9a1e --to anthropic --whole --json
     """
-    found = find_session(session, sources, no_discover=no_discover)
-    history = found.history
-    if whole:
-        history = structs.replace(history, messages=tuple(found.messages()))
-    result = emit_with_losses(history, target, body=body)
-    value = {"dialect": target, "value": result.value, "losses": [str(loss) for loss in result.losses]}
+    session = sources.find_session(reference)
+    history = structs.replace(session.history, messages=tuple(session.messages())) if whole else session.history
+    result = emit_with_losses(history, to, body=body)
+    losses = [str(loss) for loss in result.losses]
     if output is not None:
-        write_output_file(output, dump_json(result.value), found.file)
-    elif not as_json:
-        print_json(result.value)
+        write_output_file(output, dump_json(result.value), session.file)
     if as_json:
-        print_output(value if output is None else value | {"value": None, "output": str(output)})
-    for loss in result.losses:
+        value = {"dialect": to, "value": None if output else result.value, "losses": losses}
+        print_output(value | ({"output": str(output)} if output else {}))
+    elif output is None:
+        print_json(result.value)
+    for loss in losses:
         warn(f"thresher: {loss}")

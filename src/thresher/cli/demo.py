@@ -1,4 +1,4 @@
-"""`thresher demo`: sample sessions of several agents, and what Thresher makes of them."""
+"""`thresher demo`: sample sessions of several agents, and a search of them."""
 
 from pathlib import Path
 from shlex import quote
@@ -7,15 +7,9 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from thresher.cli.common import (
-    find_session_files,
-    json_option,
-    make_console,
-    print_lines,
-    print_output,
-    program_name,
-    read_sessions,
-)
+from thresher.cli.common import make_console, print_lines, print_output, program_name
+from thresher.cli.options import json_option, option
+from thresher.cli.sources import SessionSources, read_sessions
 from thresher.store import get_data_folder
 
 if TYPE_CHECKING:
@@ -25,73 +19,71 @@ if TYPE_CHECKING:
 DEMO_QUESTION = "why were half pennies lost at the reduced rate?"
 MAX_SESSIONS, MAX_MESSAGES = 2, 3
 MEMORY_FOLDER = ".thresher"
-"""The folder beside the samples that their memory is kept in."""
+"""Folder for the archive of the samples, inside the demo folder."""
 
 
 @click.command("demo")
-@click.option("--to", "folder", type=click.Path(path_type=Path, file_okay=False), help="Write the samples there.")
+@option(
+    "--to DIR",
+    "Write the samples to this folder. Default: `demo` in Thresher's data folder.",
+    name="folder",
+    type=click.Path(path_type=Path, file_okay=False),
+)
 @json_option
 def demo_command(folder: Path | None, as_json: bool) -> None:
-    """Write sample sessions and show what is in them.
+    """Try Thresher on sample sessions.
 
-    The samples go to Thresher's own data directory, or where `--to` says. They are made up, and the same every
-    time: four agents work on a small web shop, with thinking, parallel calls, repeated reads, a failing test, a
-    sub-agent, a compaction and an interrupted call. Then it searches them, in a memory of their own.
+    Writes sessions of four agents that work on a small web shop, lists them, and searches them. The sessions are
+    fictional, the same on each run, and separate from your own archive. They contain thinking, parallel calls,
+    repeated reads, a failing test, a sub-agent, a compaction and an interrupted call.
 
     \b
     Examples:
       thresher demo
       thresher demo --to /tmp/samples --json
     """
+    from thresher.memory import Memory
     from thresher.render.memory import search_result_value
     from thresher.render.session_row import make_session_row
     from thresher.samples import write_samples
 
     folder = folder or get_data_folder() / "demo"
     files = write_samples(folder)
-    places = sorted({folder / file.relative_to(folder).parts[0] for file in files})
-    sessions, _ = read_sessions(find_session_files(places, (), no_discover=True))
+    agent_folders = sorted({folder / file.relative_to(folder).parts[0] for file in files})
+    sessions, _ = read_sessions(SessionSources(discover=False).list_files(agent_folders))
     rows = [make_session_row(session) for session in sessions]
-    answer = _search(folder, places)
+    memory = Memory(home=folder / MEMORY_FOLDER, sources=agent_folders, discover=False)
+    results = memory.search(DEMO_QUESTION, sessions=MAX_SESSIONS, messages=MAX_MESSAGES)
     if as_json:
         value = {"folder": str(folder), "files": [str(file) for file in files]}
-        found = {"sessions": [msgspec.to_builtins(row) for row in rows], "search": search_result_value(answer)}
-        print_output(value | found)
-        return
-    _print_demo(folder, rows, answer)
+        print_output(
+            value | {"sessions": [msgspec.to_builtins(row) for row in rows], "search": search_result_value(results)}
+        )
+    else:
+        _print_demo(folder, rows, results)
 
 
-def _search(folder: Path, places: list[Path]) -> "SearchResults":
-    """Ask a question of the samples; whoever runs this keeps them out of their own memory."""
-    from thresher.memory import Memory
-
-    memory = Memory(home=folder / MEMORY_FOLDER, sources=places, discover=False)
-    return memory.search(DEMO_QUESTION, sessions=MAX_SESSIONS, messages=MAX_MESSAGES)
-
-
-def _format_search_command(folder: Path) -> str:
-    """The command that asks the same."""
-    shown = f"--sessions {MAX_SESSIONS} --messages {MAX_MESSAGES} --no-sync"
-    return f"THRESHER_HOME={quote(str(folder / MEMORY_FOLDER))} {program_name()} search {quote(DEMO_QUESTION)} {shown}"
-
-
-def _print_demo(folder: Path, rows: "list[SessionRow]", answer: "SearchResults") -> None:
+def _print_demo(folder: Path, rows: "list[SessionRow]", results: "SearchResults") -> None:
     from thresher.render.memory import search_result_lines
     from thresher.render.session_row import session_table
 
-    out = make_console()
-    out.print(f"Sample sessions of {len({row.agent for row in rows})} agents are in {folder}\n", markup=False)
-    out.print(session_table(rows, out.width))
-    out.print("\nA question to their memory, which is not yours:", style="bold")
-    out.print(f"  {_format_search_command(folder)}\n", markup=False, soft_wrap=True)
-    print_lines(search_result_lines(answer, program=program_name(), where=f" --source {quote(str(folder))}"))
-    longest = max(rows, key=lambda row: row.messages)
-    out.print("\nNext:", style="bold")
+    program, console = program_name(), make_console()
+    limits = f"--sessions {MAX_SESSIONS} --messages {MAX_MESSAGES} --no-sync"
+    search = f"THRESHER_HOME={quote(str(folder / MEMORY_FOLDER))} {program} search {quote(DEMO_QUESTION)} {limits}"
+    agents = len({row.agent for row in rows})
+    console.print(f"Wrote sample sessions of {agents} agents to {folder}\n", markup=False, soft_wrap=True)
+    console.print(session_table(rows, console.width))
+    console.print("\nSearching the sample sessions (kept apart from yours):", style="bold")
+    console.print(f"  {search}\n", markup=False, soft_wrap=True)
+    print_lines(search_result_lines(results, program=program, where=f" --source {quote(str(folder))}"))
+    longest = quote(max(rows, key=lambda row: row.messages).file)
+    console.print("\nNext, on the longest sample session:", style="bold")
     for line in (
-        f'{program_name()} show "{longest.file}"',
-        f'{program_name()} fit "{longest.file}" --budget 1k',
-        f'{program_name()} convert "{longest.file}" --to openai-chat',
-        f"{program_name()}                     which sessions are on this machine",
-        f"{program_name()} search WORDS…       find one of them by what was done in it",
+        f"  {program} show {longest}",
+        f"  {program} fit {longest} --budget 1k",
+        f"  {program} convert {longest} --to openai-chat",
     ):
-        out.print(f"  {line}", markup=False, soft_wrap=True)
+        console.print(line, markup=False, soft_wrap=True)
+    console.print("\nThen, on your own sessions:", style="bold")
+    console.print(f"  {program}                  overview of this machine", markup=False, soft_wrap=True)
+    console.print(f"  {program} search WORDS     find a session by its text", markup=False, soft_wrap=True)

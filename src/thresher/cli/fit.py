@@ -1,5 +1,6 @@
-"""`thresher fit`: a conversation made to fit a budget, and what that does to it."""
+"""`thresher fit`: trim a conversation to a token budget."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -7,40 +8,43 @@ import click
 from msgspec import structs
 
 from thresher.budget import PRESETS, FitResult, fit_with_plan, plan
-from thresher.cli.common import (
-    find_session,
-    json_option,
-    make_console,
-    print_output,
-    session_dialect,
-    source_options,
-    warn,
-    write_output_file,
-)
+from thresher.cli.common import print_hint, print_output, print_renderables, warn, write_output_file
+from thresher.cli.options import json_option, option, output_option, source_options, whole_option
+from thresher.cli.sources import SessionSources, session_dialect
 from thresher.dialects import emit_with_losses
 from thresher.edits import Plan
-from thresher.model import History, Session
+from thresher.model import Session
 from thresher.model.jsontext import dump_json
 from thresher.transcripts import TranscriptFormat, find_format, format_names
 
 TEXT_TARGET = "text"
+DIALECTS = format_names("wire")
 
 
 @click.command("fit")
-@click.argument("session")
-@click.option("--policy", "-p", help=f"A preset ({', '.join(PRESETS)}) or a policy. Default: smart.")
-@click.option("--budget", "-b", help="The most tokens it may have: 60000, 60k, 1.5M.")
-@click.option("--model", "-m", help="For which model; without a budget, 70 % of its window.")
-@click.option(
-    "--to", "target", type=click.Choice([*format_names("wire"), TEXT_TARGET]), help="The API to write for, or text."
+@click.argument("reference", metavar="SESSION")
+@option(
+    "--policy -p NAME",
+    f"What to remove first: a preset ({', '.join(PRESETS)}) or a single policy. Default: smart.",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write there, not to the screen.")
-@click.option("--explain", is_flag=True, help="With --to: say on standard error what is done, and why.")
-@click.option("--whole", is_flag=True, help="Everything since the start, not only since the last compaction.")
+@option("--budget -b TOKENS", "Maximum size of the result: 60000, 60k, 1.5M.")
+@option(
+    "--model -m NAME",
+    "Model that gets the result. Without --budget, the budget is 70 % of its context window.",
+)
+@option(
+    "--to API",
+    f"Write messages for this API: {', '.join(DIALECTS)}; or text for a person.",
+    name="target",
+    type=click.Choice([*DIALECTS, TEXT_TARGET]),
+)
+@output_option
+@option("--explain", "With --to: list the edits and their reasons on standard error.")
+@whole_option
 @source_options
 @json_option
 def fit_command(
-    session: str,
+    reference: str,
     policy: str | None,
     budget: str | None,
     model: str | None,
@@ -48,80 +52,68 @@ def fit_command(
     output: Path | None,
     explain: bool,
     whole: bool,
-    sources: tuple[Path, ...],
-    no_discover: bool,
+    sources: SessionSources,
     as_json: bool,
 ) -> None:
-    """Make SESSION (a file, or the start of an id) fit; what is left out can be had back with `thresher restore`.
+    """Trim a session to a token budget.
 
-    Without --to and -o it only says what would be done. The file that is read is never written to.
+    SESSION is a file or the start of a session id. Without --to and -o, print the plan and write nothing. The input
+    file is never changed, and `thresher restore` prints any removed text. Exits 1 if the budget cannot be met.
 
     \b
     Examples:
-      thresher fit session.jsonl                          what `smart` would do
-      thresher fit 0f3c9a1e --policy moderate --budget 60k --explain
-      thresher fit messages.json -b 20k -o smaller.json   the same API's messages
+      thresher fit session.jsonl                          preview `smart`
+      thresher fit 0f3c9a1e --policy moderate --budget 60k
+      thresher fit messages.json -b 20k -o smaller.json   for the same API
       thresher fit 0f3c9a1e --to text | pbcopy            for a person to read
       THRESHER_EXCLUDE_TOOLS=Edit,Write thresher fit session.jsonl
     """
-    found = find_session(session, sources, no_discover=no_discover)
-    history = structs.replace(found.history, messages=tuple(found.messages())) if whole else found.history
-    target = target or (_default_target(found) if output is not None else None)
-    dialect = None if target == TEXT_TARGET else target or session_dialect(found)
+    session = sources.find_session(reference)
+    history = structs.replace(session.history, messages=tuple(session.messages())) if whole else session.history
+    target = target or (_default_target(session) if output is not None else None)
+    dialect = None if target == TEXT_TARGET else target or session_dialect(session)
     options: dict[str, Any] = {"policy": policy, "budget": budget, "model": model, "dialect": dialect}
-    if target is None:
-        made, value = plan(history, **options), None
-    else:
-        result = _fit_quietly(history, options)
-        made, value = result.plan, _convert_result(result, target)
+    result, value = None, None
+    if target is not None:
+        with warnings.catch_warnings():  # the notes of the plan report an unwritable store
+            warnings.simplefilter("ignore")
+            result = fit_with_plan(history, **options)
+        value = _convert_result(result, target)
+    fit_plan = plan(history, **options) if result is None else result.plan
     if output is not None:
-        write_output_file(output, value if isinstance(value, str) else dump_json(value), found.file)
+        write_output_file(output, value if isinstance(value, str) else dump_json(value), session.file)
     if as_json:
-        print_output(made.to_dict() | {"file": found.file, "dialect": target, "value": None if output else value})
-        return
-    if target is None or output is not None:
-        _print_plan(made, output)
+        print_output(fit_plan.to_dict() | {"file": session.file, "dialect": target, "value": None if output else value})
+    elif target is None or output is not None:
+        _print_plan(fit_plan, output)
     else:
         if explain:
-            warn(made.explain())
+            warn(fit_plan.explain())
         click.echo(value if isinstance(value, str) else dump_json(value).encode("utf-8", "replace"))
 
 
-def _fit_quietly(history: History, options: dict[str, Any]) -> FitResult:
-    """The history made to fit; what a store that cannot be written means stands in the plan's notes."""
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return fit_with_plan(history, **options)
-
-
 def _default_target(session: Session) -> str:
-    """What to write when nothing was said: a wire format as it came; a transcript as its own vendor's API has it."""
-    found = find_format(session.agent)
-    return found.wire if isinstance(found, TranscriptFormat) else found.name
+    """Return the dialect to write: that of the input messages, or of the vendor whose agent wrote the transcript."""
+    source_format = find_format(session.agent)
+    return source_format.wire if isinstance(source_format, TranscriptFormat) else source_format.name
 
 
-def _convert_result(result: FitResult, target: str | None) -> Any:
-    if target is None:
-        return None
+def _convert_result(result: FitResult, target: str) -> Any:
     if target == TEXT_TARGET:
         from thresher.render.plain_text import format_plain_text
 
         return format_plain_text(result.history)
-    written = emit_with_losses(result.history, target)
-    for loss in written.losses:
+    converted = emit_with_losses(result.history, target)
+    for loss in converted.losses:
         warn(f"thresher: {loss}")
-    return written.value
+    return converted.value
 
 
-def _print_plan(made: Plan, output: Path | None) -> None:
+def _print_plan(fit_plan: Plan, output: Path | None) -> None:
     from thresher.render.plan import plan_table
 
-    out = make_console()
-    for piece in plan_table(made):
-        out.print(piece)
+    print_renderables(plan_table(fit_plan))
     if output is not None:
-        out.print(f"written to {output}", style="dim")
-    elif made.edits:
-        out.print("write it with -o FILE, or to the screen with --to FORMAT", style="dim")
+        print_hint(f"written to {output}")
+    elif fit_plan.edits:
+        print_hint("Nothing is written yet: -o FILE writes the result, --to API prints it.")

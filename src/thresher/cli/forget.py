@@ -1,4 +1,4 @@
-"""`thresher forget`: sessions removed from memory for good."""
+"""`thresher forget`: delete sessions from the archive and the index."""
 
 import sys
 from datetime import datetime
@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from thresher.cli.common import json_option, print_lines, print_output, progress_bar, warn
+from thresher.cli.common import print_result, progress_bar, warn
+from thresher.cli.options import json_option, option, project_option
 from thresher.errors import OptionError
 from thresher.memory.search.query import parse_date_or_age
+from thresher.render.text import plural
 
 if TYPE_CHECKING:
     from thresher.memory.records import ArchivedSession
@@ -16,20 +18,20 @@ if TYPE_CHECKING:
 
 @click.command("forget")
 @click.argument("ids", nargs=-1, metavar="[ID]...")
-@click.option("--project", default="", help="All sessions in folders with this in their path.")
-@click.option("--before", help="All sessions that ended before then: 2026-03-01, 90d, 1y.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Only list what would be removed.")
+@project_option
+@option("--before DATE", "Only sessions that ended before this date: 2026-03-01, 90d, 1y.")
+@option("--yes -y", "Delete without asking.")
+@option("--dry-run", "List the sessions that would be deleted, and delete nothing.")
 @json_option
 def forget_command(
     ids: tuple[str, ...], project: str, before: str | None, yes: bool, dry_run: bool, as_json: bool
 ) -> None:
-    """Remove sessions from memory for good: from the index and from the archive.
+    """Delete sessions from the archive for good.
 
-    Name them by the start of their ids, or by --project and --before (with both, those that fit both). They do not
-    come back with the next sync. The agents' own files are not touched.
+    Select sessions by ID (the start of a session id), or by --project and --before; with both options, a session must
+    match both. The next sync does not bring them back. The agents' own files are not changed.
 
-    Exits 0 where something was (or would be) removed, 1 where nothing fits, 2 on wrong use.
+    Exits 1 if nothing matches or you answer no.
 
     \b
     Examples:
@@ -39,56 +41,46 @@ def forget_command(
     """
     from thresher.memory import Memory
 
-    chosen = _parse_selection(ids, project, before)
+    selection = _parse_selection(ids, project, before)
     memory = Memory(discover=False)
-    found = memory.forget(**chosen, dry=True)
-    if not found:
-        _print_sessions([], "Nothing in memory fits; nothing is removed.", as_json=as_json)
+    matches = memory.forget(**selection, dry=True)
+    count = plural(len(matches), "session")
+    if not matches:
+        _print_sessions([], "No session in the archive matches; nothing deleted.", as_json=as_json)
         sys.exit(1)
     if dry_run:
-        _print_sessions(found, f"{_format_session_count(found)} would be removed:", as_json=as_json)
+        _print_sessions(matches, f"{count} would be deleted:", as_json=as_json)
         return
     if not yes:
-        _confirm_removal(found, as_json=as_json)
-    warn("the index is built anew without them, which takes a while where much is kept")
+        _confirm_removal(matches, as_json=as_json)
+    warn("rebuilding the index without these sessions; this can take a while for a large archive")
     with progress_bar("building the index", percent=True) as progress:
-        removed = memory.forget(**chosen, progress=progress)
-    _print_sessions(removed, f"{_format_session_count(removed)} removed for good:", as_json=as_json, removed=True)
-
-
-def _format_session_count(sessions: "list[ArchivedSession]") -> str:
-    from thresher.render.text import plural
-
-    return plural(len(sessions), "session")
+        removed = memory.forget(**selection, progress=progress)
+    _print_sessions(removed, f"{plural(len(removed), 'session')} deleted:", as_json=as_json, removed=True)
 
 
 def _parse_selection(ids: tuple[str, ...], project: str, before: str | None) -> dict[str, Any]:
     if not (any(ids) or project or before):
-        raise click.UsageError("say what to forget: ids, --project or --before")
+        raise click.UsageError("Nothing selected. Give session ids, or --project or --before.")
     if ids and (project or before):
-        raise click.UsageError("name sessions by their ids, or choose by --project and --before; not both")
-    return {
-        "ids": ids,
-        "project": project,
-        "before": parse_date_or_age(before, datetime.now().astimezone()) if before else None,
-    }
+        raise click.UsageError("IDs cannot be combined with --project or --before. Use one or the other.")
+    end = parse_date_or_age(before, datetime.now().astimezone()) if before else None
+    return {"ids": ids, "project": project, "before": end}
 
 
-def _confirm_removal(found: "list[ArchivedSession]", *, as_json: bool) -> None:
+def _confirm_removal(matches: "list[ArchivedSession]", *, as_json: bool) -> None:
     if as_json or not sys.stdin.isatty():
-        raise OptionError(
-            f"{_format_session_count(found)} would be removed for good; --yes says so, --dry-run lists them"
-        )
-    _print_sessions(found, "To be removed:", as_json=False)
-    if not click.confirm("Remove them for good?"):
-        warn("nothing was removed")
+        count = plural(len(matches), "session")
+        raise OptionError(f"{count} would be deleted for good. Add --yes to delete, or --dry-run to list")
+    _print_sessions(matches, "To be deleted:", as_json=False)
+    if not click.confirm("Delete these sessions for good?"):
+        warn("nothing deleted")
         sys.exit(1)
 
 
 def _print_sessions(sessions: "list[ArchivedSession]", heading: str, *, as_json: bool, removed: bool = False) -> None:
     from thresher.render.memory import StyledLine, archived_session_lines, archived_session_value
 
-    if as_json:
-        print_output({"sessions": [archived_session_value(one) for one in sessions], "removed": removed})
-    else:
-        print_lines([StyledLine(((heading, "bold"),)), *archived_session_lines(sessions)])
+    value = {"sessions": [archived_session_value(session) for session in sessions], "removed": removed}
+    lines = [StyledLine(((heading, "bold"),)), *archived_session_lines(sessions)]
+    print_result(value, lines, as_json=as_json)

@@ -1,4 +1,4 @@
-"""A word to whoever asked a search for what another command, or another option, would find."""
+"""Hints for a search that would work better with another command or option."""
 
 import re
 from collections.abc import Iterator
@@ -21,23 +21,24 @@ _EXTENSION_LIST = (
 _EXTENSIONS = frozenset(_EXTENSION_LIST.split())
 
 
-def suggest_searches(memory: "Memory", answer: "SearchResults", words: str, *, by_file: bool) -> Iterator[str]:
-    """What else to try: where nothing was found, or a path is all that was asked for."""
-    spoken = words.replace('"', " ").split()
-    if answer.found and len(spoken) > 1:
+def suggest_searches(memory: "Memory", results: "SearchResults", text: str, *, by_file: bool) -> Iterator[str]:
+    """Suggest a command for session ids and paths in a query that matched nothing or is one word only."""
+    words = text.replace('"', " ").split()
+    if results.found and len(words) > 1:
         return
-    for word in spoken:
-        if not answer.found and _ID.fullmatch(word) and _is_session_id(memory, word):
-            yield f"`{word}` names a session, and a search looks for words in sessions: {program_name()} show {word}"
+    for word in words:
+        if not results.found and _ID.fullmatch(word) and _is_session_id(memory, word):
+            yield f"`{word}` is a session id; to read that session: {program_name()} show {word}"
         elif not by_file and _is_path(word):
-            yield f"`{word}` looks like a file; what touched it: {program_name()} search --file {quote(word)}"
+            command = f"{program_name()} search --file {quote(word)}"
+            yield f"`{word}` looks like a file; to find sessions that touch it: {command}"
 
 
-def format_missing_page(answer: "SearchResults", sessions: int) -> str:
-    """What to say of a page behind the last one, with so many sessions on each."""
-    pages = min(-(-answer.found // sessions), answer.page - 1)
-    found = plural(answer.found, "session")
-    return f"there is no page {answer.page}; matches in {found} are on {plural(pages, 'page')}"
+def format_missing_page(results: "SearchResults", sessions: int) -> str:
+    """Explain that a page is past the last one, for pages of `sessions` sessions."""
+    pages = min(-(-results.found // sessions), results.page - 1)
+    found = plural(results.found, "session")
+    return f"page {results.page} does not exist; matches in {found} fill {plural(pages, 'page')}"
 
 
 def _is_path(word: str) -> bool:
@@ -46,13 +47,13 @@ def _is_path(word: str) -> bool:
     return PurePath(word).suffix[1:].lower() in _EXTENSIONS
 
 
-def _is_session_id(memory: "Memory", start: str) -> bool:
+def _is_session_id(memory: "Memory", prefix: str) -> bool:
     from thresher.store import AmbiguousIdError, NotStoredError
 
     try:
-        memory.facts(start)
+        memory.facts(prefix)
     except NotStoredError:
         return False
-    except AmbiguousIdError:  # it still shows which ones
-        return True
+    except AmbiguousIdError:  # `show` lists the candidates
+        pass
     return True

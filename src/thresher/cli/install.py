@@ -1,7 +1,7 @@
-"""`thresher install`: the entry in a client's configuration that starts Thresher's MCP server.
+"""`thresher install`: add Thresher's MCP server to the configuration of an agent.
 
-What is to change is worked out in `thresher.serve.mcp_clients`; here it is shown, and written if asked. A client may
-read or write its file at any moment, so the file is replaced in one step, and only if it still says what was read.
+`thresher.serve.mcp_clients` computes the change; this module shows and writes it. The agent may read or write its file
+at any moment, so this module replaces it atomically, and only if its content is still the one in the plan.
 """
 
 import os
@@ -9,13 +9,15 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
 import click
 
-from thresher.cli.common import json_option, print_output, program_name, warn
+from thresher.cli.common import print_output, program_name, warn
+from thresher.cli.options import json_option, option
 from thresher.serve.config_edits import SERVER_NAME
 from thresher.serve.mcp_clients import (
     MCP_CLIENTS,
@@ -33,26 +35,25 @@ BACKUP_SUFFIX = ".before-thresher"
 
 
 @click.command("install")
-@click.argument("client", type=click.Choice(list(MCP_CLIENTS)), metavar="CLIENT")
-@click.option("--write", is_flag=True, help="Write it; a copy of the file as it was stays beside it.")
-@click.option("--remove", is_flag=True, help="Take the entry out again, with a copy as well.")
-@click.option(
-    "--project",
+@click.argument("client", type=click.Choice(list(MCP_CLIENTS)), metavar="AGENT")
+@option("--write", "Write the change. The old file is kept as a copy next to it.")
+@option("--remove", "Remove the entry. The old file is kept as a copy next to it.")
+@option(
+    "--project [DIR]",
+    "Change the configuration of the project in DIR (default: the current folder), not the user's.",
     is_flag=False,
     flag_value=".",
-    metavar="[DIR]",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="The file of the project in this folder (default: here), not the user's.",
 )
 @json_option
 def install_command(client: str, write: bool, remove: bool, project: Path | None, as_json: bool) -> None:
-    """Show what makes CLIENT start Thresher's MCP server, and write it if asked.
+    """Add Thresher's MCP server to an agent.
 
-    CLIENT is one of claude-code, codex, gemini-cli, opencode, cursor, vscode. Without --write and --remove nothing
-    is changed. All else in the file stays as it is; a file with comments, or one that cannot be changed safely, is
-    left alone, and you are told what to put where.
+    AGENT is claude-code, codex, gemini-cli, opencode, cursor or vscode. Without --write or --remove, the command shows
+    the change and writes nothing. The rest of the file stays as it is. If the file has comments or no safe
+    change is possible, you get the entry to paste.
 
-    Exits 0 where all is done, 1 where it is left to you, 2 on wrong use.
+    Exits 1 if you have to change the file by hand.
 
     \b
     Examples:
@@ -62,146 +63,138 @@ def install_command(client: str, write: bool, remove: bool, project: Path | None
       thresher install cursor --remove --json
     """
     if write and remove:
-        raise click.UsageError("--write puts the entry in, --remove takes it out; not both")
+        raise click.UsageError("--write adds the entry and --remove removes it. Use one of them.")
     row = MCP_CLIENTS[client]
     file = find_client_config(row, project=project, platform=sys.platform, environment=os.environ)
-    entry = build_server_entry(row, find_mcp_server_command(), _variables())
-    value = {"client": client, "file": str(file), "key": row.servers_key, "entry": entry, "check": row.check_command}
-    again = f"{program_name()} install {client}" + (f" --project {quote(str(project))}" if project else "")
+    entry = build_server_entry(row, find_mcp_server_command(), _server_environment())
+    value: dict[str, Any] = {"client": client, "file": str(file), "key": row.servers_key, "entry": entry}
+    value |= {"check": row.check_command, "current_entry": None, "change_needed": True, "changed": False}
+    value |= {"backup": None, "problem": None}
     try:
         change = plan_config_change(row, file, None if remove else entry)
-        wanted = change.new_content is not None and (write or remove)
-        backup = write_config_change(change) if wanted else None
+        changed = change.new_content is not None and (write or remove)
+        backup = write_config_change(change) if changed else None
     except ManualEditError as error:
         _print_manual_steps(row, error, value, remove=remove, as_json=as_json)
         sys.exit(1)
     if as_json:
-        print_output(value | _change_value(change, backup, changed=wanted))
+        outcome = {
+            "entry": change.new_entry,
+            "current_entry": change.current_entry,
+            "change_needed": change.new_content is not None,
+            "changed": changed,
+            "backup": str(backup) if backup else None,
+        }
+        print_output(value | outcome)
         return
-    for line in _format_result(row, change, backup, again, asked=write or remove, project=project is not None):
+    again = f"{program_name()} install {client}" + (f" --project {quote(str(project))}" if project else "")
+    if change.new_content is not None and not changed:
+        lines = _format_preview(row, change, again)
+    else:
+        lines = _format_outcome(row, change, backup, again, project=project is not None)
+    for line in lines:
         click.echo(line.encode("utf-8", "replace"))
 
 
 def find_mcp_server_command() -> tuple[str, ...]:
-    """What starts the server: this program by its full path, or, where it was not called by its name, its module."""
-    found = shutil.which(program_name())
-    if found and Path(found).stem == "thresher":
-        return (str(Path(found).absolute()), "mcp")
+    """Return the command that starts the server: the full path of `thresher`, or Python and the module without it."""
+    program = shutil.which(program_name())
+    if program and Path(program).stem == "thresher":
+        return (str(Path(program).absolute()), "mcp")
     return (sys.executable, "-m", "thresher.cli", "mcp")
 
 
-def _variables() -> dict[str, str]:
-    """Some clients hand on few variables, and a server with its data elsewhere would know nothing."""
+def _server_environment() -> dict[str, str]:
+    """Return the variables that the server needs: some agents pass few, and THRESHER_HOME names the archive."""
     folder = os.environ.get("THRESHER_HOME")
     return {"THRESHER_HOME": str(Path(folder).expanduser().absolute())} if folder else {}
 
 
 def write_config_change(change: ConfigChange) -> Path | None:
-    """Write what was planned; gives back where the file is as it was, if there was one."""
+    """Write a planned change, and return the backup of the old file if there was one."""
     try:
-        real = change.file.resolve()  # a link stays a link
-        real.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{real.name}.", dir=real.parent)  # for the user alone
-        fresh = Path(name)
+        target = change.file.resolve()  # follow a symlink, so that it stays one
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)  # readable by the user only
+        temporary = Path(name)
         try:
             with os.fdopen(handle, "wb") as stream:
                 stream.write(change.new_content or b"")
-            return _swap_file(real, fresh, change)
+            return _replace_file(target, temporary, change)
         finally:
-            fresh.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
     except OSError as error:
         reason = error.strerror or error
-        raise McpClientError(f"`{change.file}` cannot be written: {reason}; see who may write there") from error
+        raise McpClientError(f"cannot write `{change.file}`: {reason}; check its permissions") from error
 
 
-def _swap_file(real: Path, fresh: Path, change: ConfigChange) -> Path | None:
-    if (real.read_bytes() if real.exists() else None) != change.old_content:
+def _replace_file(target: Path, temporary: Path, change: ConfigChange) -> Path | None:
+    if (target.read_bytes() if target.exists() else None) != change.old_content:
         raise McpClientError(f"`{change.file}` was changed by another program just now; try again")
     backup = None
     if change.old_content is not None:
-        fresh.chmod(real.stat().st_mode & 0o7777)
-        backup = _write_backup(real, change.old_content)
-    fresh.replace(real)
+        temporary.chmod(target.stat().st_mode & 0o7777)
+        backup = _write_backup(target, change.old_content)
+    temporary.replace(target)
     return backup
 
 
-def _write_backup(real: Path, content: bytes) -> Path:
-    """A copy beside the file, under a name that no older copy has."""
-    number = 1
-    while True:
-        backup = real.with_name(f"{real.name}{BACKUP_SUFFIX}{f'-{number}' if number > 1 else ''}")
+def _write_backup(target: Path, content: bytes) -> Path:
+    """Write a copy next to the file, under a name that no older copy has."""
+    for number in count(1):
+        backup = target.with_name(f"{target.name}{BACKUP_SUFFIX}{f'-{number}' if number > 1 else ''}")
         try:
             handle = os.open(backup, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
         except FileExistsError:
-            number += 1
             continue
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)
-        backup.chmod(real.stat().st_mode & 0o7777)
-        return backup
-
-
-def _change_value(change: ConfigChange, backup: Path | None, *, changed: bool) -> dict[str, Any]:
-    return {
-        "entry": change.new_entry,
-        "current_entry": change.current_entry,
-        "change_needed": change.new_content is not None,
-        "changed": changed,
-        "backup": str(backup) if backup else None,
-        "problem": None,
-    }
+        break
+    backup.chmod(target.stat().st_mode & 0o7777)
+    return backup
 
 
 def _print_manual_steps(
     row: McpClient, error: ManualEditError, value: dict[str, Any], *, remove: bool, as_json: bool
 ) -> None:
-    """What could not be done, and how to do it by hand."""
+    """Print why the file was not changed, and how to change it by hand."""
+    warn(f"thresher: {error}")
     if as_json:
-        print_output(
-            value
-            | {"current_entry": None, "change_needed": True, "changed": False, "backup": None, "problem": str(error)}
-        )
-        warn(f"thresher: {error}")
-        return
-    warn(f"thresher: {error}.")
-    if remove:
-        click.echo(f"Take `{SERVER_NAME}` out of `{row.servers_key}` there by hand.")
+        print_output(value | {"problem": str(error)})
+    elif remove:
+        click.echo(f"Remove `{SERVER_NAME}` from `{row.servers_key}` in that file by hand.")
     else:
-        text = format_server_entry(row, Path(value["file"]), value["entry"])
-        click.echo(f"Put `{SERVER_NAME}` into `{row.servers_key}` there by hand, so that it says:\n\n{text}")
-        click.echo(f"To see that it works: {row.check_command}")
+        entry = format_server_entry(row, Path(value["file"]), value["entry"])
+        click.echo(f"Add `{SERVER_NAME}` to `{row.servers_key}` in that file by hand:\n\n{entry}")
+        click.echo(f"To check that it works: {row.check_command}")
 
 
-def _format_result(
-    row: McpClient, change: ConfigChange, backup: Path | None, again: str, *, asked: bool, project: bool
+def _format_outcome(
+    row: McpClient, change: ConfigChange, backup: Path | None, again: str, *, project: bool
 ) -> Iterator[str]:
-    """The same for a person."""
+    is_present = change.new_entry is not None
     if change.new_content is None:
-        there = "is there already" if change.new_entry else "is not there"
-        yield f"The entry `{SERVER_NAME}` {there}, in {change.file}; nothing to do."
-    elif not asked:
-        yield from _format_preview(row, change, again)
-        return
+        state = "is already in" if is_present else "is not in"
+        yield f"The entry `{SERVER_NAME}` {state} {change.file}; nothing to do."
     else:
-        done = "Written to" if change.new_entry else "Taken out of"
-        yield f"{done} {change.file}" + (f"; as it was before: {backup}" if backup else "")
-    if change.new_entry is None:
+        yield f"{'Added to' if is_present else 'Removed from'} {change.file}" + (
+            f"; backup: {backup}" if backup else ""
+        )
+    if not is_present:
         return
     if change.new_content is not None:
         yield f"Next: {row.project_next_step if project else row.next_step}."
     if project:
-        yield "The path in it is this machine's; mind that if others get the file."
-    yield f"To see that it works: {row.check_command}"
-    yield f"To take it out again: {again} --remove"
+        yield "The entry contains a path on this machine; change it if you share the file."
+    yield f"To check that it works: {row.check_command}"
+    yield f"To remove it: {again} --remove"
 
 
 def _format_preview(row: McpClient, change: ConfigChange, again: str) -> Iterator[str]:
-    missing = "" if change.old_content is not None else " (not there yet)"
+    missing = "" if change.old_content is not None else " (does not exist yet)"
     yield f"{row.title} reads its MCP servers from {change.file}{missing}."
     if change.current_entry is not None:
-        yield (
-            f"There is an entry `{SERVER_NAME}` with other values "
-            f"now:\n\n{format_server_entry(row, change.file, change.current_entry)}"
-        )
-    yield f"With --write this would be in it:\n\n{format_server_entry(row, change.file, change.new_entry or {})}"
+        current = format_server_entry(row, change.file, change.current_entry)
+        yield f"It has an entry `{SERVER_NAME}` with other values:\n\n{current}"
+    yield f"--write adds this entry:\n\n{format_server_entry(row, change.file, change.new_entry or {})}"
     yield f"Nothing is written yet. To write it: {again} --write"

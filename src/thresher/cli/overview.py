@@ -1,4 +1,4 @@
-"""`thresher` alone: what is on this machine, and what to try next. Looks at files, reads no session."""
+"""`thresher` without a command: an overview of this machine. Lists files and reads no session."""
 
 import os
 from collections import defaultdict
@@ -9,47 +9,59 @@ from typing import TYPE_CHECKING, Any
 from msgspec import to_builtins
 
 from thresher.cli.common import make_console, print_output
+from thresher.cli.sources import open_existing_memory
 from thresher.errors import ReadError
 from thresher.memory.ingest.change_detection import read_file_stat
-from thresher.render.text import format_byte_size, format_count
+from thresher.render.text import format_byte_size, plural
 from thresher.store import get_data_folder
 from thresher.transcripts import discover, list_session_versions
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from thresher.memory.records import MemorySizes
+
+NO_SESSIONS = """\
+No agent sessions found on this machine.
+
+Next:
+  thresher demo            try Thresher on sample sessions
+  thresher sessions PATH   list the sessions in another folder"""
+NEXT_STEPS = """
+Next:
+  thresher sessions        list the sessions
+  thresher search WORDS    find a session by its text
+  thresher show ID         read a session
+  thresher fit ID -b 60k   see how to trim a session to 60,000 tokens
+  thresher --help          all commands"""
 
 
 def show_overview(*, as_json: bool) -> None:
-    """Print it."""
-    by_agent: dict[str, list[Path]] = defaultdict(list)
-    for found in discover():
-        by_agent[found.format].append(found.path)
-    agents = [_agent_value(name, paths) for name, paths in by_agent.items()]
+    """Print the agents with sessions on this machine, the size of the archive, and the next commands to try."""
+    paths_by_agent: dict[str, list[Path]] = defaultdict(list)
+    for file in discover():
+        paths_by_agent[file.format].append(file.path)
+    agents = [_agent_value(name, paths) for name, paths in paths_by_agent.items()]
+    sizes = _measure_memory()
     if as_json:
-        print_output({"agents": agents, "home": str(get_data_folder()), "memory": to_builtins(_measure_memory())})
+        print_output({"agents": agents, "home": str(get_data_folder()), "memory": to_builtins(sizes)})
         return
-    out = make_console()
+    console = make_console()
     if not agents:
-        out.print("No agent's sessions were found in the usual places on this machine.")
-        out.print("Try it on samples:  thresher demo\nOn files elsewhere:  thresher sessions PATH…")
+        console.print(NO_SESSIONS)
         return
-    out.print(_agent_table(agents))
-    kept = _measure_memory()
-    if kept.sessions:
-        takes = format_byte_size(kept.archive + kept.index)
-        out.print(
-            f"\nMemory keeps {format_count(kept.messages)} messages of {format_count(kept.sessions)} sessions in "
-            f"{takes}."
-        )
-    out.print(
-        "\nNext:  thresher sessions        list them\n       thresher show ID         read one"
-        "\n       thresher search WORDS…   find one by what was done in it"
+    console.print("Agent sessions on this machine:\n", style="bold")
+    console.print(_agent_table(agents))
+    archived = f"{plural(sizes.sessions, 'session')} with {plural(sizes.messages, 'message')}"
+    disk = format_byte_size(sizes.archive + sizes.index)
+    console.print(
+        f"\nArchive: {archived}, {disk} on disk." if sizes.sessions else "\nArchive: empty. The first search fills it."
     )
+    console.print(NEXT_STEPS)
 
 
 def _measure_memory() -> "MemorySizes":
-    """What memory holds; it is not brought up to date for this, nor made."""
-    from thresher.cli.archive import open_existing_memory
+    """Return the sizes of the archive as it is, without a sync."""
     from thresher.memory.records import MemorySizes
 
     memory = open_existing_memory()
@@ -57,36 +69,37 @@ def _measure_memory() -> "MemorySizes":
 
 
 def _agent_value(name: str, paths: list[Path]) -> dict[str, Any]:
-    facts = [fact for path in paths if (fact := read_file_stat(path)) is not None]
-    newest = max((fact.mtime_ns for fact in facts), default=0) / 1e9
+    stats = [stat for path in paths if (stat := read_file_stat(path)) is not None]
+    newest = max((stat.mtime_ns for stat in stats), default=0) / 1e9
     return {
         "agent": name,
         "sessions": sum(_count_sessions(name, path) for path in paths),
-        "bytes": sum(fact.size for fact in facts),
+        "bytes": sum(stat.size for stat in stats),
         "newest": datetime.fromtimestamp(newest, UTC).isoformat(timespec="seconds"),
         "folder": os.path.commonpath([path.parent for path in paths]),
     }
 
 
 def _count_sessions(name: str, path: Path) -> int:
-    """How many sessions a file holds: of a database that is asked, and most others hold one."""
+    """Return the number of sessions in a file: counted in a database, 1 for other files and broken databases."""
     try:
-        found = list_session_versions(path, format=name)
+        versions = list_session_versions(path, format=name)
     except ReadError:
-        found = None
-    return 1 if found is None else len(found)
+        return 1
+    return 1 if versions is None else len(versions)
 
 
-def _agent_table(agents: list[dict[str, Any]]) -> Any:
+def _agent_table(agents: list[dict[str, Any]]) -> "Table":
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 1), header_style="bold")
-    for name, justify in (("agent", "left"), ("sessions", "right"), ("size", "right"), ("newest", "left")):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    table.add_column("agent")
+    table.add_column("sessions", justify="right")
+    table.add_column("size", justify="right")
+    table.add_column("newest")
     table.add_column("folder", overflow="fold")
     for agent in agents:
         newest = f"{datetime.fromisoformat(agent['newest']).astimezone():%Y-%m-%d %H:%M}"
-        table.add_row(
-            agent["agent"], format_count(agent["sessions"]), format_byte_size(agent["bytes"]), newest, agent["folder"]
-        )
+        size = format_byte_size(agent["bytes"])
+        table.add_row(agent["agent"], f"{agent['sessions']:,}", size, newest, agent["folder"])
     return table

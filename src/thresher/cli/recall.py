@@ -1,13 +1,14 @@
-"""`thresher recall`: what one past session says about a question."""
+"""`thresher recall`: excerpts of one past session that answer a question."""
 
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from thresher.cli.common import json_option, print_lines, print_output, program_name, source_options, sync_before_search
+from thresher.cli.common import print_result, program_name
+from thresher.cli.options import json_option, no_sync_option, option, reveal_option, source_options
+from thresher.cli.sources import SessionSources
 from thresher.errors import OptionError
 
 if TYPE_CHECKING:
@@ -23,17 +24,20 @@ DEFAULT_ADDRESSES: "dict[EndpointApi, str]" = {
 @click.command("recall")
 @click.argument("session")
 @click.argument("question", nargs=-1, required=True)
-@click.option("--budget", "-b", default="2k", show_default=True, help="The most tokens of excerpts: 2000, 4k.")
-@click.option("--model", "-m", help="Let this model answer from the excerpts, with citations.")
-@click.option("--url", help="Where the model is: http://localhost:8000/v1. Default: the API's own address.")
-@click.option(
-    "--api", type=click.Choice([*DEFAULT_ADDRESSES]), default="openai", show_default=True, help="How it is spoken to."
+@option("--budget -b TOKENS", "Maximum size of all excerpts: 2000, 4k.", default="2k")
+@option("--model -m NAME", "Let this model answer from the excerpts, with citations: qwen3.")
+@option("--url URL", "Server of the model: http://localhost:8000/v1. Default: the vendor's own server.")
+@option(
+    "--api API",
+    "API of the server: openai (any server with chat completions) or anthropic.",
+    type=click.Choice([*DEFAULT_ADDRESSES]),
+    default="openai",
 )
-@click.option("--no-sync", is_flag=True, help="Do not look for new sessions and messages first.")
-@click.option("--reveal", is_flag=True, help="Show keys, tokens and passwords as they are.")
+@no_sync_option
+@reveal_option
 @source_options
 @json_option
-def recall_session_command(
+def recall_command(
     session: str,
     question: tuple[str, ...],
     budget: str,
@@ -42,16 +46,16 @@ def recall_session_command(
     api: "EndpointApi",
     no_sync: bool,
     reveal: bool,
-    sources: tuple[Path, ...],
-    no_discover: bool,
+    sources: SessionSources,
     as_json: bool,
 ) -> None:
-    """Show the excerpts of SESSION (the start of an id) that bear on QUESTION, each with its file and line.
+    """Ask one past session a question.
 
-    No model is needed. With --model one answers from the excerpts and cites them; its key is read from
-    OPENAI_API_KEY or ANTHROPIC_API_KEY.
+    SESSION is the start of a session id. Prints the excerpts that match QUESTION best, each with its file and line. It
+    needs no model. With --model, a model answers from the excerpts; set its API key in OPENAI_API_KEY or
+    ANTHROPIC_API_KEY.
 
-    Exits 0 where the session speaks of it, 1 where it does not, 2 on wrong use.
+    Exits 1 if nothing in the session matches.
 
     \b
     Examples:
@@ -60,44 +64,39 @@ def recall_session_command(
       thresher recall 0f3c9a1e why --model qwen3 --url http://localhost:8000/v1
     """
     from thresher.budget.settings import parse_token_count
-    from thresher.memory import Memory
     from thresher.render.memory import recall_lines, recall_value, wrap_lines_in_tags
     from thresher.summarize import SummaryError
 
-    endpoint = _endpoint(model, url, api)
-    most = parse_token_count(budget)
-    memory = Memory(sources=sources, discover=not no_discover)
-    if not no_sync:
-        sync_before_search(memory)
+    endpoint = _make_endpoint(model, url, api)
+    max_tokens = parse_token_count(budget)
+    memory = sources.open_memory(sync=not no_sync)
     try:
-        recalled = memory.recall(session, " ".join(question), budget=most, reveal=reveal, endpoint=endpoint)
+        result = memory.recall(session, " ".join(question), budget=max_tokens, reveal=reveal, endpoint=endpoint)
     except SummaryError as error:
         raise SummaryError(
-            f"{error}; look at --model, --url and --api. Without --model no model is asked, and the excerpts are shown"
+            f"{error}. Check --model, --url and --api, or omit --model to print the excerpts only"
         ) from None
-    if as_json:
-        print_output(recall_value(recalled))
-    else:
-        lines = recall_lines(recalled, program=program_name())
-        print_lines(lines if sys.stdout.isatty() else wrap_lines_in_tags(lines, [recalled.session.id]))
-    if not recalled.found:
+    lines = recall_lines(result, program=program_name())
+    if not sys.stdout.isatty():
+        lines = wrap_lines_in_tags(lines, [result.session.id])
+    print_result(recall_value(result), lines, as_json=as_json)
+    if not result.found:
         sys.exit(1)
 
 
-def _endpoint(model: str | None, url: str | None, api: "EndpointApi") -> "Endpoint | None":
+def _make_endpoint(model: str | None, url: str | None, api: "EndpointApi") -> "Endpoint | None":
     from thresher.summarize import Endpoint
     from thresher.summarize.endpoint import KEY_VARIABLES
 
     if model is None:
         if url is not None:
-            raise OptionError("--url says where a model is; say with --model which one, too")
+            raise OptionError("--url needs a model: add --model NAME")
         return None
     if url is None and not os.environ.get(KEY_VARIABLES[api], "").strip():
         raise OptionError(
-            f"--model asks {DEFAULT_ADDRESSES[api]}, which wants a key: set {KEY_VARIABLES[api]}, or name another "
-            "server with --url"
+            f"{DEFAULT_ADDRESSES[api]} needs an API key: set {KEY_VARIABLES[api]}, or use another server with --url"
         )
     try:
         return Endpoint(url or DEFAULT_ADDRESSES[api], model, api=api)
     except OptionError as error:
-        raise OptionError(f"{error}; an example: --model qwen3 --url http://localhost:8000/v1") from None
+        raise OptionError(f"{error}. Example: --model qwen3 --url http://localhost:8000/v1") from None

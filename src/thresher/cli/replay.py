@@ -1,4 +1,4 @@
-"""`thresher replay`: recorded sessions sent again by other policies; what was kept, lost, and what it cost."""
+"""`thresher replay`: measure what policies keep, lose and cost on recorded sessions."""
 
 import os
 import sys
@@ -11,50 +11,56 @@ import click
 from thresher.cli.common import (
     check_writable,
     exit_on_interrupt,
-    find_session_files,
-    json_option,
     make_console,
+    print_hint,
     print_output,
+    print_renderables,
     progress_bar,
-    source_options,
     warn,
     write_output_file,
 )
+from thresher.cli.options import EXISTING_PATH, OUTPUT_FILE, json_option, option, source_options
+from thresher.cli.sources import SessionSources
 from thresher.errors import OptionError, ReadError
 
 if TYPE_CHECKING:
-    from thresher.render.replay import ReplayReport
     from thresher.replay.sweep_results import ReplayFailure, SweepResults
 
 DEFAULT_POLICIES = ("auto", "newest-batched", "oracle-batched")
 DEFAULT_BUDGETS = "18k,27k,36k,48k,64k,90k,128k,180k"
 PRICE_TABLES = ("anthropic", "anthropic-1h", "openai", "gemini")
-"""Both as the measure has them, which help need not load."""
+"""Copies of the default budgets and price lists in `thresher.replay`, because `--help` does not import that package."""
+
+prices_option = option(
+    "--prices LIST",
+    f"Token prices: {', '.join(PRICE_TABLES)} (1h: cache entries live one hour).",
+    type=click.Choice(PRICE_TABLES),
+    default=PRICE_TABLES[0],
+)
+jobs_option = option("--jobs -j N", "Processes to run. Default: one per processor.", type=click.IntRange(min=1))
 
 
 @click.command("replay")
-@click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path))
-@click.option(
-    "--policy",
-    "-p",
-    "policies",
+@click.argument("paths", nargs=-1, type=EXISTING_PATH)
+@option(
+    "--policy -p NAME",
+    "Strategy to measure: a preset, a policy, another tool's rule (openhands), a control (recency), a function in a "
+    "file (mine.py:keep_errors), or a group (presets, peers, controls, all). Repeatable. "
+    f"Default: {', '.join(DEFAULT_POLICIES)}.",
+    name="policies",
     multiple=True,
     default=DEFAULT_POLICIES,
-    help="A preset, a policy, a rule of others, a control, a group of them (presets, peers, controls, all), or "
-    f"path/to/policy.py:name; may be given several times. Default: {', '.join(DEFAULT_POLICIES)}.",
+    show_default=False,
 )
-@click.option(
-    "--budget",
-    "-b",
-    "budgets",
+@option(
+    "--budget -b TOKENS",
+    f"Maximum size of a request in tokens, or several with commas. Default: {DEFAULT_BUDGETS}.",
+    name="budgets",
     multiple=True,
-    help=f"Tokens that a request may have; several with commas. Default: {DEFAULT_BUDGETS}.",
 )
-@click.option(
-    "--prices", type=click.Choice(PRICE_TABLES), default=PRICE_TABLES[0], show_default=True, help="What tokens cost."
-)
-@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw the curves: an SVG.")
-@click.option("--jobs", "-j", type=click.IntRange(min=1), help="Processes. Default: one a processor.")
+@prices_option
+@option("--plot FILE", "Also draw the curves into this SVG file.", type=OUTPUT_FILE)
+@jobs_option
 @source_options
 @json_option
 def replay_command(
@@ -64,14 +70,16 @@ def replay_command(
     prices: str,
     plot: Path | None,
     jobs: int | None,
-    sources: tuple[Path, ...],
-    no_discover: bool,
+    sources: SessionSources,
     as_json: bool,
 ) -> None:
-    """Send recorded sessions again, by other policies: those in PATHS, or those on this machine.
+    """Compare policies by replaying recorded sessions.
 
-    No model is asked. Each turn is checked for the earlier text that it used: was it still in the request? What was
-    not is fetched and paid for. A run that was stopped goes on where it was when it is started again.
+    Replays the sessions in PATHS (files or folders), or those on this machine, and calls no model. For each turn it
+    checks whether the request still contained the earlier text that the turn used, and charges for fetching lost
+    text. An interrupted run resumes when you run the same command again.
+
+    Exits 1 if a file cannot be read or a policy fails.
 
     \b
     Examples:
@@ -83,77 +91,79 @@ def replay_command(
     """
     if plot is not None:
         check_writable(plot)
-    from thresher.render.replay import build_replay_report
-    from thresher.render.replay_export import replay_report_chart
+    from thresher.render.replay import build_replay_report, replay_report_tables
+    from thresher.render.replay_export import replay_report_chart, replay_report_value
 
-    files = find_session_files(paths, sources, no_discover=no_discover)
+    files, named = sources.list_files(paths), [*paths, *sources.extra]
     if not files:
-        raise ReadError(_no_files_message([*paths, *sources]))
+        where = ", ".join(f"`{path}`" for path in named) or "the folders of known agents on this machine"
+        raise ReadError(f"no session files found in {where}. Name others: `thresher replay PATH`")
     with exit_on_interrupt():
         results, missing = _run_sweep(files, policies, _parse_budgets(budgets), prices, jobs or os.cpu_count() or 1)
-    wrong = report_replay_failures(results.failures, [*paths, *sources])
+    has_failures = report_replay_failures(results.failures, named)
     report = build_replay_report(results, prices)
     if not report.overall.calls_with_references:
         raise ReadError(_nothing_measured_message(results))
-    wrong = _report_bound_violations(results) or wrong
+    has_failures |= _report_bound_violations(results)
     if as_json:
-        from thresher.render.replay_export import replay_report_value
-
         print_output(replay_report_value(report) | {"not_installed": missing})
     else:
-        _print_report(report, missing)
-    # What was found is said before it is drawn: a picture that fails takes nothing with it.
-    if plot is not None:
+        print_renderables(replay_report_tables(report, make_console().width))
+        if missing:
+            print_hint(f"skipped, not installed: {', '.join(missing)}")
+    if plot is not None:  # after printing the figures, so that an error here does not lose them
         write_output_file(plot, replay_report_chart(report))
     if not as_json:
-        _print_next_steps(plot)
-    if wrong:
+        drawn = f"chart written to {plot}" if plot is not None else "Draw the curves with --plot curves.svg."
+        print_hint(drawn)
+        print_hint("Compare more with `--policy presets --policy peers`.")
+        print_hint("See what a policy does to one session: `thresher fit SESSION --policy NAME --budget TOKENS`.")
+    if has_failures:
         sys.exit(1)
 
 
 def _parse_budgets(budgets: Sequence[str]) -> Sequence[int]:
-    """The budgets, each once, the smallest first."""
     from thresher.budget import parse_token_count
-    from thresher.replay.strategies.registry import BUDGETS as EVERY
+    from thresher.replay.strategies.registry import BUDGETS
 
     if not budgets:
-        return EVERY
-    found = sorted({parse_token_count(one) for text in budgets for one in text.split(",") if one.strip()})
-    if not found or not found[0]:
-        raise OptionError("a budget is a number of tokens above 0, several with commas: --budget 20k,40k,80k")
-    return found
+        return BUDGETS
+    parsed = sorted({parse_token_count(text) for group in budgets for text in group.split(",") if text.strip()})
+    if not parsed or not parsed[0]:
+        raise OptionError("--budget must be a number of tokens above 0, or several with commas: --budget 20k,40k,80k")
+    return parsed
 
 
 def _run_sweep(
     files: Sequence[Path], policies: Sequence[str], budgets: Sequence[int], prices: str, jobs: int
 ) -> tuple["SweepResults", list[str]]:
-    """What was found, and the names of what a group would have had if it were installed."""
+    """Replay the files, and return the results and the strategies of a group that are not installed."""
     from thresher.replay.strategies.registry import rates_for_price_list, select_strategies, takes_budget
     from thresher.replay.sweep import run_sweep
     from thresher.store import get_data_folder
 
     names, missing = select_strategies(policies)
-    ways = [(name, budget) for name in names for budget in (budgets if takes_budget(name) else (None,))]
+    settings = [(name, budget) for name in names for budget in (budgets if takes_budget(name) else (None,))]
     rates = rates_for_price_list(prices)
     with progress_bar("replaying") as progress:
-        results = run_sweep(files, ways, rates, jobs=jobs, progress=progress, resume=get_data_folder() / "replay")
+        results = run_sweep(files, settings, rates, jobs=jobs, progress=progress, resume=get_data_folder() / "replay")
     return results, missing
 
 
 def _report_bound_violations(results: "SweepResults") -> bool:
-    """Say where somebody serves more than can be: then the measure is wrong, and no figure of it is to be trusted."""
+    """Warn about a strategy that serves more than the upper bound: the measurement itself is wrong then."""
     from thresher.render.text import strip_control_codes
     from thresher.replay.scores import find_bound_violations
     from thresher.replay.strategies.registry import BASELINES
 
-    found = find_bound_violations(results.tallies, results.floors, BASELINES)
-    for one in found:
+    violations = find_bound_violations(results.tallies, results.floors, BASELINES)
+    for one in violations:
         name, session = strip_control_codes(one.setting.name), strip_control_codes(one.session)
         warn(
-            f"thresher: {name} at {one.setting.budget} serves {one.served:.2%} of {session}, and the bound is "
-            f"{one.max_served:.2%}: the measure is wrong; please report it"
+            f"thresher: {name} at {one.setting.budget} serves {one.served:.2%} of {session}, above the upper bound of "
+            f"{one.max_served:.2%}: the measure is wrong; please report this as a bug"
         )
-    return bool(found)
+    return bool(violations)
 
 
 def _nothing_measured_message(results: "SweepResults") -> str:
@@ -162,42 +172,16 @@ def _nothing_measured_message(results: "SweepResults") -> str:
 
     shorter = f" ({results.short:,} {'is' if results.short == 1 else 'are'} shorter)" if results.short else ""
     return (
-        f"nothing to measure in {plural(results.files, 'file')}: no recording of {MIN_RECORDED_CALLS} turns "
-        "or more used earlier "
-        f"text{shorter}; name others: `thresher replay PATH…`"
+        f"nothing to measure in {plural(results.files, 'file')}: no recording of {MIN_RECORDED_CALLS} turns or more "
+        f"refers to earlier text{shorter}. Name longer sessions: `thresher replay PATH`"
     )
 
 
-def _no_files_message(places: Sequence[Path]) -> str:
-    where = ", ".join(f"`{place}`" for place in places) or "the folders of known agents on this machine"
-    return f"no session files found in {where}; name others: `thresher replay PATH…`"
-
-
-def _print_report(report: "ReplayReport", missing: Sequence[str]) -> None:
-    from thresher.render.replay import replay_report_tables
-
-    out = make_console()
-    for piece in replay_report_tables(report, out.width):
-        out.print(piece)
-    if missing:
-        out.print(f"not installed, left out: {', '.join(missing)}", style="dim", markup=False)
-
-
-def _print_next_steps(plot: Path | None) -> None:
-    """What may be done next."""
-    out = make_console()
-    if plot is not None:
-        out.print(f"drawn in {plot}", style="dim", markup=False)
-    else:
-        out.print("`--plot curves.svg` draws it; `--policy presets --policy peers` compares more", style="dim")
-    out.print("`thresher fit SESSION --policy P --budget B` shows what a policy does to one of them", style="dim")
-
-
 def report_replay_failures(failures: "Sequence[ReplayFailure]", named: Sequence[Path]) -> bool:
-    """Say what could not be done; a file in no known format was perhaps only met in a folder."""
+    """Print what failed and return whether anything did; skip files in unknown formats that the user did not name."""
     from thresher.render.replay import replay_failure_text
 
-    told = [failure for failure in failures if failure.kind != "format" or Path(failure.file) in named]
-    for text in dict.fromkeys(map(replay_failure_text, told)):
+    reported = [failure for failure in failures if failure.kind != "format" or Path(failure.file) in named]
+    for text in dict.fromkeys(map(replay_failure_text, reported)):
         warn(f"thresher: {text}")
-    return bool(told)
+    return bool(reported)

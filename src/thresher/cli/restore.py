@@ -1,19 +1,23 @@
-"""`thresher restore`: what a stand-in stands for."""
+"""`thresher restore`: print the text that a placeholder replaced."""
 
 from pathlib import Path
 
 import click
 
 from thresher.budget import restore
-from thresher.cli.common import json_option, print_output, write_output_file
+from thresher.cli.common import print_output, write_output_file
+from thresher.cli.options import json_option, output_option
 
 
 @click.command("restore")
 @click.argument("part_id")
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write there, not to the screen.")
+@output_option
 @json_option
 def restore_command(part_id: str, output: Path | None, as_json: bool) -> None:
-    """Print the text that was left out under PART_ID (the id in a stand-in, or the start of it), byte for byte.
+    """Print the text behind a placeholder.
+
+    PART_ID is the id in the placeholder, such as t1:0123456789abcdef, or its first eight digits. The text is byte for
+    byte what was removed.
 
     \b
     Examples:

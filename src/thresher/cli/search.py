@@ -1,24 +1,25 @@
-"""`thresher search`: past sessions, found by what was said and done in them."""
+"""`thresher search`: find past sessions by their text."""
 
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from thresher.cli.common import (
+from thresher.cli.common import print_lines, print_output, program_name, warn
+from thresher.cli.options import (
+    DATE_EXAMPLES,
     json_option,
-    print_lines,
-    print_output,
-    program_name,
+    no_sync_option,
+    option,
+    project_option,
+    reveal_option,
     source_options,
-    sync_before_search,
-    warn,
 )
+from thresher.cli.sources import SessionSources
 from thresher.memory.host_session import find_current_session, is_inside_agent
 from thresher.memory.search.query import DEFAULT_SEARCH_FIELDS, SEARCH_FIELDS, parse_date_or_age, parse_query
 from thresher.transcripts import format_names
@@ -31,91 +32,80 @@ if TYPE_CHECKING:
 ARGUMENTS_KEY = "thresher.search.arguments"
 AGENT_NAMES = ", ".join(format_names("transcript"))
 FILTER_OPTIONS = ("project", "agent", "branch", "since", "until", "role", "fields", "exclude", "current")
-"""Options that say where to look, and not what for."""
+"""Options that narrow a search and cannot replace its words."""
 
 
 class SearchCommand(click.Command):
-    """Remembers how it was called, for the command of the next page."""
+    """A command that keeps its arguments, to print the command for the next page."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep a copy; click uses up what it is given."""
+        """Copy the arguments before click consumes them."""
         ctx.meta[ARGUMENTS_KEY] = [*args]
         return super().parse_args(ctx, args)
 
 
 @click.command("search", cls=SearchCommand)
 @click.argument("words", nargs=-1)
-@click.option("--require", multiple=True, help="A word that a message must have, too; may be given several times.")
-@click.option("--exclude", multiple=True, help="A word that a message must not have; may be given several times.")
-@click.option("--regex", default="", help="A regular expression that a message must match.")
-@click.option(
-    "--field",
-    "fields",
+@option("--require WORD", "A message must contain this word. Repeatable.", multiple=True)
+@option("--exclude WORD", "A message must not contain this word. Repeatable.", multiple=True)
+@option("--regex PATTERN", "A message must match this regular expression.", default="")
+@option("--file PATH", "Only messages that touch this file: a path or its end.", default="")
+@option(
+    "--field FIELD",
+    f"Search only this field: {', '.join(SEARCH_FIELDS)}. Repeatable. "
+    "Default: all but output (what tools printed), title and paths.",
+    name="fields",
     multiple=True,
     type=click.Choice(SEARCH_FIELDS),
-    help="Look only there; may be given several times. What tools printed (output) is looked into only on request.",
 )
-@click.option("--project", default="", help="Only sessions in a folder with this in its path.")
-@click.option(
-    "--agent", metavar="NAME", type=click.Choice(format_names()), help=f"Only this agent's sessions: {AGENT_NAMES}."
+@project_option
+@option("--agent NAME", f"Only this agent: {AGENT_NAMES}.", type=click.Choice(format_names()))
+@option("--branch NAME", "Only sessions on this git branch.", default="")
+@option("--since DATE", f"Only messages since this date: {DATE_EXAMPLES}.")
+@option("--until DATE", "Only messages until the end of this date.")
+@option("--role ROLE", "Only messages by user or assistant.", type=click.Choice(["user", "assistant"]))
+@option("--subagents", "Include sub-agents' sessions.")
+@option(
+    "--all",
+    "Include everything that searches skip: recalled text, noise, sub-agents and the current session.",
+    name="everything",
 )
-@click.option("--branch", default="", help="Only sessions on this git branch.")
-@click.option("--since", help="Only messages since then: 2026-03-01, 7d, 2w, today.")
-@click.option("--until", help="Only messages until then; a day means its end.")
-@click.option(
-    "--role",
-    metavar="NAME",
-    type=click.Choice(["user", "assistant"]),
-    help="Only what that side wrote: user, assistant.",
-)
-@click.option("--file", "file", default="", help="Only messages that touch this file: a path, or the end of one.")
-@click.option("--subagents", is_flag=True, help="Look into sub-agents' sessions, too.")
-@click.option(
-    "--all", "everything", is_flag=True, help="Let in what is left out: recalls, noise, sub-agents, this session."
-)
-@click.option(
-    "--rank",
+@option(
+    "--rank ORDER",
+    "Rank sessions by their best messages (best) or by the number of matching messages (matches).",
     type=click.Choice(["best", "matches"]),
     default="best",
-    show_default=True,
-    help="By how well the best passages fit, or by how many messages match.",
 )
-@click.option("--sessions", type=click.IntRange(1, 1000), default=10, show_default=True, help="Sessions on a page.")
-@click.option("--messages", type=click.IntRange(1, 1000), default=5, show_default=True, help="Messages of each.")
-@click.option(
-    "--context", type=click.IntRange(20, 20_000), default=300, show_default=True, help="Characters of each message."
+@option("--sessions N", "Sessions per page.", type=click.IntRange(1, 1000), default=10)
+@option("--messages N", "Messages to show of each session.", type=click.IntRange(1, 1000), default=5)
+@option("--context N", "Characters to show of each message.", type=click.IntRange(20, 20_000), default=300)
+@option("--page N", "Page to show.", type=click.IntRange(1, 100_000), default=1)
+@option("--current ID", "Session that runs this search: skip it and its family. Claude Code and Codex set it.")
+@option(
+    "--cutoff",
+    "Skip all messages of a session before its last recall. For comparisons only: it skips real work, too.",
 )
-@click.option("--page", type=click.IntRange(1, 100_000), default=1, show_default=True, help="Which page.")
-@click.option("--current", help="The session that asks: it and its family are left out. Agents tell it by themselves.")
-@click.option("--cutoff", is_flag=True, help="Drop all messages up to a session's last recall; loses honest work.")
-@click.option("--left-out", is_flag=True, help="Say what searches do not look into, and what share of all it is.")
-@click.option("--no-sync", is_flag=True, help="Do not look for new sessions and messages first.")
-@click.option("--reveal", is_flag=True, help="Show keys, tokens and passwords as they are.")
+@option("--left-out", "Print what searches skip, by reason and share. Works without WORDS.")
+@no_sync_option
+@reveal_option
 @source_options
 @json_option
 def search_command(
     words: tuple[str, ...],
-    sessions: int,
-    messages: int,
-    context: int,
-    page: int,
-    since: str | None,
-    until: str | None,
     left_out: bool,
     no_sync: bool,
     reveal: bool,
-    sources: tuple[Path, ...],
-    no_discover: bool,
+    sources: SessionSources,
     as_json: bool,
     **filters: Any,
 ) -> None:
-    """Find past sessions, of every agent on this machine, by WORDS.
+    """Search the text of past sessions.
 
-    Plain words are alternatives: the more of them a session has, and the rarer they are, the better it ranks. '"In
-    double quotes"' they must stand so (mind your shell's own quotes), and migrat* is the beginning of a word. What
-    memory tools printed into a session is left out, as is the session that asks.
+    A session matches if it contains any of WORDS; more words and rarer words rank it higher. '"double quotes"' match
+    an exact phrase (the outer quotes are for the shell), and migrat* matches a prefix. The search skips text that
+    memory tools printed into a session, and the session that runs the search.
 
-    Exits 0 where something is found, 1 where nothing is, 2 on wrong use.
+    Exits 1 if nothing matches.
 
     \b
     Examples:
@@ -125,107 +115,103 @@ def search_command(
       thresher search timeout --field output --rank matches
       thresher search retry --file src/client.py --json
     """
-    from thresher.memory import Memory
-
-    asked = _has_query(words, filters)
-    if not (asked or left_out):
-        raise click.UsageError(_missing_query_message(filters | {"since": since, "until": until}))
-    filters |= _parse_times(since, until)
-    memory = Memory(sources=sources, discover=not no_discover)
-    if not no_sync:
-        sync_before_search(memory)
-    answer = None
-    if asked:
-        shown: dict[str, Any] = {"sessions": sessions, "messages": messages, "context": context, "page": page}
-        answer = memory.search(" ".join(words), sync=False, reveal=reveal, **shown, **_complete_filters(filters))
-        _print_notes(memory, answer, " ".join(words), sessions, by_file=bool(filters["file"]))
-    _print_answer(memory, answer, left_out=left_out, as_json=as_json)
-    if answer is not None and not answer.sessions:
+    text = " ".join(words)
+    has_query = _has_query(text, filters)
+    if not (has_query or left_out):
+        raise click.UsageError(_missing_query_message(filters))
+    filters = _complete_filters(filters)
+    memory = sources.open_memory(sync=not no_sync)
+    results = None
+    if has_query:
+        results = memory.search(text, sync=False, reveal=reveal, **filters)
+        _print_notes(memory, results, text, filters)
+    _print_results(memory, results, left_out=left_out, as_json=as_json)
+    if results is not None and not results.sessions:
         sys.exit(1)
 
 
-def _parse_times(since: str | None, until: str | None) -> dict[str, datetime]:
-    now = datetime.now().astimezone()
-    start = {"since": parse_date_or_age(since, now)} if since else {}
-    return start | ({"until": parse_date_or_age(until, now, end=True)} if until else {})
-
-
 def _complete_filters(filters: dict[str, Any]) -> dict[str, Any]:
-    """The conditions as a query has them."""
-    current = filters["current"] or _find_current_session(quiet=filters["everything"])
-    named = {name: filters[name] or "" for name in ("agent", "role")}
-    return filters | named | {"current": current, "fields": filters["fields"] or DEFAULT_SEARCH_FIELDS}
+    """Parse dates and fill in defaults: the filters as `Memory.search` takes them."""
+    now = datetime.now().astimezone()
+    since, until = filters["since"], filters["until"]
+    return filters | {
+        "since": parse_date_or_age(since, now) if since else None,
+        "until": parse_date_or_age(until, now, end=True) if until else None,
+        "agent": filters["agent"] or "",
+        "role": filters["role"] or "",
+        "current": filters["current"] or _find_current_session(quiet=filters["everything"]),
+        "fields": filters["fields"] or DEFAULT_SEARCH_FIELDS,
+    }
 
 
-def _has_query(words: Sequence[str], filters: dict[str, Any]) -> bool:
-    query = parse_query(" ".join(words))
-    spoken = query.words or query.phrases or query.prefixes
-    return bool(spoken or filters["regex"] or filters["require"] or filters["file"])
+def _has_query(text: str, filters: dict[str, Any]) -> bool:
+    query = parse_query(text)
+    has_words = query.words or query.phrases or query.prefixes
+    return bool(has_words or filters["regex"] or filters["require"] or filters["file"])
 
 
 def _missing_query_message(filters: dict[str, Any]) -> str:
-    """What is missing, and where that is listed which needs no words."""
     given = [f"--{'field' if name == 'fields' else name}" for name in FILTER_OPTIONS if filters[name]]
-    where = f"{' and '.join(given)} say{'s' * (len(given) == 1)} where to look, not what for. " if given else ""
-    return f"{where}Add some words, or --require, --regex or --file; `thresher sessions` lists all sessions."
+    verb = "narrows" if len(given) == 1 else "narrow"
+    reason = f"{' and '.join(given)} only {verb} a search. " if given else "Nothing to search for. "
+    return f"{reason}Add words, or --require, --regex or --file; `thresher sessions` lists all sessions."
 
 
 def _find_current_session(*, quiet: bool) -> str:
-    """The session that this runs in, where its agent tells it."""
-    known = find_current_session(os.environ)
-    if not known and not quiet and is_inside_agent(os.environ):
+    """Return the id of the session that runs this command, if its agent sets one in the environment."""
+    current = find_current_session(os.environ)
+    if not current and not quiet and is_inside_agent(os.environ):
         warn(
-            "an agent asks, and does not say in which session: its own words may be among the answers; "
-            "--current ID leaves that session out"
+            "The agent that runs this search does not set its session id, so results may include its own session; "
+            "skip that session with --current ID"
         )
-    return known
+    return current
 
 
 def _next_page_command(arguments: Sequence[str], page: int) -> str:
-    """The command for another page: as it was called."""
+    """Return the command of this search for another page."""
     kept: list[str] = []
-    rest = iter(arguments)
-    for argument in rest:
+    remaining = iter(arguments)
+    for argument in remaining:
         if argument == "--page":
-            next(rest, None)
+            next(remaining, None)
         elif not argument.startswith("--page="):
             kept.append(argument)
-    at = kept.index("--") if "--" in kept else len(kept)
-    return shlex.join([program_name(), "search", *kept[:at], "--page", str(page), *kept[at:]])
+    end = kept.index("--") if "--" in kept else len(kept)
+    return shlex.join([program_name(), "search", *kept[:end], "--page", str(page), *kept[end:]])
 
 
-def _print_notes(memory: "Memory", answer: "SearchResults", words: str, sessions: int, *, by_file: bool) -> None:
-    """On standard error, what a person should know of an answer."""
+def _print_notes(memory: "Memory", results: "SearchResults", text: str, filters: dict[str, Any]) -> None:
+    """Print the notes of a search, and hints for a better one, on standard error."""
     from thresher.cli.hints import format_missing_page, suggest_searches
 
-    beyond = [format_missing_page(answer, sessions)] if answer.found and not answer.sessions else []
-    for note in (*answer.notes, *beyond, *suggest_searches(memory, answer, words, by_file=by_file)):
+    is_past_end = results.found and not results.sessions
+    missing = [format_missing_page(results, filters["sessions"])] if is_past_end else []
+    hints = suggest_searches(memory, results, text, by_file=bool(filters["file"]))
+    for note in (*results.notes, *missing, *hints):
         warn(note)
 
 
-def _print_answer(memory: "Memory", answer: "SearchResults | None", *, left_out: bool, as_json: bool) -> None:
+def _print_results(memory: "Memory", results: "SearchResults | None", *, left_out: bool, as_json: bool) -> None:
     from thresher.render.memory import exclusion_lines, exclusion_value, search_result_value, wrap_lines_in_tags
 
     if as_json:
-        value = search_result_value(answer) if answer else {}
+        value = search_result_value(results) if results else {}
         print_output(value | ({"excluded_texts": exclusion_value(memory.left_out())} if left_out else {}))
         return
-    if answer:
-        lines = _answer_lines(memory, answer)
-        ids = [one.id for one in answer.sessions]
+    if results:
+        lines = _result_lines(memory, results)
+        ids = [session.id for session in results.sessions]
         print_lines(wrap_lines_in_tags(lines, ids) if ids and not sys.stdout.isatty() else lines)
     if left_out:
         print_lines(exclusion_lines(memory.left_out()))
 
 
-def _answer_lines(memory: "Memory", answer: "SearchResults") -> "Iterator[StyledLine]":
+def _result_lines(memory: "Memory", results: "SearchResults") -> "Iterable[StyledLine]":
     from thresher.render.memory import no_result_lines, search_result_lines
 
-    if answer.found and not answer.sessions:
-        return iter(())
-    if not answer.sessions:
-        return no_result_lines(answer, memory.sizes(), program=program_name())
-    following = (
-        _next_page_command(click.get_current_context().meta[ARGUMENTS_KEY], answer.page + 1) if answer.more else ""
-    )
-    return search_result_lines(answer, program=program_name(), following=following)
+    if not results.sessions:
+        return () if results.found else no_result_lines(results, memory.sizes(), program=program_name())
+    arguments = click.get_current_context().meta[ARGUMENTS_KEY]
+    following = _next_page_command(arguments, results.page + 1) if results.more else ""
+    return search_result_lines(results, program=program_name(), following=following)

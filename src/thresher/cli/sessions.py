@@ -1,4 +1,4 @@
-"""`thresher sessions`: list them."""
+"""`thresher sessions`: list sessions."""
 
 import sys
 from pathlib import Path
@@ -6,32 +6,24 @@ from pathlib import Path
 import click
 import msgspec
 
-from thresher.cli.common import (
-    find_session_files,
-    json_option,
-    make_console,
-    print_output,
-    read_sessions,
-    source_options,
-    warn,
-)
+from thresher.cli.common import make_console, print_hint, print_output, warn
+from thresher.cli.options import EXISTING_PATH, json_option, option, source_options
+from thresher.cli.sources import SessionSources, read_sessions
 
 
 @click.command("sessions")
-@click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path))
+@click.argument("paths", nargs=-1, type=EXISTING_PATH)
+@option("--subagents", "Also list sub-agents' sessions that have their parent here.")
+@option("--problems", "Print each problem found while reading the files.")
 @source_options
 @json_option
-@click.option("--subagents", is_flag=True, help="List sub-agents beside the sessions that started them.")
-@click.option("--problems", is_flag=True, help="Say each problem that was met while reading.")
 def sessions_command(
-    paths: tuple[Path, ...],
-    sources: tuple[Path, ...],
-    no_discover: bool,
-    as_json: bool,
-    subagents: bool,
-    problems: bool,
+    paths: tuple[Path, ...], subagents: bool, problems: bool, sources: SessionSources, as_json: bool
 ) -> None:
-    """List sessions: those on this machine, or those in PATHS (files or folders).
+    """List the sessions on this machine.
+
+    With PATHS (files or folders), list the sessions there instead. The newest comes first. Exits 1 if it
+    cannot read a file, and lists the others.
 
     \b
     Examples:
@@ -41,24 +33,23 @@ def sessions_command(
     """
     from thresher.render.session_row import make_session_row, session_table
 
-    files = find_session_files(paths, sources, no_discover=no_discover)
-    sessions, failures = read_sessions(files, named=[*paths, *sources])
+    sessions, failures = read_sessions(sources.list_files(paths), named=[*paths, *sources.extra])
     ids = {(session.agent, session.id) for session in sessions}
     listed = [one for one in sessions if subagents or not (one.is_subagent and (one.agent, one.parent) in ids)]
-    rows = sorted((make_session_row(session) for session in listed), key=lambda row: row.started, reverse=True)
+    rows = sorted(map(make_session_row, listed), key=lambda row: row.started, reverse=True)
     if as_json:
         print_output({"sessions": msgspec.to_builtins(rows)})
     elif rows:
-        out = make_console()
-        out.print(session_table(rows, out.width))
-        if problems:
-            for problem in (problem for row in rows for problem in row.problems):
-                out.print(problem, markup=False, style="yellow")
-        elif any(row.problems for row in rows):
-            out.print("`--problems` says what was met while reading.", style="dim")
+        console = make_console()
+        console.print(session_table(rows, console.width))
+        messages = [problem for row in rows for problem in row.problems]
+        if messages and not problems:
+            print_hint("Some files have problems: `--problems` prints them.")
+        for message in messages if problems else ():
+            console.print(message, markup=False, style="yellow")
     else:
         make_console().print(
-            "No sessions here. `thresher demo` writes some to try; `thresher sessions PATH…` reads others."
+            "No sessions found. `thresher sessions PATH` reads other folders; `thresher demo` writes sample sessions."
         )
     for failure in failures:
         warn(f"thresher: {failure}")

@@ -1,39 +1,37 @@
 """`thresher show`: read one session."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from msgspec import structs
 
-from thresher.cli.common import find_session, json_option, make_console, print_output, source_options
+from thresher.cli.common import make_console, print_output
+from thresher.cli.options import json_option, option, reveal_option, source_options
+from thresher.cli.sources import SessionSources
 from thresher.errors import OptionError, ReadError
 from thresher.model import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rich.padding import Padding
     from rich.text import Text
 
     from thresher.edits import Plan
 
 
 @click.command("show")
-@click.argument("session")
-@click.option("--full", is_flag=True, help="Unfold long outputs and show whole arguments.")
-@click.option("--policy", "-p", help="Say what this preset or policy would do to each part.")
-@click.option("--budget", "-b", help="And what else would go to fit into so many tokens.")
-@click.option("--child", help="Show this sub-agent of the session instead (the start of its id).")
-@click.option("--around", type=click.IntRange(0), help="Show the message with this number, as a search tells it (#12).")
-@click.option(
-    "--context", type=click.IntRange(0), default=3, show_default=True, help="With --around: messages on each side."
-)
-@click.option("--reveal", is_flag=True, help="Of a session from the archive, show keys and passwords as they are.")
+@click.argument("reference", metavar="SESSION")
+@option("--full", "Print long outputs and arguments in full.")
+@option("--policy -p NAME", "Show what this preset or policy would do to each part: smart.")
+@option("--budget -b TOKENS", "Show what else has to go to fit this many tokens: 60000, 60k.")
+@option("--child ID", "Show this sub-agent of the session: the start of its id.")
+@option("--around N", "Show message N and its neighbors: the #N that `search` prints.", type=click.IntRange(0))
+@option("--context N", "With --around: messages to show before and after.", type=click.IntRange(0), default=3)
+@reveal_option
 @source_options
 @json_option
 def show_command(
-    session: str,
+    reference: str,
     full: bool,
     policy: str | None,
     budget: str | None,
@@ -41,13 +39,13 @@ def show_command(
     around: int | None,
     context: int,
     reveal: bool,
-    sources: tuple[Path, ...],
-    no_discover: bool,
+    sources: SessionSources,
     as_json: bool,
 ) -> None:
-    """Read SESSION: a file, or the start of a session's id.
+    """Print one session as a readable transcript.
 
-    A session whose file is gone comes from memory's archive, with its secrets redacted.
+    SESSION is a file or the start of a session id. A session whose file was deleted comes from the archive, with
+    secrets redacted unless --reveal is given.
 
     \b
     Examples:
@@ -57,69 +55,65 @@ def show_command(
       thresher show 0f3c9a1e --policy smart --budget 60k
       thresher show 0f3c9a1e --child a7c31f9 --json
     """
-    found = find_session(session, sources, no_discover=no_discover, reveal=reveal)
+    if around is not None and (policy or budget):
+        raise OptionError("--around cannot be combined with --policy or --budget; use one or the other")
+    session = sources.find_session(reference, reveal=reveal)
     if child is not None:
-        found = _find_child(found, child)
+        session = _find_child(session, child)
     if around is not None:
-        if policy or budget:
-            raise OptionError("--around shows messages as they are; leave out --policy and --budget")
-        _print_excerpt(found, around, context, full=full, as_json=as_json)
+        _print_excerpt(session, around, context, full=full, as_json=as_json)
     else:
-        _print_session(found, policy, budget, full=full, as_json=as_json)
+        _print_session(session, policy, budget, full=full, as_json=as_json)
 
 
 def _find_child(session: Session, child: str) -> Session:
-    matching = [one for one in session.children if one.id.startswith(child)]
-    if not matching:
-        known = ", ".join(one.id for one in session.children) or "none"
-        raise ReadError(f"session `{session.id}` has no sub-agent `{child}`; it has {known}")
-    return matching[0]
+    for candidate in session.children:
+        if candidate.id.startswith(child):
+            return candidate
+    known = ", ".join(candidate.id for candidate in session.children) or "none"
+    raise ReadError(f"session `{session.id}` has no sub-agent `{child}`; its sub-agents: {known}")
 
 
-def _print_session(found: Session, policy: str | None, budget: str | None, *, full: bool, as_json: bool) -> None:
+def _print_session(session: Session, policy: str | None, budget: str | None, *, full: bool, as_json: bool) -> None:
     from thresher.render.transcript import session_value, transcript_lines
 
-    plan, found = _plan_session(found, policy, budget) if policy or budget else (None, found)
+    plan, session = _plan_session(session, policy, budget) if policy or budget else (None, session)
     if as_json:
-        print_output(session_value(found) | ({"plan": plan.to_dict()} if plan else {}))
+        print_output(session_value(session) | ({"plan": plan.to_dict()} if plan else {}))
     else:
-        _print_texts(transcript_lines(found, full=full, plan=plan))
+        _print_texts(transcript_lines(session, full=full, plan=plan))
 
 
-def _print_excerpt(found: Session, at: int, context: int, *, full: bool, as_json: bool) -> None:
+def _print_excerpt(session: Session, at: int, context: int, *, full: bool, as_json: bool) -> None:
     from thresher.render.excerpt import excerpt_lines, excerpt_value, message_count
 
-    count = message_count(found)
+    count = message_count(session)
     if at >= count:
-        raise OptionError(f"session `{found.id}` has {count:,} messages, counted from 0; there is no {at:,}")
+        raise OptionError(f"--around must be below {count:,}, got {at:,}: messages are numbered from 0")
     if as_json:
-        print_output(excerpt_value(found, at, context))
+        print_output(excerpt_value(session, at, context))
     else:
-        _print_texts(excerpt_lines(found, at, context, full=full))
+        _print_texts(excerpt_lines(session, at, context, full=full))
 
 
 def _print_texts(lines: "Iterable[Text]") -> None:
-    out = make_console()
+    """Print lines of text; on a terminal, indent the wrapped rest of a line like its start."""
+    from rich.padding import Padding
+
+    console = make_console()
     for line in lines:
-        if out.is_terminal:
-            out.print(_indent_wrapped(line))
+        indent = len(line.plain) - len(line.plain.lstrip(" "))
+        if console.is_terminal:
+            console.print(Padding(line[indent:], (0, 0, 0, indent), expand=False))
         else:
-            out.print(line, soft_wrap=True)
+            console.print(line, soft_wrap=True)
 
 
 def _plan_session(session: Session, policy: str | None, budget: str | None) -> "tuple[Plan, Session]":
-    """What would be done, and the session that it would be done to: mended first, if need be."""
+    """Return a plan and the session it applies to, which is repaired if the recorded history was broken."""
     from thresher.budget import plan
     from thresher.edits import repair
 
-    made = plan(session, policy=policy, budget=budget)
-    mended = repair(session.history).history if made.repairs else session.history
-    return made, structs.replace(session, segments=(*session.segments[:-1], mended))
-
-
-def _indent_wrapped(line: "Text") -> "Padding":
-    """A line whose later rows, where it wraps, start under its first."""
-    from rich.padding import Padding
-
-    spaces = len(line.plain) - len(line.plain.lstrip(" "))
-    return Padding(line[spaces:], (0, 0, 0, spaces), expand=False)
+    result = plan(session, policy=policy, budget=budget)
+    history = repair(session.history).history if result.repairs else session.history
+    return result, structs.replace(session, segments=(*session.segments[:-1], history))

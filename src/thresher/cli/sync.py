@@ -1,29 +1,23 @@
-"""`thresher sync`: memory brought up to date, and what it keeps."""
+"""`thresher sync`: update the archive and the index from the files on disk."""
 
 import sys
-from pathlib import Path
 
 import click
 
-from thresher.cli.common import (
-    exit_on_interrupt,
-    json_option,
-    print_lines,
-    print_output,
-    progress_bar,
-    source_options,
-    warn,
-)
+from thresher.cli.common import exit_on_interrupt, print_result, progress_bar, warn
+from thresher.cli.options import json_option, source_options
+from thresher.cli.sources import SessionSources
 
 
 @click.command("sync")
 @source_options
 @json_option
-def sync_command(sources: tuple[Path, ...], no_discover: bool, as_json: bool) -> None:
-    """Read what is new in the sessions on this machine, and say what is kept.
+def sync_command(sources: SessionSources, as_json: bool) -> None:
+    """Update the archive and the search index.
 
-    A search does this by itself first. What did not change is not opened, and a sync that was stopped goes on where it
-    was. Sessions whose files are deleted later stay. Exits 1 where a file could not be read.
+    Every search syncs first, so this command is for the first, slow sync, for a schedule, and to see the size of the
+    archive. It skips unchanged files, and resumes after an interrupt. Sessions stay in the archive when their files
+    disappear; `thresher forget` removes them. Exits 1 if it cannot read a file.
 
     \b
     Examples:
@@ -31,17 +25,14 @@ def sync_command(sources: tuple[Path, ...], no_discover: bool, as_json: bool) ->
       thresher sync --source ~/old-laptop/.claude
       thresher sync --no-discover --source runs/ --json
     """
-    from thresher.memory import Memory
     from thresher.render.memory import sync_report_lines, sync_report_value
 
-    memory = Memory(sources=sources, discover=not no_discover)
+    memory = sources.open_memory()
     with exit_on_interrupt(), progress_bar("reading", percent=True) as progress:
-        report = memory.sync(progress=progress, waiting=lambda: warn("another sync is at work; waiting for it"))
+        report = memory.sync(progress=progress, waiting=lambda: warn("waiting for another sync to finish"))
     for failure in report.failed:
         warn(f"thresher: {failure}")
-    if as_json:
-        print_output(sync_report_value(report, memory.sizes(), memory.left_out()))
-    else:
-        print_lines(sync_report_lines(report, memory.sizes(), memory.left_out()))
+    facts = (report, memory.sizes(), memory.left_out())
+    print_result(sync_report_value(*facts), sync_report_lines(*facts), as_json=as_json)
     if report.failed:
         sys.exit(1)

@@ -1,6 +1,6 @@
-"""What may change, and what a change does: edits as data, the rules of each API, plans, and what applies them.
+"""Edits as data, the rules that they must keep, and plans: validate, repair, plan, apply.
 
-In: histories and proposed edits. Out: plans, smaller histories, violations, repairs. Nothing here reads or writes.
+Input: histories and proposed edits. Output: plans, smaller histories, violations, repairs. This package does no I/O.
 """
 
 from typing import TYPE_CHECKING
@@ -52,7 +52,7 @@ __all__ = [
     "repair",
 ]
 
-if not TYPE_CHECKING:  # a type checker shall not take every name for one that is here
+if not TYPE_CHECKING:  # with a module `__getattr__`, a type checker would accept any name
     __getattr__ = ForwardedNames(
         __name__,
         {

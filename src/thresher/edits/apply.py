@@ -1,4 +1,4 @@
-"""The only code that makes a smaller history: a pure function of a history and a plan."""
+"""Apply a plan to a history. Only this pure function makes a history smaller."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ from thresher.model import History, Message, Occurrence, Place
 
 
 def apply(history: History, plan: Plan) -> History:
-    """The history as the plan has it; messages that nothing touches are the same objects."""
+    """Return the history with the plan's edits; messages without an edit stay the same objects."""
     if plan.repairs:
         history = repair(history, plan.dialect).history
     chosen = dict(_locate_edits(history, plan))
@@ -29,7 +29,7 @@ def apply(history: History, plan: Plan) -> History:
 
 
 def _locate_edits(history: History, plan: Plan) -> Iterator[tuple[Place, Edit]]:
-    """Where each edit works; of a fold, the first place holds its summary and the others are drops."""
+    """Yield each edit with its place; a summary replaces its first target and drops the others."""
     for edit in plan.edits:
         yield _place(history, edit.target), edit
         if isinstance(edit, Summarize):
@@ -41,15 +41,15 @@ def _place(history: History, target: Occurrence) -> Place:
     place = history.places.get(target)
     if place is None:
         raise PlanError(
-            f"this plan is for another history: part {target.content} (number {target.ordinal + 1} with that text) "
-            "is not in this one; plan anew, or apply it to the history it was made for"
+            f"this plan is for another history: part {target.content} (occurrence {target.ordinal + 1}) is not in this "
+            "one; make a new plan, or apply this one to the history that it was made for"
         )
     return place
 
 
 def _edit_message(message: Message, index: int, chosen: dict[Place, Edit]) -> Message | None:
-    """What is left of a message, if anything is."""
-    fates = ((part, chosen.get(Place(index, j))) for j, part in enumerate(message.parts))
-    kept = [part if edit is None else rewrite_part(part, edit) for part, edit in fates]
+    """Return the edited message, or None if no part is left."""
+    decisions = ((part, chosen.get(Place(index, j))) for j, part in enumerate(message.parts))
+    kept = [part if edit is None else rewrite_part(part, edit) for part, edit in decisions]
     parts = tuple([part for part in kept if part is not None])
     return structs.replace(message, parts=parts, records=()) if parts else None

@@ -1,6 +1,6 @@
-"""What a draft owes to the whole history before it is a plan: rules that no single edit can see.
+"""Close a draft under the rules that concern the whole history, not a single edit.
 
-Each fix either takes more away or gives something back; both are counted in the plan like any other edit.
+Each fix either drops another part or withdraws an edit. The plan counts both.
 """
 
 from collections.abc import Iterator
@@ -19,16 +19,17 @@ from thresher.model.message_cache import cached_per_message
 from thresher.store import short_id
 
 ThinkingRule = Literal["free", "strip_after_edit", "append_only", "drop_block"]
-"""What an edit means for the signed thinking behind it: nothing; it goes too; no such edit; the API drops it."""
+"""Effect of an edit on signed thinking after it: none; drop the thinking; refuse the edit; let the API drop it."""
 LEGALITY_POLICY = "legality"
-"""The policy that is named for edits which only the rules wanted."""
+"""Policy name of edits that only the rules require."""
+OPENING_RULE = "a conversation opens with the user"
 
 
 def close_draft(draft: PlanDraft, thinking: ThinkingRule = "free", *, force: bool = False) -> PlanDraft:
-    """A copy of the draft that keeps every rule.
+    """Return a copy of the draft that satisfies every rule.
 
-    Where edits take the thinking behind them along, an open loop is left alone, with all that stands before it,
-    unless a budget can be met in no other way (`force`).
+    With `strip_after_edit`, an open tool loop and everything before it stay as they are, unless `force` is set: then
+    the loop's thinking is dropped, too. Use it when nothing else meets the budget.
     """
     settled = draft.copy()
     if thinking == "append_only":
@@ -46,7 +47,7 @@ def close_draft(draft: PlanDraft, thinking: ThinkingRule = "free", *, force: boo
 
 
 def _protect_signed_thinking(draft: PlanDraft, messages: range) -> None:
-    """Nothing in front of signed thinking of these messages may change: the thinking is bound to it."""
+    """Withdraw edits before the last signed thinking of these messages: its signature covers everything before it."""
     parts = ((Place(i, j), part) for i in messages for j, part in enumerate(draft.message(i).parts))
     last = max((place for place, part in parts if is_signed_thinking(part)), default=None)
     for place in sorted(draft.decisions.keys() - draft.held_places):
@@ -65,14 +66,14 @@ def _strip_stale_thinking(draft: PlanDraft) -> None:
 
 
 def _keep_steps_whole(draft: PlanDraft) -> None:
-    """Signatures stay with the calls they speak for.
+    """Keep signatures with the calls that they cover.
 
-    Gemini signs the first call of a step for all the calls beside it; in an open loop, signed thinking belongs to
-    the calls behind it.
+    Gemini signs the first call of a step for all parallel calls; in an open loop, signed thinking belongs to the
+    calls after it.
     """
     loop = find_open_loop(draft.history)
     before = -1
-    while before != len(draft.decisions):  # what is given back may bring another step's calls back with it
+    while before != len(draft.decisions):  # a withdrawal may restore calls of another step
         before = len(draft.decisions)
         for index in draft.edited_messages():
             _keep_step_whole(draft, index, index in loop)
@@ -80,17 +81,18 @@ def _keep_steps_whole(draft: PlanDraft) -> None:
 
 def _keep_step_whole(draft: PlanDraft, index: int, is_open: bool) -> None:
     parts = draft.message(index).parts
-    left = [j for j, part in enumerate(parts) if isinstance(part, ToolCall) and _keeps_call(draft, Place(index, j))]
-    for j, part in enumerate(parts) if left else ():
-        thinks = is_open and is_signed_thinking(part) and Place(index, j) not in draft.held_places
-        speaks = _is_signed_call(part) and not _is_signed_call(parts[left[0]])
-        if thinks or speaks:
-            draft.withdraw(Place(index, j), "a signature stays with the calls it speaks for", wholly=speaks)
+    kept = [part for j, part in enumerate(parts) if isinstance(part, ToolCall) and _keeps_call(draft, Place(index, j))]
+    for j, part in enumerate(parts) if kept else ():
+        place = Place(index, j)
+        is_bound = is_open and is_signed_thinking(part) and place not in draft.held_places
+        signs_step = _is_signed_call(part) and not _is_signed_call(kept[0])
+        if is_bound or signs_step:
+            draft.withdraw(place, "a signature stays with the calls that it covers", wholly=signs_step)
 
 
 def _keeps_call(draft: PlanDraft, place: Place) -> bool:
-    fate = draft.decisions.get(place)
-    return fate is None or isinstance(fate.part, ToolCall)
+    decision = draft.decisions.get(place)
+    return decision is None or isinstance(decision.part, ToolCall)
 
 
 def _is_signed_call(part: Part) -> bool:
@@ -99,28 +101,28 @@ def _is_signed_call(part: Part) -> bool:
 
 
 def _keep_reasoning(draft: PlanDraft) -> None:
-    """An OpenAI reasoning item and the item behind it stay, or go, together."""
-    places = [place for place, part in _reasoning(draft) if isinstance(part, Thinking)]
-    asked = [place for place in places if _has_item_id(draft, place.message + 1)]
+    """Keep or drop an OpenAI reasoning item together with the item after it."""
+    places = list(_find_reasoning(draft))
+    bound = [place for place in places if _has_item_id(draft, place.message + 1)]
     before = -1
-    while before != len(draft.decisions):  # what is given back may bring another's item back with it
+    while before != len(draft.decisions):  # a withdrawal may restore the item of another reasoning part
         before = len(draft.decisions)
-        for place in asked:
+        for place in bound:
             if place in draft.decisions and _has_content_left(draft, place.message + 1):
-                draft.withdraw(place, "reasoning stays with the item behind it")
+                draft.withdraw(place, "reasoning stays with the item after it")
     for place in reversed(places):
         if place not in draft.decisions and not _has_content_left(draft, place.message + 1):
-            draft.drop(place, LEGALITY_POLICY, "the item that this reasoning belongs to is gone")
+            draft.drop(place, LEGALITY_POLICY, "the item after this reasoning is removed")
 
 
-def _reasoning(draft: PlanDraft) -> Iterator[tuple[Place, Part]]:
+def _find_reasoning(draft: PlanDraft) -> Iterator[Place]:
     for index, message in enumerate(draft.history.messages):
         if message.role == "assistant" and _needs_next_item(message):
-            yield from ((Place(index, j), part) for j, part in enumerate(message.parts))
+            yield from (Place(index, j) for j, part in enumerate(message.parts) if isinstance(part, Thinking))
 
 
 def _has_content_left(draft: PlanDraft, index: int) -> bool:
-    """Whether something of a message is there, other than a summary in its place."""
+    """Return whether a message keeps any part other than a summary."""
     return index < len(draft.history) and any(not isinstance(part, Summary) for _, part in draft.remaining_parts(index))
 
 
@@ -131,18 +133,18 @@ def _has_item_id(draft: PlanDraft, index: int) -> bool:
 
 
 def _keep_user_opening(draft: PlanDraft) -> None:
-    """If the opening words of the user would go and an assistant's come first, a pointer to them stays."""
+    """Replace the user's opening text by a placeholder if an assistant message would come first without it."""
     spoken = [i for i, message in enumerate(draft.history.messages) if message.role != "system"]
     opening = next((i for i in spoken if draft.has_parts_left(i)), None)
     if opening is None or draft.message(opening).role == "user" or draft.message(spoken[0]).role != "user":
         return
-    gone = [Place(i, j) for i in spoken if i < opening for j in range(len(draft.message(i).parts))]
-    users = [place for place in gone if draft.message(place.message).role == "user"]
-    said = [place for place in users if _has_content(draft.history.part(place))]
-    if said:
-        _replace_opening(draft, said[0])
-    elif users:
-        draft.withdraw(users[0], "a conversation opens with the user")
+    users = [i for i in spoken if i < opening and draft.message(i).role == "user"]
+    places = [Place(i, j) for i in users for j in range(len(draft.message(i).parts))]
+    first = next((place for place in places if _has_content(draft.history.part(place))), None)
+    if first is not None:
+        _replace_opening(draft, first)
+    elif places:
+        draft.withdraw(places[0], OPENING_RULE)
 
 
 def _has_content(part: Part) -> bool:
@@ -156,21 +158,15 @@ def _replace_opening(draft: PlanDraft, place: Place) -> None:
     replaced = replace_with_placeholder(part, text)
     weight = draft.token_weights.part(replaced)
     old = draft.decisions[place].edit
-    if (
-        isinstance(old, Summarize)
-        or isinstance(part, Summary)
-        or weight >= draft.part_weights[place.message][place.part]
-    ):
-        draft.withdraw(place, "a conversation opens with the user")
-        return
-    draft.withdraw(place, "a conversation opens with the user")
-    draft.set_decision(
-        place, PartDecision(Replace(target, old.policy, old.why, over=old.over, text=text), weight, replaced)
-    )
+    draft.withdraw(place, OPENING_RULE)
+    is_smaller = weight < draft.part_weights[place.message][place.part]
+    if is_smaller and not isinstance(old, Summarize) and not isinstance(part, Summary):
+        edit = Replace(target, old.policy, old.why, over=old.over, text=text)
+        draft.set_decision(place, PartDecision(edit, weight, replaced))
 
 
 def _drop_empty_messages(draft: PlanDraft) -> None:
-    """What is left of a message must say something: blanks, or what an edit left of it if that is but thinking, go."""
+    """Drop messages that are blank, and edited messages in which only blank text or thinking is left."""
     touched = draft.edited_messages()
     messages = enumerate(draft.history.messages) if touched else ()
     blanks = {index for index, message in messages if _is_blank(message) and not _has_speaking_neighbor(draft, index)}
@@ -178,32 +174,31 @@ def _drop_empty_messages(draft: PlanDraft) -> None:
         rest = list(draft.remaining_parts(index))
         if rest and all(is_blank_text(part) or isinstance(part, Thinking) for _, part in rest):
             for place, _ in rest:
-                draft.drop(place, LEGALITY_POLICY, "nothing else is left of its message")
+                draft.drop(place, LEGALITY_POLICY, "the rest of its message is removed")
 
 
 @cached_per_message
 def _is_blank(message: Message) -> bool:
-    """Whether nothing but blanks would be sent of a message, thinking of others aside."""
+    """Return whether a message has blank text and otherwise at most thinking."""
     parts = message.parts
     return any(map(is_blank_text, parts)) and all(is_blank_text(part) or isinstance(part, Thinking) for part in parts)
 
 
 def _has_speaking_neighbor(draft: PlanDraft, index: int) -> bool:
-    """Whether a neighbour that is sent as one with this message says something."""
-    speaks = draft.message(index).role == "assistant"
+    """Return whether an adjacent message, which an API merges with this one, has content."""
+    is_assistant = draft.message(index).role == "assistant"
     for step in (-1, 1):
         near = index + step
-        while 0 <= near < len(draft.history) and (draft.message(near).role == "assistant") == speaks:
-            if any(
-                not is_blank_text(part) and not isinstance(part, Thinking) for _, part in draft.remaining_parts(near)
-            ):
+        while 0 <= near < len(draft.history) and (draft.message(near).role == "assistant") == is_assistant:
+            rest = (part for _, part in draft.remaining_parts(near))
+            if any(not is_blank_text(part) and not isinstance(part, Thinking) for part in rest):
                 return True
             near += step
     return False
 
 
 def _discount_merged_messages(draft: PlanDraft) -> None:
-    """Weigh what `apply` makes one message of."""
+    """Subtract the overhead of messages that `apply` merges."""
     gone = {index for index in draft.edited_messages() if not draft.has_parts_left(index)}
     merged = sum(merges for _, merges in iterate_kept(draft.history.messages, gone)) if gone else 0
     draft.tokens -= merged * draft.token_weights.message_overhead
@@ -215,9 +210,9 @@ def _needs_next_item(message: Message) -> bool:
 
 
 def collect_edits(draft: PlanDraft) -> Iterator[Edit]:
-    """The edits of a draft in order of place, with what each saves; a fold once.
+    """Yield the edits of a draft in order of place, each with the tokens that it saves.
 
-    The first edit in a message of which nothing is left saves the message's frame, too.
+    The first edit of a message that becomes empty also saves the message's overhead.
     """
     seen: set[int] = set()
     framed: set[int] = set()

@@ -1,7 +1,7 @@
-"""Edits on their way into a plan: each is taken or refused as the laws have it, and the weight is known at any time.
+"""A plan draft: accepts or refuses each proposed edit, and keeps the token count up to date.
 
-A draft grows edit by edit, so that a search for a budget can stop as soon as the history fits. What depends on the
-whole (what comes first, thinking behind an edit, messages that only think) is settled in `settle`.
+Edits are added one at a time, so that fitting into a budget can stop as soon as the history fits. `close_draft`
+applies the rules that concern the whole history: its opening, thinking after an edit, messages with only thinking.
 """
 
 from collections import Counter
@@ -41,11 +41,11 @@ from thresher.store import compute_summary_id, short_id
 from thresher.tokens import TokenWeights
 
 EDIT_PRECEDENCE = {Truncate: 1, Replace: 2, Summarize: 3, Drop: 4}
-"""Where two edits want one part, the stronger has it."""
+"""If two edits target the same part, the higher number wins."""
 
 
 class PartDecision(NamedTuple):
-    """What becomes of a part: the edit, what it weighs then, and what is left of it (nothing, if it goes)."""
+    """Decision for a part: its edit, the tokens after it, and the resulting part (None if it is removed)."""
 
     edit: Edit
     weight: int
@@ -53,9 +53,9 @@ class PartDecision(NamedTuple):
 
 
 class PlanDraft:
-    """A plan in the making."""
+    """A plan under construction."""
 
-    def __init__(self, history: History, scale: TokenWeights, *, believed: frozenset[Place] = frozenset()) -> None:
+    def __init__(self, history: History, scale: TokenWeights, *, placeholders: frozenset[Place] = frozenset()) -> None:
         self.history = history
         self.token_weights = scale
         self.decisions: dict[Place, PartDecision] = {}
@@ -63,52 +63,49 @@ class PlanDraft:
         self.part_weights = [scale.parts(message) for message in history.messages]
         self.tokens_before = scale.history(history)
         self.tokens = self.tokens_before
-        self.pins = find_pins(history, believed)
-        self._verified_placeholders = believed
+        self.pins = find_pins(history, placeholders)
+        self._placeholders = placeholders
         self._partners = dict(pair_chain_places(history))
         self.held_places: set[Place] = set()
-        """Places of edits that an earlier plan made: what came after it was said to the edited history."""
+        """Places edited by an earlier plan. Later messages answered the history with these edits."""
         self._resumed_decisions: dict[Place, PartDecision] = {}
-        """What those edits made of their parts: a later edit that is given back gives way to it."""
+        """Decisions of that plan, which a withdrawn later edit falls back to."""
         self._requested_drops: dict[Occurrence, set[Place]] = {}
-        """Of a fold, by its first part: what else was to be dropped."""
+        """Drops requested for members of a summary, by its first target."""
         self._parts_left = [len(message.parts) for message in history.messages]
 
     def add(self, edit: Edit) -> bool:
-        """Take an edit, with all that it brings along; False if it may not be, or saves nothing."""
+        """Add an edit and everything it requires; return False if a rule forbids it or it saves no tokens."""
         reason = self._accept_edit(edit)
         if reason:
             self.refusals[edit.policy, reason] += 1
         return not reason
 
     def add_all(self, edits: Iterable[Edit]) -> None:
-        """Take what may be taken of many."""
+        """Add every edit that the rules allow."""
         for edit in edits:
             self.add(edit)
 
     def resume(self, edits: Iterable[Edit], *, held: bool = True) -> None:
-        """Take edits of an earlier plan, byte for byte, where the history still has all that they speak of.
+        """Repeat edits of an earlier plan byte for byte, as far as the history still has all their targets.
 
-        They are `held` if what came after was said to the edited history; else they are new to it.
+        They are `held` if later messages answered the edited history; otherwise they count as new edits.
         """
         for edit in edits:
             targets = list_targets(edit)
             places = [self.history.places[target] for target in targets if target in self.history.places]
-            whole = (
-                places
-                if isinstance(edit, Replace | Truncate)
-                else [p for one in places for p in self._with_partner(one)]
-            )
-            torn = isinstance(edit, Summarize) and not set(whole) <= set(places)
-            taken = not self.decisions.keys().isdisjoint(places)
-            if len(places) < len(targets) or torn or taken or self._pin_refusal(edit, tuple(whole)):
+            is_summary = isinstance(edit, Summarize)
+            whole = places
+            if not isinstance(edit, Replace | Truncate):
+                whole = [member for place in places for member in self._with_partner(place)]
+            is_split = is_summary and not set(whole) <= set(places)
+            is_taken = not self.decisions.keys().isdisjoint(places)
+            if len(places) < len(targets) or is_split or is_taken or self._pin_refusal(edit, tuple(whole)):
                 self.refusals[edit.policy, "no longer possible"] += 1
                 continue
             for place in places:
-                first = place == places[0]
-                part = (
-                    rewrite_part(self.history.part(place), edit) if first or not isinstance(edit, Summarize) else None
-                )
+                removed = is_summary and place != places[0]
+                part = None if removed else rewrite_part(self.history.part(place), edit)
                 self._record_decision(place, edit, 0 if part is None else self.token_weights.part(part), part)
                 self.held_places.add(place)
         self._drop_partners()
@@ -118,18 +115,16 @@ class PlanDraft:
             self.held_places = set(self._resumed_decisions)
 
     def _drop_partners(self) -> None:
-        """A call whose result is another one by now, or the reverse, goes with what it was paired with."""
-        for place, fate in list(self.decisions.items()):
+        """Also drop the partner of a dropped call or result, which may have changed since the earlier plan."""
+        for place, decision in list(self.decisions.items()):
             partner = self._partners.get(place)
             other = None if partner is None else self.decisions.get(partner)
-            if isinstance(fate.edit, Drop) and partner is not None and (other is None or other.part is not None):
-                self._record_decision(
-                    partner, structs.replace(fate.edit, target=self.history.occurrence(partner)), 0, None
-                )
+            if isinstance(decision.edit, Drop) and partner is not None and (other is None or other.part is not None):
+                self.drop(partner, decision.edit.policy, decision.edit.why, over=decision.edit.over)
                 self.held_places.add(partner)
 
     def _accept_edit(self, edit: Edit) -> str:
-        """Why not, or nothing."""
+        """Apply an edit; return the reason if it is refused, else an empty string."""
         if isinstance(edit, Summarize):
             return self._accept_summarize(edit)
         place = self.history.places.get(edit.target)
@@ -152,29 +147,29 @@ class PlanDraft:
             return reason
         free = [one for one in places if not self._is_summarized(one) or self._releases_summary(one, edit)]
         for one in free:
-            self._record_decision(one, structs.replace(edit, target=self.history.occurrence(one)), 0, None)
-        return "" if free else "folded already"
+            self.drop(one, edit.policy, edit.why, over=edit.over)
+        return "" if free else "already summarized"
 
     def _is_summarized(self, place: Place) -> bool:
-        fate = self.decisions.get(place)
-        return fate is not None and isinstance(fate.edit, Summarize)
+        decision = self.decisions.get(place)
+        return decision is not None and isinstance(decision.edit, Summarize)
 
     def _releases_summary(self, place: Place, edit: Drop) -> bool:
-        """Note that a part of a fold is to go; when all of them are, so does their summary."""
-        fold = self.decisions[place].edit
-        asked = self._requested_drops.setdefault(fold.target, set())
-        asked.add(place)
-        if not isinstance(fold, Summarize) or len(asked) < len(fold.targets):
+        """Register the drop of a summarized part; when all parts of the summary have one, drop the summary."""
+        summary = self.decisions[place].edit
+        requested = self._requested_drops.setdefault(summary.target, set())
+        requested.add(place)
+        targets = list_targets(summary)
+        if len(requested) < len(targets):
             return False
-        for target in fold.targets:
-            one = self.history.places[target]
-            self._record_decision(one, structs.replace(edit, target=target), 0, None)
+        for target in targets:
+            self.drop(self.history.places[target], edit.policy, edit.why, over=edit.over)
         return True
 
     def _accept_replace(self, edit: Replace, place: Place) -> str:
         part = self.history.part(place)
         if not isinstance(part, ToolResult | ToolCall | Text | Image):
-            return "nothing can stand in for it"
+            return "this kind of part cannot be replaced"
         reason = self._rejection_reason(edit, place)
         if reason:
             return reason
@@ -184,50 +179,50 @@ class PlanDraft:
             text = edit.text or self._placeholder_text(edit, place, part)
             known[key] = text, replace_with_placeholder(part, text)
         text, replaced = known[key]
-        return self._accept_if_smaller(
-            Replace(edit.target, edit.policy, edit.why, edit.note, edit.over, text), place, replaced
-        )
+        edit = Replace(edit.target, edit.policy, edit.why, edit.note, edit.over, text)
+        return self._accept_if_smaller(edit, place, replaced)
 
     def _placeholder_text(self, edit: Replace, place: Place, part: Part) -> str:
         message = self.history[place.message]
         partner = self._partners.get(place)
         call = self.history.part(partner) if isinstance(part, ToolResult) and partner else None
         label = describe_part(message, part, call if isinstance(call, ToolCall) else None)
-        return format_placeholder(
-            short_id(self._exact_id(place)), label, part, self.history.turn(place.message), edit.note
-        )
+        turn = self.history.turn(place.message)
+        return format_placeholder(short_id(self._exact_id(place)), label, part, turn, edit.note)
 
     def _accept_truncate(self, edit: Truncate, place: Place) -> str:
         part = self.history.part(place)
         if not isinstance(part, ToolResult | ToolCall | Text):
-            return "it cannot be cut"
+            return "this kind of part cannot be truncated"
         reason = self._rejection_reason(edit, place)
         if reason:
             return reason
         edit = structs.replace(edit, gaps=merge_elisions(clamp_elisions(edit.gaps, len(part_text(part)))))
-        fate = self.decisions.get(place)
-        if fate is not None and isinstance(fate.edit, Truncate):
-            edit = structs.replace(fate.edit, gaps=merge_elisions((*fate.edit.gaps, *edit.gaps)), over=edit.over)
+        decision = self.decisions.get(place)
+        if decision is not None and isinstance(decision.edit, Truncate):
+            edit = structs.replace(
+                decision.edit, gaps=merge_elisions((*decision.edit.gaps, *edit.gaps)), over=edit.over
+            )
         known = cached_truncations(self.history[place.message])
         key = (place.part, edit.gaps)
         if key not in known:
             known[key] = truncate_part(part, edit.gaps, short_id(self._exact_id(place)))
         changed = known[key]
         if changed is None:
-            return "a cut would break its JSON"
+            return "truncation would break its JSON"
         if isinstance(part, Text) and is_blank_text(changed):
             self._record_decision(place, edit, 0, None)
             return ""
         return self._accept_if_smaller(edit, place, changed)
 
     def _rejection_reason(self, edit: Replace | Truncate, place: Place) -> str:
-        if place in self._verified_placeholders:
-            return "stands in already"
-        fate = self.decisions.get(place)
-        if fate is not None and EDIT_PRECEDENCE[type(fate.edit)] >= EDIT_PRECEDENCE[type(edit)] + isinstance(
-            edit, Truncate
-        ):
-            return "another edit has it"
+        if place in self._placeholders:
+            return "already a placeholder"
+        decision = self.decisions.get(place)
+        if decision is not None:
+            current, new = EDIT_PRECEDENCE[type(decision.edit)], EDIT_PRECEDENCE[type(edit)]
+            if current > new or (current == new and not isinstance(edit, Truncate)):
+                return "another edit takes precedence"
         return self._pin_refusal(edit, (place,))
 
     def _accept_if_smaller(self, edit: Replace | Truncate, place: Place, part: Part) -> str:
@@ -237,7 +232,7 @@ class PlanDraft:
             known[key] = self.token_weights.part(part), part
         weight = known[key][0]
         if weight >= self._current_weight(place):
-            return "too small to be worth it"
+            return "saves no tokens"
         self._record_decision(place, edit, weight, part)
         return ""
 
@@ -245,19 +240,18 @@ class PlanDraft:
         found = [self.history.places[target] for target in edit.targets if target in self.history.places]
         members = self._summarizable_places(edit, found)
         if not members:
-            return "nothing in it may be folded"
+            return "none of its parts can be summarized"
         label = edit.label or f"{len(members)} parts folded"
-        folded = Summary(
-            format_summary(short_id(compute_summary_id([self._exact_id(place) for place in members])), label, edit.text)
-        )
-        weight = self.token_weights.part(folded)
+        id_ = short_id(compute_summary_id([self._exact_id(place) for place in members]))
+        summary = Summary(format_summary(id_, label, edit.text))
+        weight = self.token_weights.part(summary)
         if weight >= sum(self._current_weight(place) for place in members):
-            return "too small to be worth it"
-        taken = structs.replace(edit, targets=tuple([self.history.occurrence(place) for place in members]))
-        taken = structs.replace(taken, text=folded.text)
-        for place in members:
-            first = place == members[0]
-            self._record_decision(place, taken, weight if first else 0, folded if first else None)
+            return "saves no tokens"
+        targets = tuple([self.history.occurrence(place) for place in members])
+        accepted = structs.replace(edit, targets=targets, text=summary.text)
+        self._record_decision(members[0], accepted, weight, summary)
+        for place in members[1:]:
+            self._record_decision(place, accepted, 0, None)
         return ""
 
     def _summarizable_places(self, edit: Summarize, found: list[Place]) -> list[Place]:
@@ -269,11 +263,11 @@ class PlanDraft:
         return sorted(whole)
 
     def _can_summarize(self, place: Place) -> bool:
-        """Never a summary again (some APIs hand it back as text), nor what is gone already."""
-        fate, part = self.decisions.get(place), self.history.part(place)
-        taken = fate is not None and isinstance(fate.edit, Drop | Summarize)
-        summary = isinstance(part, Summary) or (isinstance(part, Text) and place in self._verified_placeholders)
-        return not (taken or summary or isinstance(part, Unknown))
+        """Return whether a part is neither edited away nor a summary, which some APIs return as text."""
+        decision, part = self.decisions.get(place), self.history.part(place)
+        if isinstance(part, Summary | Unknown) or (isinstance(part, Text) and place in self._placeholders):
+            return False
+        return decision is None or not isinstance(decision.edit, Drop | Summarize)
 
     def _with_partner(self, place: Place) -> tuple[Place, ...]:
         partner = self._partners.get(place)
@@ -288,27 +282,24 @@ class PlanDraft:
 
     def _exact_id(self, place: Place) -> str:
         part = self.history.part(place)
-        # Most parts' content ids are of their exact text; those need no second hash.
-        plain = isinstance(part, Text) or (isinstance(part, ToolResult) and [*map(type, part.content)] == [Text])
-        return (
-            self.history.occurrence(place).content
-            if plain
-            else cached_exact_ids(self.history[place.message])[place.part]
-        )
+        # The content id of plain text is a hash of the exact text already.
+        if isinstance(part, Text) or (isinstance(part, ToolResult) and [*map(type, part.content)] == [Text]):
+            return self.history.occurrence(place).content
+        return cached_exact_ids(self.history[place.message])[place.part]
 
     def _original_weight(self, place: Place) -> int:
         return self.part_weights[place.message][place.part]
 
     def _current_weight(self, place: Place) -> int:
-        fate = self.decisions.get(place)
-        return self._original_weight(place) if fate is None else fate.weight
+        decision = self.decisions.get(place)
+        return self._original_weight(place) if decision is None else decision.weight
 
     def _record_decision(self, place: Place, edit: Edit, weight: int, part: Part | None) -> None:
         old = self.decisions.get(place)
         self.tokens += weight - self._current_weight(place)
-        gone = part is None
-        if gone != (old is not None and old.part is None):
-            self._adjust_parts_left(place.message, -1 if gone else 1)
+        is_removed = part is None
+        if is_removed != (old is not None and old.part is None):
+            self._adjust_parts_left(place.message, -1 if is_removed else 1)
         self.decisions[place] = PartDecision(edit, weight, part)
         self.held_places.discard(place)
 
@@ -320,10 +311,10 @@ class PlanDraft:
         elif not before and before + change:
             self.tokens += self.token_weights.message_overhead
 
-    # --- what depends on the whole; used by `settle` -----------------------------------------------------------
+    # --- operations for `close_draft` -----------------------------------------------------------------------------
 
     def copy(self) -> "PlanDraft":
-        """A draft of its own with the same edits."""
+        """Return an independent draft with the same edits."""
         other = object.__new__(PlanDraft)
         other.__dict__ = {**self.__dict__}
         other.decisions = dict(self.decisions)
@@ -334,11 +325,13 @@ class PlanDraft:
         return other
 
     def withdraw(self, place: Place, reason: str, *, wholly: bool = True) -> None:
-        """Leave a part, and its partner, as they came in; if not `wholly`, as an earlier plan left them."""
-        fate = self.decisions.get(place)
-        if fate is None:
+        """Withdraw the edits of a part and its partner; unless `wholly`, fall back to those of an earlier plan."""
+        decision = self.decisions.get(place)
+        if decision is None:
             return
-        members = [self.history.places[t] for t in fate.edit.targets] if isinstance(fate.edit, Summarize) else [place]
+        members = (
+            [self.history.places[t] for t in decision.edit.targets] if isinstance(decision.edit, Summarize) else [place]
+        )
         for member in members:
             for one in self._with_partner(member):
                 if one in self.decisions and (wholly or one not in self.held_places):
@@ -346,10 +339,10 @@ class PlanDraft:
                     self._clear_decision(one, wholly=wholly)
 
     def _clear_decision(self, place: Place, *, wholly: bool) -> None:
-        fate = self.decisions.pop(place)
+        decision = self.decisions.pop(place)
         self.held_places.discard(place)
-        self.tokens += self._original_weight(place) - fate.weight
-        if fate.part is None:
+        self.tokens += self._original_weight(place) - decision.weight
+        if decision.part is None:
             self._adjust_parts_left(place.message, 1)
         before = self._resumed_decisions.pop(place, None) if wholly else self._resumed_decisions.get(place)
         members = [self.history.places[target] for target in list_targets(before.edit)] if before else []
@@ -358,35 +351,35 @@ class PlanDraft:
             self.held_places.add(member)
 
     def has_parts_left(self, message: int) -> bool:
-        """Whether anything is left of a message."""
+        """Return whether a message keeps any part."""
         return self._parts_left[message] > 0
 
     def remaining_parts(self, message: int) -> Iterator[tuple[Place, Part]]:
-        """What is left of a message: where each part stood, and what it is now."""
+        """Yield the remaining parts of a message, as edited, with their original places."""
         for j, part in enumerate(self.history[message].parts):
             place = Place(message, j)
-            fate = self.decisions.get(place)
-            now = part if fate is None else fate.part
+            decision = self.decisions.get(place)
+            now = part if decision is None else decision.part
             if now is not None:
                 yield place, now
 
-    def drop(self, place: Place, policy: str, why: str) -> None:
-        """Let a part go that no pin holds any longer."""
-        self._record_decision(place, Drop(self.history.occurrence(place), policy, why), 0, None)
+    def drop(self, place: Place, policy: str, why: str, *, over: Pin = "") -> None:
+        """Drop a part without checking its pins."""
+        self._record_decision(place, Drop(self.history.occurrence(place), policy, why, over), 0, None)
 
-    def set_decision(self, place: Place, fate: PartDecision) -> None:
-        """Decide what becomes of a part."""
-        self._record_decision(place, *fate)
+    def set_decision(self, place: Place, decision: PartDecision) -> None:
+        """Set the decision for a part without checks."""
+        self._record_decision(place, *decision)
 
     def edited_messages(self) -> set[int]:
-        """The messages with an edit in them."""
+        """Return the indexes of messages with an edit."""
         return {place.message for place in self.decisions}
 
     def message(self, index: int) -> Message:
-        """A message as it came in."""
+        """Return an original message."""
         return self.history[index]
 
 
 def is_signed_thinking(part: Part) -> bool:
-    """Whether a part is thinking that its vendor can check."""
+    """Return whether a part is thinking with a signature."""
     return isinstance(part, Thinking) and bool(part.signature)

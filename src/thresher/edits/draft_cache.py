@@ -1,4 +1,4 @@
-"""Derived values of a message that drafts share: computed once for as long as the message lives."""
+"""Caches of values derived from a message, which all drafts share while the message is in memory."""
 
 from collections.abc import Iterator
 
@@ -11,19 +11,19 @@ from thresher.tokens import TokenWeights
 
 @cached_per_message
 def cached_placeholders(_: Message) -> dict[tuple[int, int, str, str], tuple[str, Part]]:
-    """Stand-ins made for a message's parts, by part, turn and note: the next plan makes the same ones."""
+    """Cache the placeholders of a message's parts for later plans, by part, turn, note and fixed text."""
     return {}
 
 
 @cached_per_message
 def cached_truncations(_: Message) -> dict[tuple[int, tuple[Elision, ...]], Part | None]:
-    """Cuts made in a message's parts."""
+    """Cache the truncated parts of a message, by part and elided spans."""
     return {}
 
 
 @cached_per_message
 def cached_part_weights(_: Message) -> dict[tuple[TokenWeights, int], tuple[int, Part]]:
-    """What those weigh, by scale; the parts are held so that their ids stay theirs."""
+    """Cache the tokens of placeholders and truncated parts; keeping the part keeps its `id()` unique."""
     return {}
 
 
@@ -34,7 +34,7 @@ def cached_exact_ids(message: Message) -> tuple[str, ...]:
 
 
 def pair_chain_places(history: History) -> Iterator[tuple[Place, Place]]:
-    """Yield the call and the result of each tool chain, both ways round."""
+    """Yield the call and the result of each tool chain, in both orders."""
     for chain in history.chains:
         if chain.result is not None:
             yield chain.call, chain.result

@@ -1,8 +1,8 @@
-"""One proposed change, as data.
+"""Edits: proposed changes to a history, as data.
 
-A policy proposes edits; `close` (in `plan`) decides which of them hold, fills in what stands in and what it
-saves, and `apply` carries them out. An edit names its occurrence, so it means the same part when the history has
-grown, and equal texts elsewhere stay as they are.
+A policy proposes edits. `build_plan` decides which of them are valid and fills in the placeholder texts and the
+tokens saved. `apply` makes the changes. An edit names an occurrence, so it refers to the same part after the history
+has grown, and equal texts elsewhere stay as they are.
 """
 
 from typing import Literal, NamedTuple
@@ -12,11 +12,11 @@ from msgspec import Struct
 from thresher.model import Occurrence
 
 Pin = Literal["", "system", "injection", "current", "active"]
-"""Why a part may not change: it is system text, injected context, the human's latest words, or of an open chain."""
+"""Reason why a part is pinned: system text, injected context, the human's latest message, or an active chain."""
 
 
 class Elision(NamedTuple):
-    """A span of a text, and the words that come in its place."""
+    """A span of a text, and the note that replaces it."""
 
     start: int
     stop: int
@@ -24,34 +24,34 @@ class Elision(NamedTuple):
 
 
 class Drop(Struct, frozen=True, gc=False, tag="drop", tag_field="kind"):
-    """A part goes; a call and its result go together."""
+    """Drop a part; a call and its result are dropped together."""
 
     target: Occurrence
     policy: str
     why: str
     over: Pin = ""
-    """The pin that the user's own choice lifts for this edit."""
+    """Pin that the user's options lift for this edit."""
     before: int = 0
     saved: int = 0
 
 
 class Replace(Struct, frozen=True, gc=False, tag="replace", tag_field="kind"):
-    """A pointer stands in for a part: what it was, how large, how it ended, and the id to ask for."""
+    """Replace a part by a placeholder with its description, size, outcome and id."""
 
     target: Occurrence
     policy: str
     why: str
     note: str = ""
-    """What the pointer says beyond that."""
+    """Additional text of the placeholder."""
     over: Pin = ""
     text: str = ""
-    """The whole pointer; filled in when the edit is taken into a plan."""
+    """The full placeholder, which the plan fills in."""
     before: int = 0
     saved: int = 0
 
 
 class Truncate(Struct, frozen=True, gc=False, tag="truncate", tag_field="kind"):
-    """Pieces of a part's text go; the rest stays as it is."""
+    """Remove spans of a part's text; the rest stays as it is."""
 
     target: Occurrence
     policy: str
@@ -63,21 +63,21 @@ class Truncate(Struct, frozen=True, gc=False, tag="truncate", tag_field="kind"):
 
 
 class Summarize(Struct, frozen=True, gc=False, tag="summarize", tag_field="kind"):
-    """Many parts become one summary, where the first of them stood."""
+    """Replace several parts by one summary, at the position of the first part."""
 
     targets: tuple[Occurrence, ...]
     policy: str
     why: str
     text: str
     label: str = ""
-    """What the summary's heading says it stands for."""
+    """Heading of the summary: a description of the parts it replaces."""
     over: Pin = ""
     before: int = 0
     saved: int = 0
 
     @property
     def target(self) -> Occurrence:
-        """The first of them."""
+        """The first target."""
         return self.targets[0]
 
 
@@ -85,5 +85,5 @@ Edit = Drop | Replace | Truncate | Summarize
 
 
 def list_targets(edit: Edit) -> tuple[Occurrence, ...]:
-    """The parts that an edit speaks of."""
+    """Return all targets of an edit."""
     return edit.targets if isinstance(edit, Summarize) else (edit.target,)

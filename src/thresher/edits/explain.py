@@ -1,18 +1,18 @@
-"""A plan in words: which policy did what for which reason, to how many parts, and what that saves."""
+"""Format a plan as text: edits by policy and reason, with the tokens that they save."""
 
 from collections.abc import Iterable
 
 from thresher.edits.edit import Edit, Summarize
 
-UNREPORTED_REFUSALS = ("another edit has it", "folded already", "stands in already")
-"""Refusals that are no news: something else is done to the part."""
+UNREPORTED_REFUSALS = ("another edit takes precedence", "already summarized", "already a placeholder")
+"""Refusals that a summary of the plan omits: another edit already covers the part."""
 MAX_LISTED_MESSAGES = 5
-"""Messages that are named one by one."""
+"""Message numbers to list before the rest is only counted."""
 EDIT_LABELS = {"Drop": "dropped", "Replace": "replaced", "Truncate": "truncated", "Summarize": "summarized"}
 
 
 def summarize_edits(edits: Iterable[Edit]) -> list[tuple[str, str, str, int, int, int]]:
-    """One row a policy, deed and reason: parts, tokens before and after; what saves most comes first."""
+    """Return one row per policy, kind of edit and reason: parts, tokens before and after; largest savings first."""
     sums: dict[tuple[str, str, str], list[int]] = {}
     for edit in edits:
         total = sums.setdefault((edit.policy, EDIT_LABELS[type(edit).__name__], edit.why), [0, 0, 0])
@@ -24,13 +24,13 @@ def summarize_edits(edits: Iterable[Edit]) -> list[tuple[str, str, str, int, int
 
 
 def format_message_numbers(found: list[int]) -> str:
-    """Name the first messages, and count the rest."""
+    """List the first message numbers, and count the rest."""
     more = f" and {len(found) - MAX_LISTED_MESSAGES} more" if len(found) > MAX_LISTED_MESSAGES else ""
     return ", ".join(map(str, found[:MAX_LISTED_MESSAGES])) + more
 
 
 def format_edit_table(table: list[tuple[str, str, str, int, int, int]]) -> list[str]:
-    """Return the lines of a table of `summarize_edits`."""
+    """Format the rows of `summarize_edits` as an aligned table."""
     cells = [("policy", "", "parts", "before", "after", "why")]
     cells += [(p, done, f"{n:,}", f"{before:,}", f"{after:,}", why) for p, done, why, n, before, after in table]
     widths = [max(len(row[column]) for row in cells) for column in range(5)]

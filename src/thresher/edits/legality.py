@@ -1,6 +1,6 @@
-"""Check a history against an API's rules: those of its dialect, over the rows it would be sent.
+"""Validate a history against a dialect's rules, in the layout in which the API would receive it.
 
-Legal is what the API accepts, not what is good style.
+A history is legal if the API accepts it.
 """
 
 from thresher.dialects.intake import Messages, read_with_dialect
@@ -12,10 +12,10 @@ from thresher.model import History
 
 
 def check(messages: Messages, dialect: str | None = None) -> tuple[Violation, ...]:
-    """Return every rule that a conversation breaks; none where it is legal.
+    """Return all rule violations of a conversation; an empty tuple if it is legal.
 
-    The rules are those of the `dialect`; without one, those of the API that the messages are for, and for a history
-    or a session those of all dialects.
+    Without a `dialect`, messages are validated against the dialect they are written in, and a history or a session
+    against all dialects.
     """
     history, dialect = read_with_dialect(messages, dialect)
     names = (dialect,) if dialect else tuple(dialect_names())
@@ -29,7 +29,7 @@ def check(messages: Messages, dialect: str | None = None) -> tuple[Violation, ..
 
 
 class LegalityTracker:
-    """Whether a history that only grows stays legal: looks at what is new, and as far back as the rules do."""
+    """Validate a history that only grows: check new messages, and as much context as the rules need."""
 
     def __init__(self, dialect: str) -> None:
         self._dialect = dialect
@@ -37,7 +37,7 @@ class LegalityTracker:
         self._length = 0
 
     def accepts(self, history: History) -> bool:
-        """Whether the history is legal; what it held at the last time it was is taken for granted."""
+        """Return whether the history is legal, assuming that its prefix of the last legal call still is."""
         new = history.messages[self._length :]
         ids = list(iterate_unique_ids(new))
         tail = extract_grown_tail(history.messages, self._length)
@@ -50,20 +50,20 @@ class LegalityTracker:
 
 
 def _check(history: History, dialects: tuple[str, ...]) -> tuple[Violation, ...]:
-    facts = HistoryIndex(history)
-    return tuple([one for name in dialects for one in _violations(facts, name)])
+    index = HistoryIndex(history)
+    return tuple([violation for name in dialects for violation in _find_violations(index, name)])
 
 
 def is_legal(messages: Messages, dialect: str | None = None) -> bool:
-    """Whether an API would take the history as it is written for it."""
+    """Return whether a dialect's API accepts the conversation."""
     return not check(messages, dialect)
 
 
-def _violations(facts: HistoryIndex, name: str) -> list[Violation]:
+def _find_violations(index: HistoryIndex, name: str) -> list[Violation]:
     dialect = find_dialect(name)
-    view = DialectLayout(facts, name, dialect.arrange)
+    layout = DialectLayout(index, name, dialect.arrange)
     return [
         Violation(rule.name, name, found.message, found.part, found.detail, rule.documented)
         for rule in dialect.rules
-        for found in rule.check(view)
+        for found in rule.check(layout)
     ]

@@ -1,8 +1,8 @@
-"""What is known to be legal already: the start of a history that has only grown since it was last looked at.
+"""Cache of legal history prefixes, so that a history that grew is validated only at its end.
 
-An agent's history grows by a turn at a time, and the rules look at neighbours: when the start was legal, it is enough
-to look at its last turn and what is new, behind a user's word. What rules look at from afar is left to the full look:
-ids that repeat, and the dialects whose rules tie one step to others (`Dialect.links_steps`).
+An agent's history grows one turn at a time, and most rules compare adjacent messages. If the prefix was legal, it is
+enough to validate its last turn and the new messages, after an added user message. Two cases need a full validation:
+repeated ids, and dialects whose rules link steps to each other (`Dialect.links_steps`).
 """
 
 from collections import deque
@@ -15,22 +15,20 @@ from thresher.model.jsontext import load_json_object
 
 OPENING_MESSAGE = Message("user", (Text("go on"),))
 _legal: deque[tuple[str | None, list[ref[Message]]]] = deque(maxlen=8)
-"""The latest legal histories, by dialect; their messages are not kept alive."""
+"""The latest legal histories with their dialects, as weak references to their messages."""
 
 
 def remember_legal(history: History, dialect: str | None) -> None:
-    """Note that a history is legal."""
+    """Add a legal history to the cache."""
     known = _longest_legal_prefix(history.messages, dialect)
     if len(known) < len(history):
         _legal.append((dialect, [*known, *map(ref, history.messages[len(known) :])]))
 
 
 def extract_unchecked_tail(history: History, dialect: str | None) -> History | None:
-    """A small history that is legal if and only if this one is; None where there is no telling."""
+    """Return a short history that is legal if and only if this one is, or None if a full validation is needed."""
     messages, known = history.messages, len(_longest_legal_prefix(history.messages, dialect))
-    # A model that goes on where it had ended opens its loop again, and that has rules of its own.
-    goes_on = 0 < known < len(messages) and messages[known - 1].role == messages[known].role == "assistant"
-    cut = 0 if goes_on else _last_turn(messages, known)
+    cut = _find_tail_start(messages, known)
     new = messages[cut:]
     if not cut or any(_links_steps(one) for one in new):
         return None
@@ -38,18 +36,18 @@ def extract_unchecked_tail(history: History, dialect: str | None) -> History | N
 
 
 def extract_grown_tail(messages: Sequence[Message], known: int) -> History | None:
-    """A small history that is legal if and only if this one is, given that it was so far and that no id repeats.
+    """Return a short history that is legal if and only if this one is, or None.
 
-    Signatures tie the steps of one turn together, so the step that is looked back at must have a call if any has.
+    The first `known` messages must be legal, and no id may repeat. Signatures link the steps of a turn, so the last
+    known step must contain a call.
     """
-    goes_on = 0 < known < len(messages) and messages[known - 1].role == messages[known].role == "assistant"
-    cut = 0 if goes_on else _last_turn(messages, known)
+    cut = _find_tail_start(messages, known)
     calls = any(isinstance(part, ToolCall) for message in messages[cut:known] for part in message.parts)
     return History((OPENING_MESSAGE, *messages[cut:])) if cut and calls else None
 
 
 def iterate_unique_ids(messages: Sequence[Message]) -> Iterator[str]:
-    """The ids that may not come twice: of calls, and of the items of the Responses API."""
+    """Yield all ids that must be unique: of calls, and of items of the Responses API."""
     for message in messages:
         for owner in (message, *message.parts):
             if isinstance(owner, ToolCall):
@@ -76,9 +74,14 @@ def _is_prefix(messages: Sequence[Message], known: list[ref[Message]]) -> bool:
     return all(one() is message for one, message in zip(known, messages, strict=False))
 
 
-def _last_turn(messages: Sequence[Message], length: int) -> int:
-    """Where the last turn of the first so many messages begins: with the assistant, behind another's message."""
-    for index in range(length - 1, 0, -1):
+def _find_tail_start(messages: Sequence[Message], known: int) -> int:
+    """Return the start of the last turn in the known prefix, or 0.
+
+    An assistant message directly after the prefix reopens its tool loop, which has rules of its own: also 0.
+    """
+    if 0 < known < len(messages) and messages[known - 1].role == messages[known].role == "assistant":
+        return 0
+    for index in range(known - 1, 0, -1):
         if messages[index].role == "assistant" and messages[index - 1].role in ("user", "tool"):
             return index
     return 0

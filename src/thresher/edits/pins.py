@@ -1,4 +1,4 @@
-"""What may not change, and why: system text, injected context, the human's latest words, chains that are still open."""
+"""Pins: parts that edits must not change, each with its reason."""
 
 from thresher.edits.edit import Drop, Edit, Pin, Replace, Summarize, Truncate
 from thresher.model import History, Place, Thinking, ToolResult
@@ -6,30 +6,24 @@ from thresher.model.harness_text import find_harness_offsets
 from thresher.model.parts import Part, part_text
 
 
-def find_pins(history: History, believed: frozenset[Place] = frozenset()) -> dict[Place, Pin]:
-    """The pinned parts, each with its reason; true stand-ins (`believed`) are no context that somebody injected."""
+def find_pins(history: History, placeholders: frozenset[Place] = frozenset()) -> dict[Place, Pin]:
+    """Return the pinned parts, each with its reason; verified `placeholders` do not count as injected context."""
     pinned: dict[Place, Pin] = {}
     shape = history.shape
     for index in shape.injected_messages:
-        pinned |= {
-            place: pin for place, pin in _pin_message(history, index, "injection").items() if place not in believed
-        }
+        pins = _pin_message(history, index, "injection")
+        pinned |= {place: pin for place, pin in pins.items() if place not in placeholders}
     for index in shape.system_messages:
         pinned |= _pin_message(history, index, "system")
     if shape.current_prompt is not None:
         pinned |= _pin_message(history, shape.current_prompt, "current")
     for chain in shape.chains:
         if chain.active:
-            pinned |= _thoughts(history, chain.call.message)
-            pinned[chain.call] = "active"
-            if chain.result is not None:
-                pinned[chain.result] = "active"
+            index = chain.call.message
+            thinking = [Place(index, j) for j, part in enumerate(history[index].parts) if isinstance(part, Thinking)]
+            members = (chain.call, *thinking) if chain.result is None else (chain.call, chain.result, *thinking)
+            pinned.update((place, "active") for place in members)
     return pinned
-
-
-def _thoughts(history: History, index: int) -> dict[Place, Pin]:
-    parts = history[index].parts
-    return {Place(index, j): "active" for j, part in enumerate(parts) if isinstance(part, Thinking)}
 
 
 def _pin_message(history: History, index: int, pin: Pin) -> dict[Place, Pin]:
@@ -38,7 +32,7 @@ def _pin_message(history: History, index: int, pin: Pin) -> dict[Place, Pin]:
 
 
 def find_open_loop(history: History) -> range:
-    """The messages of a tool loop that the model has not ended: empty when it owes no answer to a result."""
+    """Return the messages of the open tool loop; an empty range if the model has answered every result."""
     chains = history.chains
     if not chains or not chains[-1].active:
         return range(0)
@@ -46,7 +40,7 @@ def find_open_loop(history: History) -> range:
 
 
 def is_edit_allowed(pin: Pin, edit: Edit, part: Part) -> bool:
-    """Whether a pinned part may still be edited so."""
+    """Return whether a pin permits this edit."""
     if pin in ("", edit.over):
         return True
     match edit:
@@ -59,6 +53,6 @@ def is_edit_allowed(pin: Pin, edit: Edit, part: Part) -> bool:
 
 
 def _removes_only_harness_text(part: Part, edit: Truncate) -> bool:
-    """Whether a cut takes nothing that a human wrote."""
+    """Return whether a truncation removes only text that the harness wrote."""
     spans = find_harness_offsets(part_text(part))
     return all(any(start <= gap.start and gap.stop <= stop for start, stop in spans) for gap in edit.gaps)

@@ -1,9 +1,8 @@
-"""What stands in for something that was left out: one line with the id to ask for, and enough to decide whether to.
+"""Placeholders: one line that replaces removed content, with its id and enough facts to decide whether to restore it.
 
 `[thresher t1:0123456789abcdef · Read src/a.py · 342 lines, 12,034 chars · failed · turn 14]`
 
-A line like this in a history that comes in is believed only if its id is in the store: see
-`find_verified_placeholders`.
+A placeholder in an input history counts only if its id is in the content store: see `find_verified_placeholders`.
 """
 
 import re
@@ -16,18 +15,18 @@ from thresher.model.tool_calls import describe_tool_call
 
 PLACEHOLDER_PREFIX = "[thresher "
 PLACEHOLDER_ARGUMENT = "removed"
-"""The argument of a call that holds the placeholder of those that were removed."""
+"""Argument of a call that holds the placeholder of its removed arguments."""
 _OLD_PLACEHOLDER_ARGUMENT = "left_out"
-"""As histories may hold it already."""
+"""The same argument in histories of earlier versions."""
 ID_SLOT = "t1:................"
-"""Takes the place of the id in a note until it is known; of the same length, so that limits hold."""
+"""Stands for the id in a note until it is known; has the same length, so that limits hold."""
 SUMMARY_END = "[/thresher]"
-"""Closes a summary, so that what stands behind it is nobody's but its author's."""
+"""Ends a summary, so that text after it is not attributed to the summary."""
 _PLACEHOLDER = re.compile(r"\[thresher (t1:[0-9a-f]{16}) · [^\n\[\]]{0,2000}\]")
 _WHOLE_PLACEHOLDER = re.compile(rf"\s*{_PLACEHOLDER.pattern}(?:\n(?:(?!\[/thresher\])[\s\S])*\[/thresher\])?\s*")
 MAX_LABEL_LENGTH = 80
 MAX_PATH_LENGTH = 300
-"""A path is told whole: half of one opens nothing."""
+"""Limit for labels with a path, which is useful only in full."""
 MAX_NOTE_LENGTH = 1_500
 ROLE_LABELS = {
     "user": "user message",
@@ -38,33 +37,33 @@ ROLE_LABELS = {
 
 
 def find_placeholder_ids(text: str) -> list[str]:
-    """The ids that the stand-ins in a text name."""
+    """Return the ids of all placeholders in a text."""
     return _PLACEHOLDER.findall(text) if PLACEHOLDER_PREFIX in text else []
 
 
 def get_placeholder_id(part: Part) -> str:
-    """The id of the stand-in that this part is as a whole, or nothing."""
+    """Return the id of the placeholder if the whole part is one, else an empty string."""
     if isinstance(part, ToolCall):
         text = _read_placeholder_argument(part) if PLACEHOLDER_PREFIX in part.arguments else ""
     elif isinstance(part, Text | ToolResult | Summary):
         text = part_text(part)
     else:
         return ""
-    found = (
-        _WHOLE_PLACEHOLDER.fullmatch(text) if text.lstrip()[: len(PLACEHOLDER_PREFIX)] == PLACEHOLDER_PREFIX else None
-    )
-    return found[1] if found else ""
+    if not text.lstrip().startswith(PLACEHOLDER_PREFIX):
+        return ""
+    match = _WHOLE_PLACEHOLDER.fullmatch(text)
+    return match[1] if match else ""
 
 
 def _read_placeholder_argument(call: ToolCall) -> str:
-    """What a call says in the place of its longer arguments."""
+    """Return the placeholder of a call's long arguments."""
     arguments = load_json_object(call.arguments)
-    said = arguments.get(PLACEHOLDER_ARGUMENT, arguments.get(_OLD_PLACEHOLDER_ARGUMENT))
-    return said if isinstance(said, str) else ""
+    placeholder = arguments.get(PLACEHOLDER_ARGUMENT, arguments.get(_OLD_PLACEHOLDER_ARGUMENT))
+    return placeholder if isinstance(placeholder, str) else ""
 
 
 def find_verified_placeholders(history: History, known: Callable[[Iterable[str]], set[str]]) -> frozenset[Place]:
-    """The places of true stand-ins: parts that are nothing else, and whose ids are `known`."""
+    """Return the places of parts that are placeholders as a whole and whose ids are `known`."""
     claims = {
         Place(i, j): id_ for i, message in enumerate(history.messages) for j, id_ in _claimed_placeholders(message)
     }
@@ -74,33 +73,32 @@ def find_verified_placeholders(history: History, known: Callable[[Iterable[str]]
 
 @cached_per_message
 def _claimed_placeholders(message: Message) -> tuple[tuple[int, str], ...]:
-    """The parts of a message that look as if they stood in for something, each with the id it names."""
-    found = ((j, get_placeholder_id(part)) for j, part in enumerate(message.parts))
-    return tuple([(j, id_) for j, id_ in found if id_])
+    """Return the index and the id of each part that looks like a placeholder."""
+    return tuple([(j, id_) for j, part in enumerate(message.parts) if (id_ := get_placeholder_id(part))])
 
 
 def format_placeholder(short: str, label: str, part: Part, turn: int, note: str = "") -> str:
-    """The line that stands in for one part."""
+    """Format the placeholder of one part."""
     outcome = "failed" if isinstance(part, ToolResult) and part.is_error else ""
     words = (label, describe_size(part), outcome, f"turn {turn}" if turn else "", to_label_line(note, MAX_NOTE_LENGTH))
     return f"[thresher {short} · {' · '.join(word for word in words if word)}]"
 
 
 def format_summary(short: str, label: str, text: str) -> str:
-    """The text that stands in for many parts: a line that says what it is, and what there is to tell."""
+    """Format a summary: a heading line in placeholder form, the text, and the end marker."""
     top = f"[thresher {short} · {to_label_line(label, MAX_PATH_LENGTH)}]"
     return f"{top}\n{strip_summary_end(text)}\n{SUMMARY_END}" if text else top
 
 
 def strip_summary_end(text: str) -> str:
-    """A text that cannot end its summary early, not even by what is left when a closing mark was taken out."""
+    """Remove end markers from a text, including those that only form when another one is removed."""
     while SUMMARY_END in text:
         text = text.replace(SUMMARY_END, "")
     return text
 
 
 def describe_size(part: Part) -> str:
-    """How large a part is, in words."""
+    """Describe the size of a part: lines, characters, images."""
     text = part_text(part)
     images = sum(isinstance(item, Image) for item in part.content) if isinstance(part, ToolResult) else 0
     lines = text.count("\n") + 1 if text else 0
@@ -110,7 +108,7 @@ def describe_size(part: Part) -> str:
 
 
 def describe_part(message: Message, part: Part, call: ToolCall | None) -> str:
-    """What a part is, in a few words: the tool and what it worked on, or whose message it is."""
+    """Describe a part in a few words: the tool with its path or command, or the role of the message."""
     if isinstance(part, ToolCall):
         call = part
     if call is None:
@@ -122,7 +120,7 @@ def describe_part(message: Message, part: Part, call: ToolCall | None) -> str:
 
 
 def to_label_line(text: str, limit: int = MAX_LABEL_LENGTH) -> str:
-    """The text on one line, shortened in the middle, and unable to end a stand-in early."""
+    """Return the text on one line, shortened in the middle, without brackets that would end a placeholder."""
     flat = " ".join(text.replace("[", "(").replace("]", ")").split())
     half = (limit - 1) // 2
     return flat if len(flat) <= limit else f"{flat[:half]}…{flat[-half:]}"

@@ -1,6 +1,5 @@
-"""A plan: the edits that hold, as data that can be shown, stored, applied and undone."""
+"""Plans: valid edits with their token counts, as data that can be shown, stored, applied and undone."""
 
-from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,7 +15,7 @@ from thresher.tokens import TokenWeights
 
 
 class Refusal(Struct, frozen=True):
-    """Edits that were proposed and not made."""
+    """Refused edits of one policy, with the reason."""
 
     policy: str
     reason: str
@@ -24,7 +23,7 @@ class Refusal(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """Edits, closed under the laws, and what they come to."""
+    """Edits that satisfy all rules, and the tokens before and after them."""
 
     edits: tuple[Edit, ...]
     tokens_before: int
@@ -32,29 +31,29 @@ class Plan(Struct, frozen=True):
     policy: str = ""
     budget: int | None = None
     counter: str = ""
-    """What the tokens were counted with."""
+    """Name of the token counter."""
     dialect: str | None = None
     thinking: ThinkingRule = "free"
     repairs: tuple[Repair, ...] = ()
-    """What was mended before anything was edited."""
+    """Repairs of the input, made before any edit."""
     refused: tuple[Refusal, ...] = ()
     unpinned: int = 0
-    """Parts that the user's own options let go although a law pins them."""
+    """Number of pinned parts that are edited because the user's options lift their pins."""
     quality: float | None = None
-    """The share of what is important that is kept, where a policy measures it."""
+    """Share of the importance score that is kept, if a policy measures it."""
     notes: tuple[str, ...] = ()
 
     @property
     def saved(self) -> int:
-        """Tokens that the next request is shorter by."""
+        """Tokens saved in the next request."""
         return self.tokens_before - self.tokens_after
 
     def explain(self) -> str:
-        """What happens to what, why, and what that saves: for a terminal."""
+        """Return the plan as plain text: edits, reasons and savings."""
         return explain_plan(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same for a program."""
+        """Return the plan as JSON values."""
         return {
             "policy": self.policy,
             "budget": self.budget,
@@ -84,66 +83,57 @@ def build_plan(
     scale: TokenWeights,
     *,
     thinking: ThinkingRule = "free",
-    believed: frozenset[Place] = frozenset(),
+    placeholders: frozenset[Place] = frozenset(),
 ) -> Plan:
-    """Close proposed edits under the laws."""
-    draft = PlanDraft(history, scale, believed=believed)
+    """Make a plan of those proposed edits that the rules allow."""
+    draft = PlanDraft(history, scale, placeholders=placeholders)
     draft.add_all(edits)
     return finish_plan(close_draft(draft, thinking), thinking)
 
 
 def finish_plan(draft: PlanDraft, thinking: ThinkingRule = "free") -> Plan:
-    """The plan that a settled draft is."""
-    lifted = sum(bool(draft.pins.get(place)) and bool(fate.edit.over) for place, fate in draft.decisions.items())
-    asked = ("ask the API to drop thinking that no longer fits: block_binding.prefix_mismatch_behavior = drop_block",)
+    """Convert a closed draft to a plan."""
+    lifted = sum(bool(draft.pins.get(place)) and bool(one.edit.over) for place, one in draft.decisions.items())
+    advice = "set `block_binding.prefix_mismatch_behavior` to `drop_block`, so that the API drops outdated thinking"
     return Plan(
         tuple(collect_edits(draft)),
         draft.tokens_before,
         draft.tokens,
         counter=draft.token_weights.name,
         thinking=thinking,
-        refused=_refusals(draft.refusals),
+        refused=tuple(Refusal(*key, parts) for key, parts in sorted(draft.refusals.items())),
         unpinned=lifted,
-        notes=asked if thinking == "drop_block" and draft.decisions else (),
+        notes=(advice,) if thinking == "drop_block" and draft.decisions else (),
     )
-
-
-def _refusals(refused: Counter[tuple[str, str]]) -> tuple[Refusal, ...]:
-    return tuple(Refusal(policy, reason, parts) for (policy, reason), parts in sorted(refused.items()))
 
 
 def explain_plan(plan: Plan) -> str:
-    """For a terminal: a heading, a table, and what else is worth knowing."""
+    """Format a plan as text: heading, table of edits, notes."""
     head = f"{plan.policy or 'plan'}: {plan.tokens_before:,} → {plan.tokens_after:,} tokens ({_format_savings(plan)})"
     budget = "" if plan.budget is None else f", budget {plan.budget:,}"
-    table = summarize_edits(plan.edits)
-    return "\n".join(
-        [
-            head + budget,
-            *(["", *format_edit_table(table)] if table else []),
-            *(f"  {note}" for note in list_plan_notes(plan)),
-        ]
-    )
+    rows = summarize_edits(plan.edits)
+    table = ["", *format_edit_table(rows)] if rows else []
+    return "\n".join([head + budget, *table, *(f"  {note}" for note in list_plan_notes(plan))])
 
 
 def list_plan_notes(plan: Plan) -> list[str]:
-    """What else is worth knowing: repairs, refusals, pins that were lifted, the quality of what is kept."""
-    mended: dict[str, list[int]] = {}
+    """List the notes of a plan: repairs, refusals, lifted pins, quality."""
+    repaired: dict[str, list[int]] = {}
     for repair in plan.repairs:
-        mended.setdefault(repair.detail, []).append(repair.message + 1)
-    lines = [f"mended first: {detail} (message {format_message_numbers(found)})" for detail, found in mended.items()]
+        repaired.setdefault(repair.detail, []).append(repair.message + 1)
+    lines = [f"repaired: {detail} (message {format_message_numbers(found)})" for detail, found in repaired.items()]
     refused: dict[str, int] = {}
     for one in plan.refused:
         refused[one.reason] = refused.get(one.reason, 0) + one.parts
     lines += [
         f"not edited, {reason}: {parts:,}" for reason, parts in refused.items() if reason not in UNREPORTED_REFUSALS
     ]
-    lines += [f"pinned, and let go as the options say: {plan.unpinned:,}"] if plan.unpinned else []
-    lines += [f"quality: {plan.quality:.0%} of what is important is kept as it was"] if plan.quality is not None else []
+    lines += [f"pinned, edited because options allow it: {plan.unpinned:,}"] if plan.unpinned else []
+    lines += [f"quality: {plan.quality:.0%} of the importance score is kept"] if plan.quality is not None else []
     return [*lines, *plan.notes]
 
 
 def _format_savings(plan: Plan) -> str:
     if not plan.tokens_before or not plan.saved:
-        return "nothing to save"
+        return "no savings"
     return f"−{plan.saved / plan.tokens_before:.0%}"

@@ -1,9 +1,9 @@
-"""A history that came in broken, made legal: what is told apart from edits, and never makes a history worse.
+"""Repair an illegal history. Repairs are reported separately from edits.
 
-The rules say what is wrong, and for each group of them one function puts it right; then the rules are asked again,
-until they find nothing. A group comes after those on which it builds: results are told from orphans before calls
-are answered, and calls are answered before messages are joined. What no rule names is not touched, and a history
-in which nothing is wrong is the same object after.
+Each rule names a repair step that resolves its violations. After each step the history is validated again, until no
+violation is left. Steps have a fixed order, because some build on others: orphaned results are resolved before
+calls get missing results, and those before messages are merged. Messages without a violation do not change, and a
+legal history is returned as the same object.
 """
 
 from collections.abc import Sequence
@@ -21,29 +21,29 @@ from thresher.model import History
 
 
 class RepairError(ThresherError):
-    """A history cannot be made legal."""
+    """No sequence of repairs makes the history legal."""
 
 
 class RepairResult(Struct, frozen=True):
-    """A legal history, and what was done to make it so."""
+    """A legal history, and the repairs that made it legal."""
 
     history: History
     repairs: tuple[Repair, ...] = ()
 
 
 MAX_REPAIR_ROUNDS = 100
-"""More than any history takes: a repair may lead to another one, not back to itself."""
+"""Safety limit; repairs may cause further repairs, but never cycle."""
 
 
 def repair(messages: Messages, dialect: str | None = None) -> RepairResult:
-    """Make a conversation legal in a dialect; without one, as `check` chooses."""
+    """Make a conversation legal in a dialect; the default is chosen as in `check`."""
     history, dialect = read_with_dialect(messages, dialect)
     violations = check(history, dialect)
     if not violations:
         return RepairResult(history)
     bench = RepairWorkspace(history, frozenset(one.name for one in load_dialects() if one.one_result_per_message))
     for _ in range(MAX_REPAIR_ROUNDS):
-        step, found = _next(violations)
+        step, found = _next_step(violations)
         step.repair(bench, found)
         violations = check(bench.history, dialect)
         if not violations:
@@ -51,7 +51,7 @@ def repair(messages: Messages, dialect: str | None = None) -> RepairResult:
     first = violations[0]
     raise RepairError(
         f"message {first.message + 1} cannot be made legal for `{first.dialect}`: {first.detail} ({first.rule}); "
-        "leave that message out, or send the history to another dialect"
+        "remove that message, or use another dialect"
     )
 
 
@@ -59,8 +59,8 @@ def _where(one: Repair) -> tuple[int, int]:
     return one.message, -1 if one.part is None else one.part
 
 
-def _next(violations: Sequence[Violation]) -> tuple[RepairStep, list[Violation]]:
-    """Return the first step that there is work for, and that work."""
+def _next_step(violations: Sequence[Violation]) -> tuple[RepairStep, list[Violation]]:
+    """Return the first repair step with violations, and those violations."""
     steps = [_repair_steps(one.dialect)[one.rule] for one in violations]
     first = min(steps, key=lambda step: step.order)
     return first, [one for one, step in zip(violations, steps, strict=True) if step == first]

@@ -1,4 +1,4 @@
-"""What a part becomes when it is cut, or something stands in for it."""
+"""Rewrite a part: truncate it, or replace it by a placeholder."""
 
 from collections.abc import Container, Iterator, Sequence
 from typing import Any
@@ -14,11 +14,11 @@ from thresher.model.jsontext import dump_json, load_json_object
 from thresher.store import exact_id, short_id
 
 MAX_SHOWN_ARGUMENT = 100
-"""Characters of an argument that a stand-in for its call still shows."""
+"""Length up to which a replaced call keeps an argument."""
 
 
 def rewrite_part(part: Part, edit: Edit) -> Part | None:
-    """What an edit that was taken makes of a part; None where nothing is left."""
+    """Apply an accepted edit to a part; return None if the part is removed."""
     match edit:
         case Drop():
             return None
@@ -34,20 +34,19 @@ def rewrite_part(part: Part, edit: Edit) -> Part | None:
 
 
 def replace_with_placeholder(part: Part, text: str) -> Part:
-    """The part with `text` in its place: a result stays a result, a call stays a call."""
+    """Replace the content of a part by `text`; a result stays a result and a call stays a call."""
     match part:
         case ToolResult():
             return structs.replace(part, content=(Text(text),))
         case ToolCall():
-            return structs.replace(
-                part, arguments=dump_json({**_short_arguments(part.arguments), PLACEHOLDER_ARGUMENT: text})
-            )
+            arguments = {**_short_arguments(part.arguments), PLACEHOLDER_ARGUMENT: text}
+            return structs.replace(part, arguments=dump_json(arguments))
         case _:
             return Text(text)
 
 
 def _short_arguments(arguments: str) -> dict[str, Any]:
-    """The arguments that are short: what a call is about can still be read."""
+    """Return the short arguments of a call, which show its purpose."""
     named = load_json_object(arguments).items()
     return {
         key: value
@@ -57,11 +56,10 @@ def _short_arguments(arguments: str) -> dict[str, Any]:
 
 
 def truncate_part(part: Text | ToolCall | ToolResult, gaps: tuple[Elision, ...], short: str) -> Part | None:
-    """The part with gaps in its text, their notes naming its id; None where JSON would break."""
+    """Remove the gaps from a part's text and put its id into their notes; return None if that breaks its JSON."""
     before = part_text(part)
-    text = apply_elisions(
-        before, tuple([Elision(gap.start, gap.stop, gap.note.replace(ID_SLOT, short)) for gap in gaps])
-    )
+    notes = [gap._replace(note=gap.note.replace(ID_SLOT, short)) for gap in gaps]
+    text = apply_elisions(before, tuple(notes))
     match part:
         case Text():
             return structs.replace(part, text=text)
@@ -70,17 +68,17 @@ def truncate_part(part: Text | ToolCall | ToolResult, gaps: tuple[Elision, ...],
         case ToolResult():
             others = tuple([item for item in part.content if not isinstance(item, Text)])
             first = next((item for item in part.content if isinstance(item, Text)), None)
-            said = structs.replace(first, text=text) if first is not None else Text(text)
-            return structs.replace(part, content=(said, *others))
+            truncated = structs.replace(first, text=text) if first is not None else Text(text)
+            return structs.replace(part, content=(truncated, *others))
 
 
 def is_blank_text(part: Part) -> bool:
-    """Whether a part is text without a word."""
+    """Return whether a part is text that contains only whitespace."""
     return isinstance(part, Text | Summary) and not part.text.strip()
 
 
 def iterate_kept(messages: Sequence[Message], gone: Container[int]) -> Iterator[tuple[int, bool]]:
-    """Yield each message that is left when some are `gone`, and whether it must be merged with the one before."""
+    """Yield the index of each message that is not `gone`, and whether it must be merged with the previous one."""
     last: Message | None = None
     is_after_gap = False
     for index, message in enumerate(messages):
@@ -92,7 +90,7 @@ def iterate_kept(messages: Sequence[Message], gone: Container[int]) -> Iterator[
 
 
 def _must_merge(before: Message, after: Message) -> bool:
-    """Whether two messages must be merged now that nothing is left between them: some APIs want roles to alternate."""
+    """Return whether two messages must be merged because their API requires alternating roles."""
     if before.role != after.role or before.role not in ("user", "assistant"):
         return False
     return all(_merges_same_role(message.pocket) for message in (before, after))

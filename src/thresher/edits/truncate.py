@@ -1,6 +1,7 @@
-"""Where a text may be cut: between characters, not inside one; at a line's end where one is near.
+"""Choose spans to elide from a text: at character boundaries, and at line ends if one is near.
 
-A gap's note says what is missing, and every limit includes it, so that what was cut once is short enough for ever.
+A note replaces each span and states the size of the original. Limits include the note, so that a truncated text is
+within its limit the next time.
 """
 
 import re
@@ -12,14 +13,14 @@ from thresher.edits.placeholder import ID_SLOT
 from thresher.model.jsontext import load_json
 
 LINE_SNAP_DISTANCE = 80
-"""How far a cut moves to end with a whole line."""
+"""Maximum distance, in characters, to move a boundary to the end of a line."""
 MIN_SAVING_DIVISOR = 10
-"""A cut takes away a tenth at least: less is not worth the hole."""
+"""Truncate only if it removes at least one tenth of what stays."""
 _JOINERS = "\u200d\ufe0f\ufe0e"
 
 
 def keep_head_and_tail(text: str, head: int, tail: int) -> tuple[Elision, ...]:
-    """Keep so many characters of both ends, with the size of the whole said between; nothing if little would go."""
+    """Elide all but `head` and `tail` characters; return no gaps if that would remove too little."""
     note = _note(text)
     room = head + tail + len(note)
     return () if len(text) <= room + room // MIN_SAVING_DIVISOR else _elide_between(text, head, tail, note)
@@ -32,7 +33,7 @@ def _elide_between(text: str, head: int, tail: int, note: str) -> tuple[Elision,
 
 
 def elide_to_limit(text: str, limit: int, *, tail: float = 0.5) -> tuple[Elision, ...]:
-    """Cut a text to at most `limit` characters, the note included; `tail` is the share kept of its end."""
+    """Truncate a text to `limit` characters including the note; `tail` is the share to keep from its end."""
     note = _note(text)
     if len(text) <= max(limit, len(note)):
         return ()
@@ -46,7 +47,7 @@ def _note(text: str) -> str:
 
 
 def apply_elisions(text: str, gaps: tuple[Elision, ...]) -> str:
-    """The text with its gaps."""
+    """Return the text with each gap replaced by its note."""
     kept: list[str] = []
     position = 0
     for start, stop, note in gaps:
@@ -56,21 +57,21 @@ def apply_elisions(text: str, gaps: tuple[Elision, ...]) -> str:
 
 
 def _snap_to_character(text: str, position: int, step: int) -> int:
-    """The next place in that direction that does not part a character from its marks, or an emoji from its next."""
+    """Move a position in the direction of `step` until it splits no combined character or emoji."""
     while 0 < position < len(text) and _splits_character(text, position):
         position += step
     return position
 
 
 def clamp_elisions(gaps: Iterable[Elision], length: int) -> Iterator[Elision]:
-    """The gaps, as far as they are in a text of that length."""
+    """Limit gaps to a text of that length."""
     for start, stop, note in gaps:
         if start <= stop and start <= length and stop >= 0:
             yield Elision(max(0, start), min(stop, length), note)
 
 
 def merge_elisions(gaps: Iterable[Elision]) -> tuple[Elision, ...]:
-    """Gaps of two cuts as one cut: where they meet they become one, with the longer note."""
+    """Merge gaps; overlapping ones become one gap with the longer note."""
     merged: list[Elision] = []
     for start, stop, note in sorted(gaps):
         if merged and start < merged[-1].stop:
@@ -95,7 +96,7 @@ def _is_flag_letter(character: str) -> bool:
 
 
 def _line_end(text: str, position: int, *, back: bool) -> int:
-    """A line's end close by, or the place itself."""
+    """Return a line end near the position, else the position."""
     if back:
         found = text.rfind("\n", max(0, position - LINE_SNAP_DISTANCE), position)
         return found + 1 if found > 0 else position
@@ -109,7 +110,7 @@ _ESCAPE = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F
 
 
 def elide_long_arguments(arguments: str, limit: int) -> tuple[Elision, ...]:
-    """Shorten the long strings in a JSON text, each to about `limit` characters; what comes out is still JSON."""
+    """Shorten the long strings of a JSON text to about `limit` characters each; the result is valid JSON."""
     gaps: list[Elision] = []
     for found in _STRING.finditer(arguments):
         inside = found.end() - found.start() - 2
@@ -125,7 +126,7 @@ def elide_long_arguments(arguments: str, limit: int) -> tuple[Elision, ...]:
 
 
 def _snap_before_escape(text: str, first: int, position: int) -> int:
-    """The place, moved in front of an escape or a character that it would split."""
+    """Move a position before an escape sequence or a combined character that it would split."""
     before = max(first, position - 12)
     while before > first and text[before - 1] == "\\":
         before -= 1
@@ -136,7 +137,7 @@ def _snap_before_escape(text: str, first: int, position: int) -> int:
 
 
 def is_still_json(before: str, after: str) -> bool:
-    """Whether a text that was JSON still is."""
+    """Return whether `after` is JSON, if `before` is."""
     return not _is_json(before) or _is_json(after)
 
 

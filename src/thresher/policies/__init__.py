@@ -1,6 +1,6 @@
-"""What to change: policies propose edits, one file each.
+"""Policies: each proposes edits to a history, one module per policy.
 
-In: a history. Out: edits, in the order they are worth making. A policy never builds a history.
+Input: a history. Output: edits, most useful first. A policy never builds a history.
 """
 
 from thresher.policies.base import Policy, PolicyLike

@@ -1,4 +1,4 @@
-"""What policies share: how options are checked, and how tools are chosen."""
+"""Shared code of policies: validate options, select tools."""
 
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
@@ -12,10 +12,10 @@ from thresher.model.tool_calls import ToolUse
 from thresher.model.tool_catalog import ToolCategory
 
 Policy = Callable[[History], Iterable[Edit]]
-"""What to change: proposes edits, builds nothing. A function, or a frozen dataclass whose fields are its options."""
+"""A function from a history to proposed edits, or a frozen dataclass with `__call__`, whose fields are its options."""
 
 PolicyLike = str | Policy | Sequence[str | Policy]
-"""A preset's or a policy's name, a policy, or several of them."""
+"""Name of a preset or policy, a policy, or a sequence of them."""
 
 TOOL_CATEGORIES: tuple[str, ...] = get_args(ToolCategory)
 RENAMED_ACTIONS = {
@@ -27,45 +27,46 @@ RENAMED_ACTIONS = {
         "cut": "truncate",
     }
 }
-"""Actions as earlier versions spelled them."""
+"""Actions by the names of earlier versions."""
 
 
 def check_count(policy: str, **options: Any) -> None:
-    """Refuse options that are no whole number from 0 up."""
+    """Raise an error unless each option is a non-negative integer."""
     for name, value in options.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise OptionError(f"policy `{policy}`: `{name}` is a whole number from 0 up, not {value!r}")
+            raise OptionError(f"policy `{policy}`: `{name}` must be a whole number, 0 or more, got {value!r}")
 
 
 def check_words(policy: str, known: Iterable[str] | None = None, **options: Any) -> None:
-    """Refuse options that are no tuple of words, or hold a word that is not known."""
+    """Raise an error unless each option is a list of strings, all among the `known` ones if given."""
     for name, value in options.items():
         if isinstance(value, str) or not all(isinstance(word, str) for word in value):
-            raise OptionError(f"policy `{policy}`: `{name}` is a list of words, not {value!r}")
-        unknown = set(value) - set(known) if known is not None else ()
+            raise OptionError(f"policy `{policy}`: `{name}` must be a list of strings, got {value!r}")
+        unknown = sorted(set(value) - set(known)) if known is not None else []
         if unknown:
-            allowed = ", ".join(known or ())
-            raise OptionError(f"policy `{policy}`: `{name}` knows {allowed}; not {', '.join(sorted(unknown))}")
+            raise OptionError(
+                f"policy `{policy}`: unknown value `{unknown[0]}` in `{name}`. Valid values: {', '.join(known or ())}"
+            )
 
 
 def check_choice(policy: str, name: str, value: Any, known: Iterable[str]) -> None:
-    """Refuse a value that is not among the known ones."""
+    """Raise an error unless the value is among the known ones."""
     if value not in known:
-        raise OptionError(f"policy `{policy}`: `{name}` is one of {', '.join(known)}; not {value!r}")
+        raise OptionError(f"policy `{policy}`: `{name}` must be one of {', '.join(known)}, got {value!r}")
 
 
 def is_tool_selected(link: ToolUse, names: tuple[str, ...], categories: tuple[str, ...]) -> bool:
-    """Whether a call's tool is meant: by name or glob, whatever the case, or by category."""
+    """Return whether a call's tool matches one of the names or globs (ignoring case) or categories."""
     return link.use.category in categories or (bool(names) and matches_any_glob(link.call.name, names))
 
 
 @lru_cache(maxsize=1024)
 def matches_any_glob(name: str, patterns: tuple[str, ...]) -> bool:
-    """Whether a name is one of these, or fits a glob among them, whatever the case."""
+    """Return whether a name matches one of the globs, ignoring case."""
     lowered = name.lower()
     return any(fnmatchcase(lowered, pattern.lower()) for pattern in patterns)
 
 
 def is_failed_call(link: ToolUse) -> bool:
-    """Whether a call came to nothing: an error, or no result at all."""
+    """Return whether a call has an error or no result."""
     return link.result is None or link.result.is_error

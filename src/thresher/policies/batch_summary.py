@@ -1,9 +1,8 @@
-"""Old tool calls are folded in batches: a call and its result go together, a summary of the batch stands in place.
+"""The policy `batch-summary`: summarize old tool calls and their results in batches.
 
-A batch waits until enough calls are old, or the oldest is very old, so that the history changes seldom. What binds
-people and agents together is never folded: questions and their answers, completions, what a human or the agent
-marked. Human words and what the agent said stay where they are, and no batch reaches across a human's prompt.
-Only calls that may be folded count, so what is excluded never fires a batch.
+A batch waits until enough calls are old, or the oldest call is very old, so that the history changes seldom. Some calls
+are never summarized: questions and their answers, completions, and calls that the human or the agent marked. Human and
+agent text stays in place, and no batch spans a human's prompt. Excluded calls do not count toward a batch.
 """
 
 from bisect import bisect_right
@@ -26,21 +25,22 @@ from thresher.policies.xml_tools import XmlChain, find_xml_chains
 from thresher.summarize import extractive_summarizer
 from thresher.tokens import TokenWeights, default_token_weights
 
+POLICY_NAME = "batch-summary"
 NEVER_SUMMARIZED_TOOLS = (
     "task_completion", "ask_question", "converse", "askuserquestion", "ask_user*", "ask_followup_question",
     "request_user_input", "message_ask_user", "message_notify_user", "exitplanmode", "exit_plan_mode", "plan_exit",
     "plan_mode_respond", "attempt_completion", "complete_task", "task_complete", "submit", "finish",
 )  # fmt: skip
-"""Tools that speak with the user or end the work: never folded unless the caller says otherwise."""
+"""Tools that talk to the user or end the task: excluded by default."""
 EXCLUDED_BY_NAME = "never folded"
 
 
 CallNotation = Literal["call", "text", "text in prose"]
-"""How a call is written: as a call, as XML that is all of a text, as XML among other words."""
+"""Notation of a call: a tool call, XML that fills a text, or XML within other text."""
 
 
 class _OldCall(NamedTuple):
-    """A call that is old enough: where its parts are, and why it is left alone, if it is."""
+    """A call that is old enough, with its places and the reason if it is excluded."""
 
     call: Place
     results: tuple[Place, ...]
@@ -51,7 +51,7 @@ class _OldCall(NamedTuple):
 
     @property
     def members(self) -> tuple[Place, ...]:
-        """Call and results."""
+        """Places of the call and its results."""
         return (self.call, *self.results)
 
 
@@ -68,113 +68,93 @@ class _OldCall(NamedTuple):
 )
 @dataclass(frozen=True, kw_only=True)
 class SummarizeBatches:
-    """Fold old tool calls with their results into summaries, many at a time."""
+    """Summarize old tool calls with their results, many at a time."""
 
     older_than: int = 20
-    """Calls more than this many messages from the end are old."""
+    """Age in messages from which a call is old."""
     min_calls: int = 10
-    """So many old calls make a batch."""
+    """Number of old calls that starts a batch."""
     max_distance: int = 40
-    """One call this many messages from the end makes a batch whatever their number."""
+    """Age in messages at which a single call starts a batch."""
     min_tokens: int = 0
-    """Calls that weigh less than this many tokens, with their results, are left alone."""
+    """Tokens of a call with its result below which it stays."""
     exclude_tools: tuple[str, ...] | None = None
-    """Tools that are never folded, by name or glob, besides those that ask the user; None: the usual ones; (): none."""
+    """Tools to exclude, by name or glob, besides questions to the user; None: the defaults; (): exclude nothing."""
     keep_marked: str = "[keep]"
-    """What marks a message, or a call's arguments, to be left alone; empty: nothing does."""
+    """Marker that excludes a message or a call with it in its arguments; empty: no marker."""
     max_chars: int = 2_000
-    """Characters of one summary."""
+    """Maximum characters of one summary."""
     max_calls_per_summary: int = 0
-    """Calls in one summary; 0: as many as stand together."""
+    """Maximum calls in one summary; 0: all adjacent calls."""
     include_agent_text: bool = False
-    """Fold what the agent said beside the calls, too, where none of them stays."""
+    """Also summarize agent text next to the calls, if all calls of its message are summarized."""
     max_identifiers: int = 0
-    """Names of things and files that a summary tells beside it."""
+    """Maximum identifiers and paths to list after a summary."""
     xml: bool = True
-    """Fold calls that are written as XML in text, too."""
+    """Also summarize calls written as XML in text."""
     scale: TokenWeights = field(default_factory=default_token_weights, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        counts = {"older_than": self.older_than, "min_calls": self.min_calls, "max_distance": self.max_distance}
-        check_count(
-            "batches",
-            **counts,
-            min_tokens=self.min_tokens,
-            max_chars=self.max_chars,
-            max_calls_per_summary=self.max_calls_per_summary,
-        )
-        check_count("batches", max_identifiers=self.max_identifiers)
-        if self.exclude_tools is not None:
-            check_words("batches", exclude_tools=self.exclude_tools)
+        counts = ("older_than", "min_calls", "max_distance", "min_tokens", "max_chars", "max_calls_per_summary")
+        check_count(POLICY_NAME, **{name: getattr(self, name) for name in (*counts, "max_identifiers")})
+        check_words(POLICY_NAME, exclude_tools=self.exclude_tools or ())
         if not isinstance(self.keep_marked, str):
-            raise OptionError(f"policy `batches`: `keep_marked` is a text, not {self.keep_marked!r}")
+            raise OptionError(f"policy `{POLICY_NAME}`: `keep_marked` must be a string, got {self.keep_marked!r}")
 
     def __call__(self, history: History) -> Iterator[Edit]:
-        """Fold what is old, if there is enough of it."""
+        """Propose summaries if there are enough old calls."""
         old = self._find_old_calls(history)
         free = [one for one in old if not one.exclusion]
         if not free or (len(free) < self.min_calls and len(history) - free[0].call.message < self.max_distance):
             return
-        borders = _find_boundaries(history, old)
-        groups = groupby(old, key=lambda one: (bisect_right(borders, one.call.message), one.exclusion, one.notation))
+        boundaries = _find_boundaries(history, old)
+        groups = groupby(old, key=lambda one: (bisect_right(boundaries, one.call.message), one.exclusion, one.notation))
         names = IdentifierSelector(history)
-        for (_, left, kind), run in groups:
-            if left:
+        for (_, exclusion, notation), run in groups:
+            calls = [] if exclusion else list(run)
+            if notation == "text in prose":
+                yield from _replace_answers(history, calls)
                 continue
-            if kind == "text in prose":
-                yield from _replace_answers(history, list(run))
-                continue
-            calls = list(run)
-            size = self.max_calls_per_summary or len(calls)
+            size = self.max_calls_per_summary or len(calls) or 1
             for start in range(0, len(calls), size):
                 yield self._summarize_run(history, calls[start : start + size], names)
 
     def count_excluded(self, history: History) -> Counter[tuple[str, str]]:
-        """What is old and left alone: how often, by name and reason."""
+        """Count the excluded old calls by tool name and reason."""
         return Counter((one.name, one.exclusion) for one in self._find_old_calls(history) if one.exclusion)
 
     def notes(self, history: History) -> tuple[str, ...]:
-        """What was left alone, in words."""
+        """Return a note on the excluded calls."""
         counts: Counter[str] = Counter()
         for (name, reason), times in self.count_excluded(history).items():
             counts[name if reason == EXCLUDED_BY_NAME else reason] += times
         if not counts:
             return ()
         ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-        told = ", ".join(f"{word} {times}" for word, times in ordered)
-        return (f"batches left {count_with_noun(counts.total(), 'call')} alone: {told}",)
+        tools = ", ".join(f"{word} {times}" for word, times in ordered)
+        return (f"{POLICY_NAME} excluded {count_with_noun(counts.total(), 'call')}: {tools}",)
 
     def _find_old_calls(self, history: History) -> list[_OldCall]:
-        young = len(history) - self.older_than
-        found = [
-            _OldCall(
-                call,
-                (result,),
-                link.call.name,
-                "",
-                "call",
-                self._find_exclusion(history, link.call.name, link.use.category, call, result),
-            )
-            for link in history.links
-            for call, result, active in (link.chain,)
-            if call.message < young and result is not None and not active
-        ]
+        end = len(history) - self.older_than
+        found: list[_OldCall] = []
+        for link in history.links:
+            call, result, active = link.chain
+            if call.message < end and result is not None and not active:
+                exclusion = self._find_exclusion(history, link.call.name, link.use.category, call, result)
+                found.append(_OldCall(call, (result,), link.call.name, "", "call", exclusion))
         if self.xml:
-            found += [
-                self._build_old_xml_call(history, chain)
-                for chain in find_xml_chains(history)
-                if chain.call.message < young
-            ]
+            chains = (chain for chain in find_xml_chains(history) if chain.call.message < end)
+            found += [self._build_old_xml_call(history, chain) for chain in chains]
             found.sort()
         return found
 
     def _build_old_xml_call(self, history: History, chain: XmlChain) -> _OldCall:
         kind: CallNotation = "text" if chain.is_standalone else "text in prose"
-        left = self._find_exclusion(history, chain.name, chain.use.category, chain.call, *chain.results)
-        return _OldCall(chain.call, chain.results, chain.name, chain.description, kind, left)
+        exclusion = self._find_exclusion(history, chain.name, chain.use.category, chain.call, *chain.results)
+        return _OldCall(chain.call, chain.results, chain.name, chain.description, kind, exclusion)
 
     def _find_exclusion(self, history: History, name: str, category: str, *members: Place) -> str:
-        """Why a call is left alone, or nothing."""
+        """Return the reason why a call is excluded, or an empty string."""
         names = NEVER_SUMMARIZED_TOOLS if self.exclude_tools is None else self.exclude_tools
         if names and (category == "question" or matches_any_glob(name, names)):
             return EXCLUDED_BY_NAME
@@ -192,16 +172,14 @@ class SummarizeBatches:
         label = f"{count_with_noun(len(run), 'call')} summarized, {spans}"
         if run[0].notation == "text":
             text = _format_list([one.description for one in run], self.max_chars)
-            return Summarize(
-                _occurrences(history, places), "batches", "old tool calls, told in text", text, label, "injection"
-            )
-        places = sorted(
-            places + _find_adjacent_parts(history, places, (Thinking, Text) if self.include_agent_text else (Thinking,))
-        )
+            targets = _occurrences(history, places)
+            return Summarize(targets, POLICY_NAME, "old tool calls in text", text, label, "injection")
+        kinds = (Thinking, Text) if self.include_agent_text else (Thinking,)
+        places = sorted(places + _find_adjacent_parts(history, places, kinds))
         text = summarize_places(history, places, self.max_chars)
-        if told := names.select(_collect_identifiers(history, places), self.max_identifiers):
-            text = f"{text}\nnames: {told}"
-        return Summarize(_occurrences(history, places), "batches", "old tool calls", text, label)
+        if selected := names.select(_collect_identifiers(history, places), self.max_identifiers):
+            text = f"{text}\nnames: {selected}"
+        return Summarize(_occurrences(history, places), POLICY_NAME, "old tool calls", text, label)
 
 
 def _collect_identifiers(history: History, places: Sequence[Place]) -> Iterator[str]:
@@ -210,12 +188,12 @@ def _collect_identifiers(history: History, places: Sequence[Place]) -> Iterator[
 
 
 def find_prompts(history: History) -> list[int]:
-    """The messages that hold a prompt: a human's, or of the model that started this one."""
+    """Return the messages with a prompt of a human, or of the agent that started this sub-agent."""
     return [i for i, m in enumerate(history.messages) if m.role == "user" and m.author in ("human", "model")]
 
 
 def summarize_places(history: History, places: Sequence[Place], limit: int) -> str:
-    """A summary without a model; what was summarised once is remembered."""
+    """Summarize parts without a model, and cache the summary."""
     known = _summary_cache(history[places[0].message])
     span = history.turn(places[0].message), history.turn(places[-1].message)
     key = (_occurrences(history, places), _pairing(history, places), *span, limit)
@@ -231,12 +209,12 @@ def _message_text(message: Message) -> str:
 
 @cached_per_message
 def _summary_cache(_: Message) -> "dict[tuple[tuple[Occurrence, ...], tuple[int, ...], int, int, int], str]":
-    """Summaries that begin with a part of this message."""
+    """Cache the summaries whose first part is in this message."""
     return {}
 
 
 def _pairing(history: History, places: Sequence[Place]) -> tuple[int, ...]:
-    """Which result answers which call, by their order: equal texts may be paired in another way."""
+    """Return the index of each call's result, because equal texts may be paired differently."""
     order = {place: n for n, place in enumerate(places)}
     results = (history.chain_at[place].result if place in history.chain_at else None for place in places)
     return tuple([-1 if result is None else order.get(result, -1) for result in results])
@@ -247,7 +225,7 @@ def _occurrences(history: History, places: Sequence[Place]) -> tuple[Occurrence,
 
 
 def _format_list(lines: Sequence[str], limit: int) -> str:
-    """Each line once with how often it came, the latest of too many."""
+    """List each distinct line with its count; of too many lines, the latest."""
     items = [f"- {text}" + (f" ({times} times)" if times > 1 else "") for text, times in Counter(lines).items()]
     room = limit - len("- … 1,000 more")
     kept = 0
@@ -258,13 +236,13 @@ def _format_list(lines: Sequence[str], limit: int) -> str:
 
 
 def _find_boundaries(history: History, old: Sequence[_OldCall]) -> list[int]:
-    """The prompts that no batch reaches across; what only looks like one because a tool answers in it is none."""
+    """Return the prompts that no batch may span, without messages that only hold a tool's answer."""
     answers = {one.results[0].message for one in old if one.notation != "call"}
     return [index for index in find_prompts(history) if index not in answers]
 
 
 def _find_adjacent_parts(history: History, places: Sequence[Place], kinds: tuple[type[Part], ...]) -> list[Place]:
-    """The parts of these kinds that led to these calls and to no other."""
+    """Return the parts of these kinds in messages whose calls are all among the places."""
     going = set(places)
     found: list[Place] = []
     for index in {place.message for place in places}:
@@ -275,10 +253,9 @@ def _find_adjacent_parts(history: History, places: Sequence[Place], kinds: tuple
 
 
 def _replace_answers(history: History, run: Sequence[_OldCall]) -> Iterator[Replace]:
-    """Pointers for what tools answered, where the words around the calls are worth keeping; the opening line stays."""
+    """Replace tool answers by placeholders where the text around the calls must stay; keep the header line."""
     for one in run:
         for place in one.results[1:] or one.results:
             target = history.occurrence(place)
-            yield Replace(
-                target, "batches", "old answers of tools, told in text", f"result of {one.description}", "injection"
-            )
+            note = f"result of {one.description}"
+            yield Replace(target, POLICY_NAME, "old tool answers in text", note, "injection")

@@ -1,9 +1,9 @@
-"""What tools brought fades: the longer ago, the less of it is asked for again, and then names are most of it.
+"""The policy `decay`: replace tool results by placeholders as they age, and keep the identifiers they contained.
 
-How fast was set by hand on recordings (`thresher replay`), in as few words as will do: a part wears by one with each
-call, by half as much again with each prompt of the human's since then, and again where it is neither a file nor what
-a sub-agent found; faster where its file was edited since or the same text came again; half as fast where it is what the
-agent itself wrote into a call. What has worn off becomes a pointer that tells the names which stood in it.
+The older a result is, the less of it is used again, and what is used is mostly identifiers. The rates are tuned on
+recordings (`thresher replay`). A part decays by 1 with each call, faster after each later prompt, faster
+unless it is a file or a sub-agent's result, faster if its file was edited or its text came again, and half as fast if
+it is the argument of a call. The placeholder lists the identifiers of the text that it replaces.
 """
 
 from bisect import bisect_right
@@ -22,56 +22,56 @@ from thresher.policies.identifiers import IdentifierSelector, find_identifiers
 from thresher.policies.mask import is_short_placeholder
 from thresher.tokens import TokenWeights, default_token_weights
 
-POLICY_NAME = "fading"
+POLICY_NAME = "decay"
 DECAY_PER_PROMPT = 0.5
-"""What a prompt since then adds to how fast a part wears; three of them at most."""
+"""Increase of the decay rate per later prompt, for at most `MAX_PROMPTS`."""
 MAX_PROMPTS = 3
 DECAY_PER_EDIT = 0.15
-"""What an edit of the file since then adds; five of them at most."""
+"""Increase of the decay rate per later edit of the file, for at most `MAX_EDITS`."""
 MAX_EDITS = 5
 REPEATED_FACTOR = 3.0
 SLOW_CATEGORIES = frozenset({"file_read", "subagent"})
-"""Kinds of work whose results are asked for longest."""
+"""Tool categories whose results stay useful longest."""
 OTHER_CATEGORY_FACTOR = 1.5
 CALL_FACTOR = 0.5
 SHORT_CALL_TOKENS = 150
-"""Tokens of a call that is left as it is."""
+"""Tokens up to which a call stays unchanged."""
 
 
 class _DecayingPart(NamedTuple):
     place: Place
     decay: float
     max_identifiers: int
-    """How many its pointer may tell."""
+    """Maximum number of identifiers in its placeholder."""
 
 
 @renamed_fields(age="max_decay", names="max_identifiers")
 @dataclass(frozen=True, kw_only=True)
 class DecayResults:
-    """Point to results, and to what was written into long calls, when they have worn off; the most worn first."""
+    """Replace decayed results and long call arguments by placeholders, most decayed first."""
 
     max_decay: int = 24
-    """The wear that is too much: calls since then, for a file that was read in this exchange and not edited."""
+    """Decay above which a part is replaced: for a file read in this exchange and not edited, its age in calls."""
     max_identifiers: int = 80
-    """Names that a pointer tells at most; half as many for a call."""
+    """Maximum identifiers in a placeholder; half as many for a call."""
     scale: TokenWeights = field(default_factory=default_token_weights, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_count(POLICY_NAME, max_decay=self.max_decay, max_identifiers=self.max_identifiers)
 
     def __call__(self, history: History) -> Iterator[Edit]:
-        """Propose, the most worn first."""
-        worn = [part for part in self._measure_parts(history) if part.decay > self.max_decay]
-        names = IdentifierSelector(history) if worn else None
+        """Propose placeholders, most decayed first."""
+        decayed = [part for part in self._measure_parts(history) if part.decay > self.max_decay]
+        names = IdentifierSelector(history) if decayed else None
         notes: dict[Place, str] = {}
-        for place, _, most in sorted(worn):
+        for place, _, limit in sorted(decayed):
             found = find_identifiers(history[place.message])[place.part]
-            notes[place] = names.select(found, most) if names is not None and most else ""
-        for place, wear, _ in sorted(worn, key=lambda part: -part.decay):
-            yield Replace(history.occurrence(place), POLICY_NAME, f"worn off ({wear:.0f} calls)", note=notes[place])
+            notes[place] = names.select(found, limit) if names is not None and limit else ""
+        for place, decay, _ in sorted(decayed, key=lambda part: -part.decay):
+            yield Replace(history.occurrence(place), POLICY_NAME, f"decayed ({decay:.0f} calls)", note=notes[place])
 
     def _measure_parts(self, history: History) -> Iterator[_DecayingPart]:
-        """All that may fade."""
+        """Yield all parts that may decay."""
         rate = _DecayRate(history)
         for link in history.links:
             if link.chain.active or link.use.category == "question":
@@ -79,14 +79,13 @@ class DecayResults:
             call, result = link.chain.call, link.chain.result
             if result is not None and not is_short_placeholder(link.result):
                 yield _DecayingPart(result, rate.result_decay(link, result), self.max_identifiers)
-            if self.scale.parts(history[call.message])[call.part] > SHORT_CALL_TOKENS and not find_placeholder_ids(
-                link.call.arguments
-            ):
+            is_long = self.scale.parts(history[call.message])[call.part] > SHORT_CALL_TOKENS
+            if is_long and not find_placeholder_ids(link.call.arguments):
                 yield _DecayingPart(call, rate.base_decay(call) * CALL_FACTOR, self.max_identifiers // 2)
 
 
 class _DecayRate:
-    """How far the parts of a history have worn."""
+    """Computes the decay of the parts of a history."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -98,16 +97,17 @@ class _DecayRate:
         self._last_ordinals = {one.content: one.ordinal for one in history.occurrences}
 
     def base_decay(self, place: Place) -> float:
-        """The calls since then, and more where the human has spoken."""
+        """Return a part's age in calls, increased by later prompts."""
         prompts = len(self._prompts) - bisect_right(self._prompts, place.message)
         return (self._calls - self._history.turn(place.message)) * (1 + DECAY_PER_PROMPT * min(MAX_PROMPTS, prompts))
 
     def result_decay(self, link: ToolUse, place: Place) -> float:
-        """How far a result has worn."""
-        one = self._history.occurrence(place)
-        wear = self.base_decay(place) * (REPEATED_FACTOR if self._last_ordinals[one.content] > one.ordinal else 1)
+        """Return the decay of a result."""
+        occurrence = self._history.occurrence(place)
+        is_repeated = self._last_ordinals[occurrence.content] > occurrence.ordinal
+        decay = self.base_decay(place) * (REPEATED_FACTOR if is_repeated else 1)
         read = self._reads.get(place)
         if read is not None:
             edits = self._edits.get(read.path, [])
-            wear *= 1 + DECAY_PER_EDIT * min(MAX_EDITS, len(edits) - bisect_right(edits, read.order))
-        return wear if link.use.category in SLOW_CATEGORIES else wear * OTHER_CATEGORY_FACTOR
+            decay *= 1 + DECAY_PER_EDIT * min(MAX_EDITS, len(edits) - bisect_right(edits, read.order))
+        return decay if link.use.category in SLOW_CATEGORIES else decay * OTHER_CATEGORY_FACTOR

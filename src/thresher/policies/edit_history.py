@@ -1,7 +1,7 @@
-"""Edits are the work that was done: they stay whole, until there are so many that the old ones become a list.
+"""The policy `edit-history`: summarize the old edits of each file in very long sessions.
 
-Then the old edits of a file, wherever they stand, are folded into one text that says how many there were, when, and
-what each was for. The newest stay as they are, and so does an edit that is the only old one of its file.
+One summary lists the number of edits, their turns and the purpose of each. The latest edits stay as they are, and so
+does an edit that is the only old one of its file.
 """
 
 from collections import defaultdict
@@ -20,31 +20,29 @@ from thresher.model.tool_calls import ToolUse
 from thresher.policies.base import check_count
 from thresher.policies.file_accesses import CHANGE_OPERATIONS, find_changed_paths
 
+POLICY_NAME = "edit-history"
 MAX_HISTORY_CHARS = 1000
-"""Characters of one file's list."""
+"""Maximum characters of one file's list."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SummarizeOldEdits:
-    """Fold the old edits of each file into one list, in very long sessions."""
+    """Summarize the old edits of each file as a list, in very long sessions."""
 
     keep_all_edits: bool = True
-    """Keep all edits until there are more than `compress_after`; False folds the old ones from the start."""
+    """Keep all edits until there are more than `compress_after`; False: summarize old edits in any session."""
     compress_after: int = 40
-    """How many edits make a session very long."""
+    """Number of edits that makes a session very long."""
     keep_newest: int = 10
-    """How many of the newest edits always stay, whatever their files."""
+    """Number of the latest edits, of any file, that always stay."""
 
     def __post_init__(self) -> None:
-        check_count("diffs", compress_after=self.compress_after, keep_newest=self.keep_newest)
+        check_count(POLICY_NAME, compress_after=self.compress_after, keep_newest=self.keep_newest)
 
     def __call__(self, history: History) -> Iterator[Edit]:
-        """One fold for each file with several old edits, the oldest first."""
-        links = [
-            link
-            for link in history.links
-            if link.use.category == "file_edit" and link.use.operation in CHANGE_OPERATIONS
-        ]
+        """Propose one summary per file with several old edits, oldest first."""
+        edits = (link for link in history.links if link.use.category == "file_edit")
+        links = [link for link in edits if link.use.operation in CHANGE_OPERATIONS]
         if self.keep_all_edits and len(links) <= self.compress_after:
             return
         old: dict[str, list[ToolUse]] = defaultdict(list)
@@ -63,24 +61,22 @@ def _summarize_file(history: History, path: str, links: list[ToolUse]) -> Summar
     known = _text_cache(history[places[0].message])
     if (first, last, targets) not in known:
         turns = f"turn {first}" if first == last else f"turns {first}-{last}"
-        known[first, last, targets] = (
-            f"{_format_label(history, path, links)}, {turns}",
-            _format_history(history, path, links),
-        )
+        label = f"{_format_label(history, path, links)}, {turns}"
+        known[first, last, targets] = label, _format_history(history, path, links)
     label, text = known[first, last, targets]
-    return Summarize(targets, "diffs", "old edits of one file", text, label=label)
+    return Summarize(targets, POLICY_NAME, "old edits of one file", text, label=label)
 
 
 @cached_per_message
 def _text_cache(_: Message) -> dict[tuple[int, int, tuple[Occurrence, ...]], tuple[str, str]]:
-    """The labels and texts that were made for folds which begin in a message."""
+    """Cache the labels and texts of summaries whose first part is in this message."""
     return {}
 
 
 def _format_label(history: History, path: str, links: list[ToolUse]) -> str:
-    deeds = [parse_chain_action(history, link.chain) for link in links]
-    made = sum(deed is None or not deed.outcome.failed for deed in deeds)
-    return f"Edits to {to_label_line(basename(path))}: {made} change{'s' * (made != 1)}"
+    actions = [parse_chain_action(history, link.chain) for link in links]
+    changes = sum(action is None or not action.outcome.failed for action in actions)
+    return f"Edits to {to_label_line(basename(path))}: {changes} change{'s' * (changes != 1)}"
 
 
 def _format_history(history: History, path: str, links: list[ToolUse]) -> str:

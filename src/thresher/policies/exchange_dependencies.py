@@ -1,4 +1,4 @@
-"""Find the exchanges that later ones depend on, by the files they touch."""
+"""Find older tool chains that kept exchanges depend on, by the files they use."""
 
 import posixpath
 import re
@@ -12,13 +12,13 @@ _WORD = re.compile(r"[\w@~.\-/\\]+")
 
 
 def chain_places(link: ToolUse) -> tuple[Place, ...]:
-    """Places of a tool chain: its call and its result."""
+    """Return the places of a tool chain: its call and its result, if any."""
     call, result, _ = link.chain
     return (call,) if result is None else (call, result)
 
 
 def find_file_dependencies(history: History, kept: set[int]) -> set[Place]:
-    """What the chains of kept messages build on: the latest read of a file they edit, the script a command runs."""
+    """Return the parts that kept chains depend on: the latest read of a file they edit, the script a command runs."""
     files: set[str] = set()
     scripts: dict[str, str] = {}
     needed: set[Place] = set()
@@ -41,7 +41,7 @@ def find_file_dependencies(history: History, kept: set[int]) -> set[Place]:
 
 @lru_cache(maxsize=4096)
 def _paths_in_command(command: str) -> tuple[tuple[str, str], ...]:
-    """What a command names that may be a file: the last piece of each path, and the path."""
+    """Return the words of a command that may be files: the base name and the path of each."""
     paths = [_to_posix_path(word) for word in _WORD.findall(command) if "." in word]
     return tuple([(posixpath.basename(path), path) for path in paths])
 

@@ -1,13 +1,12 @@
-"""Whole exchanges: the current and the latest stay, one line each bridges those that are left out.
+"""The policy `exchanges`: keep the current and the latest exchanges, and summarize older ones in one line each.
 
-An exchange is all that follows one prompt. How many stay depends on how full the window is; those with tool calls
-come first, and where there is room the most important of the old ones stay too. What a kept chain builds on (the
-read before an edit, the script that a command runs) is not folded away under it, nor is what is still open: the
-first request, the latest plan, questions that nobody answered. A bridge quotes what the human asked.
+An exchange is a prompt with everything up to the next prompt. How many stay depends on how full the context window is.
+Exchanges with tool calls come first, and if there is room, the most important old ones stay, too. Dependencies of kept
+chains stay (the read before an edit, the script that a command runs), and so do open tasks: the first request, the
+latest plan, unanswered questions. A summary of exchanges (a bridge) quotes the human's requests.
 
-Where nothing can be left out because one prompt set off everything, turns take the place of exchanges.
-A second run finds nothing to do: a bridge is never folded again, an exchange that one stands in takes no place among
-those that stay, and what was worth keeping is counted, not measured anew.
+If no exchange can be removed because all calls follow one prompt, the policy summarizes old turns instead. The policy
+is idempotent: a bridge is never summarized again, and an exchange with a bridge does not count as a kept one.
 """
 
 import posixpath
@@ -38,17 +37,17 @@ from thresher.summarize.quotes import quote_opening
 from thresher.tokens import TokenWeights, default_token_weights
 
 RELAXED_PRESSURE, STRICT_PRESSURE, EMERGENCY_PRESSURE = 0.5, 0.8, 0.95
-"""How full the window is where more stays, where only one exchange does, and where nothing but the current one does."""
+"""Shares of the window: below the first more exchanges stay, above the second one, above the third only the current."""
 DEFAULT_KEPT_EXCHANGES = 2
-"""Exchanges that stay when nothing else is known, the current one included."""
+"""Number of exchanges that stay by default, including the current one."""
 MAX_IMPORTANT_EXCHANGES = 2
-"""Old exchanges that stay for their importance when there is room."""
+"""Number of important old exchanges that stay if there is room."""
 MIN_KEPT_CALLS = 5
-"""Old tool calls of an endless exchange that stay for their importance."""
+"""Number of important old calls that stay when the turns of one long exchange are summarized."""
 MAX_REQUEST_CHARS, MAX_ANSWER_CHARS, MAX_FILES = 160, 120, 5
-"""Characters of a request and of an answer, and files, that one line of a bridge names."""
+"""Maximum characters of a request and of an answer, and maximum files, in one line of a bridge."""
 MAX_TURNS_SUMMARY_CHARS = 2_000
-"""Characters of the summary of older turns."""
+"""Maximum characters of a summary of old turns."""
 _COMPLETION_TOOLS = (
     "finish",
     "submit",
@@ -61,46 +60,44 @@ _PLAN_TOOL = re.compile(r"todo|plan|task|goal|focus_chain", re.IGNORECASE)
 
 
 class _ExchangeInfo(NamedTuple):
-    """An exchange with what decides about it."""
+    """An exchange with the facts that decide whether it stays."""
 
     exchange: Exchange
     prompt: int | None
     has_tools: bool
     has_agent_text: bool
-    """The agent said something in it."""
+    """Whether it contains agent text."""
     is_bridged: bool
-    """A bridge stands in it: what is left beside it stayed for a reason of its own."""
+    """Whether it contains a bridge; its other parts were kept on purpose."""
 
 
 @renamed_fields(bridges="summaries", at_most="max_exchanges_per_summary")
 @dataclass(frozen=True, kw_only=True)
 class SummarizeExchanges:
-    """Keep the latest exchanges and bridge the older ones; adapts to their number and to how full the window is."""
+    """Keep the latest exchanges and summarize older ones, depending on their number and on how full the window is."""
 
     keep: int | None = None
-    """How many exchanges stay, the current one included; None: as their number and the pressure have it."""
+    """Number of exchanges to keep, including the current one; None: depends on the pressure."""
     pressure: float | None = None
-    """How full the window is, from 0 to 1; None: worked out from `budget`, where that is given."""
+    """Share of the window in use, from 0 to 1; None: computed from `budget`, if set."""
     summaries: bool = True
-    """Leave a summary where exchanges are left out; without, they go and nothing tells of them."""
+    """Replace exchanges by a summary; False: drop them without one."""
     max_exchanges_per_summary: int = 0
-    """Exchanges under one bridge; 0: as many as stand together."""
+    """Maximum exchanges in one summary; 0: all adjacent ones."""
     budget: int | None = None
-    """Tokens that the window holds."""
+    """Size of the window in tokens."""
     scale: TokenWeights = field(default_factory=default_token_weights, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         counts = {"keep": self.keep, "budget": self.budget, "max_exchanges_per_summary": self.max_exchanges_per_summary}
         check_count("exchanges", **{name: value for name, value in counts.items() if value is not None})
         if self.budget == 0:
-            raise OptionError(
-                "policy `exchanges`: `budget` is a number of tokens from 1 up; leave it out if there is none"
-            )
+            raise OptionError("policy `exchanges`: `budget` must be 1 or more, got 0; omit it if there is none")
         if self.pressure is not None and (isinstance(self.pressure, bool) or not 0 <= self.pressure <= 1):
-            raise OptionError(f"policy `exchanges`: `pressure` is a number from 0 to 1, not {self.pressure!r}")
+            raise OptionError(f"policy `exchanges`: `pressure` must be a number from 0 to 1, got {self.pressure!r}")
 
     def __call__(self, history: History) -> Iterator[Edit]:
-        """Bridge what is left out, the oldest first."""
+        """Propose summaries of removed exchanges, oldest first."""
         if not history.messages:
             return
         pressure = self._pressure(history)
@@ -120,7 +117,7 @@ class SummarizeExchanges:
                 yield from self._summarize_exchanges(history, left[start : start + size], safe)
 
     def _must_split_turns(self, spans: Sequence[_ExchangeInfo], kept: set[int]) -> bool:
-        """Whether no exchange is, or ever was, left out, so that only the turns of the current one can be."""
+        """Return whether only turns of the current exchange can be removed: no exchange is, or was, removed."""
         if len(spans) == 1:
             return True
         adapts = self.keep is None and self.summaries
@@ -132,55 +129,48 @@ class SummarizeExchanges:
         return self.scale.history(history) / self.budget if self.budget else (RELAXED_PRESSURE + STRICT_PRESSURE) / 2
 
     def _choose_kept(self, history: History, spans: Sequence[_ExchangeInfo], pressure: float) -> set[int]:
-        """Which exchanges stay."""
+        """Return the indexes of exchanges that stay."""
         last = len(spans) - 1
         level = self.keep if self.keep is not None else DEFAULT_KEPT_EXCHANGES if pressure <= STRICT_PRESSURE else 1
-        if (
-            not spans[last].has_agent_text
-            and not spans[last].has_tools
-            and self.keep is None
-            and pressure <= EMERGENCY_PRESSURE
-        ):
-            level = max(level, 2)  # a prompt without an answer yet: at least one exchange stays beside it
+        has_answer = spans[last].has_agent_text or spans[last].has_tools
+        if not has_answer and self.keep is None and pressure <= EMERGENCY_PRESSURE:
+            level = max(level, 2)  # an unanswered prompt: keep at least one more exchange
         others = [n for n in range(last) if not spans[n].is_bridged]
         recent = sorted(others, key=lambda n: (spans[n].has_tools, n), reverse=True)
         kept = {last, *recent[: max(0, level - 1)]}
         if self.keep is None and pressure < RELAXED_PRESSURE:
-            kept.update(
-                _choose_important(history, spans, [n for n in others if n not in kept and spans[n].has_agent_text])
-            )
+            candidates = [n for n in others if n not in kept and spans[n].has_agent_text]
+            kept.update(_choose_important(history, spans, candidates))
         return kept
 
     def _summarize_exchanges(self, history: History, run: Sequence[_ExchangeInfo], safe: set[Place]) -> Iterator[Edit]:
         safe = safe | _find_crossing_chains(history, range(run[0].exchange.start, run[-1].exchange.stop))
-        going = [(span, list(_find_removable(history, range(*span.exchange), safe))) for span in run]
-        places = [place for _, some in going for place in some]
+        removable = [(span, list(_find_removable(history, range(*span.exchange), safe))) for span in run]
+        places = [place for _, removed in removable for place in removed]
         if not places:
             return
         targets = tuple([history.occurrence(place) for place in places])
         if not self.summaries:
-            yield from (Drop(target, "exchanges", "an exchange that is left out") for target in targets)
+            yield from (Drop(target, "exchanges", "older exchange") for target in targets)
             return
-        told = [text for text in (_describe_exchange(history, span, some) for span, some in going if some) if text]
-        count = count_with_noun(sum(bool(some) for _, some in going), "exchange")
+        summarized = [(span, removed) for span, removed in removable if removed]
+        lines = filter(None, (_describe_exchange(history, span, removed) for span, removed in summarized))
+        count = count_with_noun(len(summarized), "exchange")
         label = f"{count} removed, {_format_turns(history, places)}"
-        yield Summarize(targets, "exchanges", "older exchanges, bridged", "\n".join(told), label)
+        yield Summarize(targets, "exchanges", "older exchanges", "\n".join(lines), label)
 
     def _summarize_turns(self, history: History, span: _ExchangeInfo, pressure: float) -> Iterator[Edit]:
-        """Fold the older turns of an endless exchange, but for the calls that matter most."""
-        newest = (
-            20
-            if pressure < RELAXED_PRESSURE
-            else 10
-            if pressure <= STRICT_PRESSURE
-            else 5
-            if pressure <= EMERGENCY_PRESSURE
-            else 3
-        )
-        mine = [turn for turn in history.turns if turn.start >= span.exchange.start]
-        if len(mine) <= newest:
+        """Summarize the older turns of one long exchange, except for the most important calls."""
+        if pressure < RELAXED_PRESSURE:
+            kept_turns = 20
+        elif pressure <= STRICT_PRESSURE:
+            kept_turns = 10
+        else:
+            kept_turns = 5 if pressure <= EMERGENCY_PRESSURE else 3
+        turns = [turn for turn in history.turns if turn.start >= span.exchange.start]
+        if len(turns) <= kept_turns:
             return
-        start = mine[-newest].start
+        start = turns[-kept_turns].start
         safe = _open_tasks(history)
         if pressure <= EMERGENCY_PRESSURE:
             safe |= find_file_dependencies(history, set(range(start, len(history))))
@@ -228,7 +218,7 @@ def _inspect_exchanges(history: History) -> list[_ExchangeInfo]:
 
 
 def _split_at_bridges(history: History) -> Iterator[Exchange]:
-    """Yield the exchanges; a bridge that replaced a prompt is no prompt, and yet not part of the exchange before it."""
+    """Yield the exchanges; a bridge that replaced a prompt ends the exchange before it."""
     for start, stop in history.exchanges:
         users = (i for i in range(start + 1, stop) if history[i].role == "user")
         bridges = (i for i in users if any(map(_is_bridge, history[i].parts)))
@@ -244,7 +234,7 @@ def _is_bridge(part: Part) -> bool:
 
 
 def _choose_important(history: History, spans: Sequence[_ExchangeInfo], candidates: Sequence[int]) -> list[int]:
-    """The exchanges whose best parts matter most."""
+    """Return the exchanges whose best parts have the highest scores."""
     if len(candidates) <= MAX_IMPORTANT_EXCHANGES:
         return list(candidates)
     scores = score_importance(history)
@@ -262,7 +252,7 @@ def _score_chain(scores: dict[Place, float], link: ToolUse) -> float:
 
 
 def _find_crossing_chains(history: History, messages: range) -> set[Place]:
-    """Results that a prompt came with and whose calls stand in the exchange before: they stay with their calls."""
+    """Return calls and results that are in different exchanges; they must stay together."""
     found: set[Place] = set()
     for chain in history.chains:
         if chain.result is not None and (chain.call.message in messages) != (chain.result.message in messages):
@@ -271,7 +261,7 @@ def _find_crossing_chains(history: History, messages: range) -> set[Place]:
 
 
 def _find_removable(history: History, messages: range, safe: set[Place]) -> Iterator[Place]:
-    """What of some messages may go: no summary, nothing safe, no thinking of a call that stays."""
+    """Yield the removable parts: no summary, no `safe` part, no thinking of a call that stays."""
     for i in messages:
         parts = history[i].parts
         thinks = any(Place(i, j) in safe for j, part in enumerate(parts) if isinstance(part, ToolCall))
@@ -283,7 +273,7 @@ def _find_removable(history: History, messages: range, safe: set[Place]) -> Iter
 
 
 def _find_adjacent_text(history: History, index: int, going: set[Place], safe: set[Place]) -> Iterator[Place]:
-    """What was said and thought beside calls of which none stays."""
+    """Yield text and thinking of a message whose calls are all removed."""
     parts = history[index].parts
     if any(isinstance(part, ToolCall) and Place(index, j) not in going for j, part in enumerate(parts)):
         return
@@ -292,16 +282,16 @@ def _find_adjacent_text(history: History, index: int, going: set[Place], safe: s
             yield Place(index, j)
 
 
-# --- what is still open, and what is built upon ------------------------------------------------------------------
+# --- open tasks -----------------------------------------------------------------------------------------------------
 
 
 def _open_tasks(history: History) -> set[Place]:
-    """The first request, the latest plan, and questions that nobody answered."""
-    asked = find_prompts(history)
-    safe = {Place(asked[0], j) for j in range(len(history[asked[0]].parts))} if asked else set()
+    """Return the parts of the first request, the latest plan, and unanswered questions."""
+    prompts = find_prompts(history)
+    safe = {Place(prompts[0], j) for j in range(len(history[prompts[0]].parts))} if prompts else set()
     plan = next((link for link in reversed(history.links) if _is_plan(link)), None)
     safe.update(chain_places(plan) if plan is not None else ())
-    since = asked[-1] if asked else 0
+    since = prompts[-1] if prompts else 0
     for link in history.links:
         if link.use.category == "question" and link.chain.call.message > since and is_failed_call(link):
             safe.update(chain_places(link))
@@ -313,35 +303,31 @@ def _open_tasks(history: History) -> set[Place]:
 
 
 def _is_plan(link: ToolUse) -> bool:
+    if link.use.category != "plan" or is_failed_call(link):
+        return False
     name = link.call.name.lower()
-    return (
-        link.use.category == "plan"
-        and name not in _COMPLETION_TOOLS
-        and _PLAN_TOOL.search(name) is not None
-        and not is_failed_call(link)
-    )
+    return name not in _COMPLETION_TOOLS and _PLAN_TOOL.search(name) is not None
 
 
 # --- bridges -----------------------------------------------------------------------------------------------------
 
 
 def _describe_exchange(history: History, span: _ExchangeInfo, going: Sequence[Place]) -> str:
-    """One line for an exchange: what was asked, what was done, how it ended."""
-    gone = set(going)
-    asks = span.prompt is not None and any(place.message == span.prompt for place in going)
-    asked = _quote_prompt(history, span.prompt) if span.prompt is not None and asks else ""
-    links = [link for link in _exchange_links(history, span.exchange) if link.chain.call in gone]
+    """Describe an exchange in one line: request, actions, outcome."""
+    removed = set(going)
+    has_prompt = any(place.message == span.prompt for place in going)
+    asked = _quote_prompt(history, span.prompt) if span.prompt is not None and has_prompt else ""
+    links = [link for link in _exchange_links(history, span.exchange) if link.chain.call in removed]
     answer = next(_agent_texts(history, going), "")
-    facts = ", ".join(
-        filter(None, (count_with_noun(len(links), "call") if links else "", _describe_edited_files(links)))
-    )
+    calls = count_with_noun(len(links), "call") if links else ""
+    facts = ", ".join(filter(None, (calls, _describe_edited_files(links))))
     end = f"ended: {_describe_ending(links[-1])}" if links else ""
     done = "; ".join(filter(None, (facts, end, f'said: "{answer}"' if answer else "")))
     return f"{asked} → {done}" if asked and done else asked or done
 
 
 def _exchange_links(history: History, exchange: Exchange) -> Sequence[ToolUse]:
-    """The chains whose calls are in an exchange."""
+    """Return the chains with their call in an exchange."""
     first, last = (bisect_left(history.links, end, key=lambda link: link.chain.call.message) for end in exchange)
     return history.links[first:last]
 
@@ -350,8 +336,8 @@ def _quote_prompt(history: History, prompt: int) -> str:
     parts = history[prompt].parts
     words = _clip_request("\n".join(part.text for part in parts if isinstance(part, Text)))
     images = sum(isinstance(part, Image) for part in parts)
-    seen = f" with {count_with_noun(images, 'image')}" if images else ""
-    return f'asked: "{words}"{seen}' if words or images else ""
+    shown = f" with {count_with_noun(images, 'image')}" if images else ""
+    return f'asked: "{words}"{shown}' if words or images else ""
 
 
 def _describe_ending(link: ToolUse) -> str:
@@ -370,7 +356,7 @@ def _clip_answer(text: str) -> str:
 
 
 def _agent_texts(history: History, going: Sequence[Place]) -> Iterator[str]:
-    """How the agent's words began, the latest first."""
+    """Yield the openings of the agent's texts, latest first."""
     for place in reversed(going):
         part = history.part(place)
         if isinstance(part, Text) and history[place.message].role == "assistant":
@@ -380,11 +366,8 @@ def _agent_texts(history: History, going: Sequence[Place]) -> Iterator[str]:
 
 
 def _describe_edited_files(links: Sequence[ToolUse]) -> str:
-    paths = [
-        to_printable_line(link.use.path)
-        for link in links
-        if link.use.category == "file_edit" and not is_failed_call(link)
-    ]
+    edits = (link for link in links if link.use.category == "file_edit" and not is_failed_call(link))
+    paths = [to_printable_line(link.use.path) for link in edits]
     names = list(dict.fromkeys(posixpath.basename(path.replace("\\", "/")) for path in paths if path))
     more = f" and {len(names) - MAX_FILES} more" if len(names) > MAX_FILES else ""
     return f"edited {', '.join(names[:MAX_FILES])}{more}" if names else ""

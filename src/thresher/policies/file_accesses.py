@@ -1,9 +1,8 @@
-"""What happened to files: which call read which lines of which file, and which call changed it.
+"""File accesses of a history: which calls read which lines of a file, and which calls change it.
 
-A path is written in one way, so that `./a.py` and `a.py` are one file and two files of one name in two folders stay
-two. A relative path is taken for an absolute one that ends with it, if there is just one such in the history. What a
-read shows of its file is an extent: its lines, and whatever else its arguments ask for. Only reads of equal extent
-show the same lines for certain.
+Paths are normalized, so that `./a.py` and `a.py` are the same file, while files of one name in two folders stay
+separate. A relative path matches an absolute one that ends with it, if the history has exactly one. The extent of a
+read is its line range and any other arguments that select text. Only reads of equal extent surely show the same lines.
 """
 
 import re
@@ -17,7 +16,7 @@ from thresher.model.jsontext import load_json_object
 from thresher.model.line_extents import LineExtent, parse_read_extent
 from thresher.model.message_cache import cached_per_message
 from thresher.model.paths import normalize_path, resolve_relative_paths
-from thresher.model.tool_calls import ToolCallDetails, describe_tool_call
+from thresher.model.tool_calls import ToolCallDetails, ToolUse, describe_tool_call
 from thresher.model.tool_catalog import FileOperation
 from thresher.policies.base import is_failed_call
 
@@ -25,30 +24,30 @@ CHANGE_OPERATIONS: tuple[FileOperation, ...] = ("write", "edit", "delete", "move
 
 
 class FileRead(NamedTuple):
-    """A read that brought something."""
+    """A successful read of a file."""
 
     path: str
     extent: LineExtent
     order: int
-    """The number of its chain in the history."""
+    """Index of its chain in the history."""
     turn: int
     result_place: Place
-    """Where its result stands."""
+    """Place of its result."""
     result: ToolResult
 
     @property
     def is_complete(self) -> bool:
-        """Whether its text is all there: nothing stands in for it, or for a piece of it."""
+        """Whether the result contains no placeholder."""
         return not find_placeholder_ids(part_text(self.result))
 
     def shown_lines(self) -> tuple[int, int]:
-        """The first and the last line it really shows, counted from its text."""
+        """Return the first and the last line that the result contains."""
         end = self.extent.first_line + part_text(self.result).rstrip("\n").count("\n")
         return self.extent.first_line, end if self.extent.last_line is None else min(end, self.extent.last_line)
 
 
 class FileEdit(NamedTuple):
-    """A change of one file that succeeded."""
+    """A successful change of one file."""
 
     path: str
     operation: FileOperation
@@ -57,44 +56,44 @@ class FileEdit(NamedTuple):
 
 
 class FileAccesses(NamedTuple):
-    """All that happened to files, in order."""
+    """All reads and edits of a history, in order."""
 
     reads: tuple[FileRead, ...]
     edits: dict[str, list[FileEdit]]
-    """The edits of each file."""
+    """Edits by path."""
 
     def find_edit(self, path: str, after: int, before: int | None = None) -> FileEdit | None:
-        """The first edit of a file after a chain, and before another one, given by their order."""
+        """Return the first edit of a file between two chains, given by their order."""
         edits = self.edits.get(path, [])
         at = bisect_right(edits, after, key=lambda edit: edit.order)
         return edits[at] if at < len(edits) and (before is None or edits[at].order < before) else None
 
 
 def collect_file_accesses(history: History) -> FileAccesses:
-    """The reads and edits of a history that came to something."""
-    touched = [
-        (order, link, touch)
-        for order, link in enumerate(history.links)
-        if (touch := _parse_message_accesses(history[link.chain.call.message])[link.chain.call.part])
-        and not is_failed_call(link)
-    ]
-    names = resolve_relative_paths(
-        path for _, _, touch in touched for path in (touch.read_path, *touch.changed_paths) if path
-    )
+    """Collect the successful reads and edits of a history."""
+    accesses: list[tuple[int, ToolUse, _CallAccess]] = []
+    for order, link in enumerate(history.links):
+        call = link.chain.call
+        access = _parse_message_accesses(history[call.message])[call.part]
+        if access is not None and not is_failed_call(link):
+            accesses.append((order, link, access))
+    paths = (path for _, _, access in accesses for path in (access.read_path, *access.changed_paths))
+    names = resolve_relative_paths(path for path in paths if path)
     reads: list[FileRead] = []
     edits: dict[str, list[FileEdit]] = {}
-    for order, link, touch in touched:
+    for order, link, access in accesses:
         turn = history.turn(link.chain.call.message)
-        if touch.read_path and link.chain.result and link.result:
-            reads.append(FileRead(names[touch.read_path], touch.extent, order, turn, link.chain.result, link.result))
-        for path, operation in touch.changed_paths.items():
+        if access.read_path and link.chain.result and link.result:
+            path = names[access.read_path]
+            reads.append(FileRead(path, access.extent, order, turn, link.chain.result, link.result))
+        for path, operation in access.changed_paths.items():
             edits.setdefault(names[path], []).append(FileEdit(names[path], operation, order, turn))
     return FileAccesses(tuple(reads), edits)
 
 
 class _CallAccess(NamedTuple):
     read_path: str
-    """The file that is read."""
+    """The file that the call reads, or an empty string."""
     extent: LineExtent
     changed_paths: dict[str, FileOperation]
 
@@ -122,17 +121,16 @@ _DESTINATION_KEYS = ("destination", "destination_path", "dest", "target", "new_p
 
 
 def find_changed_paths(call: ToolCall, use: ToolCallDetails) -> dict[str, FileOperation]:
-    """The files that a call changes, and how: all that a patch names, and both ends of a move."""
+    """Return the files that a call changes, with the operation: all files of a patch, source and target of a move."""
     if "*** " in call.arguments:
         found = _PATCH_HEADER.findall("\n".join(_argument_texts(call)))
         if found:
-            return {normalize_path(path): _PATCH_OPERATION.get(verb, "move") for verb, path in found}
+            return {normalize_path(path): _PATCH_OPERATION.get(kind, "move") for kind, path in found}
     changed: dict[str, FileOperation] = {normalize_path(use.path): use.operation} if use.path else {}
     if use.operation == "move":
         fields = load_json_object(call.arguments)
-        changed |= {
-            normalize_path(fields[key]): "move" for key in _DESTINATION_KEYS if isinstance(fields.get(key), str)
-        }
+        targets = [fields[key] for key in _DESTINATION_KEYS if isinstance(fields.get(key), str)]
+        changed |= dict.fromkeys(map(normalize_path, targets), use.operation)
     return changed
 
 

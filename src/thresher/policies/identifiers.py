@@ -1,7 +1,7 @@
-"""Names that a text holds: of things in code, and of files. Few words say them, and nothing but themselves will do.
+"""Identifiers and file paths in a text, which a summary must quote exactly to be useful.
 
-A name is a word with an underscore, a digit or a capital inside, a hash, or a path whose last part has an extension:
-what nobody writes right from memory of the gist.
+An identifier is a word with an inner underscore, digit or capital letter, a hash, or a path whose last segment has an
+extension. Nobody can reconstruct these from a paraphrase.
 """
 
 import re
@@ -20,27 +20,24 @@ _IDENTIFIER = re.compile(
     r"|\b(?=[a-f]*\d)[\da-f]{7,40}\b"
 )
 MAX_IDENTIFIER_CHARS = 60
-"""Characters of a name; what is longer is data."""
+"""Maximum length of an identifier; longer matches are data."""
 MAX_PATHS = 8
-"""A listing of files is soon had again."""
+"""Maximum paths to keep, because listing files again is cheap."""
 
 
 @cached_per_message
 def find_identifiers(message: Message) -> tuple[tuple[str, ...], ...]:
-    """The names in each part of a message, each once, in the order of their first use."""
+    """Return the distinct identifiers of each part of a message, in order of first use."""
     return tuple([_match_identifiers(_searchable_text(part)) for part in message.parts])
 
 
 def _searchable_text(part: Part) -> str:
-    """What a part says; of a call what it was given, without the names of its arguments."""
+    """Return the text of a part; of a call the values of its arguments."""
     if not isinstance(part, ToolCall):
         return part_text(part)
-    given = load_json_object(part.arguments)
-    return (
-        "\n".join(one if isinstance(one, str) else dump_json(one) for one in given.values())
-        if given
-        else part.arguments
-    )
+    values = load_json_object(part.arguments).values()
+    texts = [value if isinstance(value, str) else dump_json(value) for value in values]
+    return "\n".join(texts) if texts else part.arguments
 
 
 def _match_identifiers(text: str) -> tuple[str, ...]:
@@ -48,10 +45,10 @@ def _match_identifiers(text: str) -> tuple[str, ...]:
 
 
 class IdentifierSelector:
-    """What is told of names in one history: each is told once, the ones that come up most first."""
+    """Selects identifiers to list in summaries of one history: each once, most frequent first."""
 
     def __init__(self, history: History) -> None:
-        """Count in how many parts each stands; those in people's and agents' own words are told already."""
+        """Count the parts that contain each identifier, and skip those in human and agent text, which stay visible."""
         self._part_counts = Counter(
             name for message in history for names in find_identifiers(message) for name in names
         )
@@ -61,11 +58,11 @@ class IdentifierSelector:
                 if isinstance(part, Text):
                     self._selected.update(names)
 
-    def select(self, names: Iterable[str], most: int) -> str:
-        """At most so many of the names, of those that were not told yet."""
+    def select(self, names: Iterable[str], limit: int) -> str:
+        """Return up to `limit` names that were not selected before, separated by spaces."""
         new = [name for name in names if name not in self._selected]
         paths = [name for name in new if "/" in name][:MAX_PATHS]
         words = sorted((name for name in new if "/" not in name), key=lambda name: -self._part_counts[name])
-        told = [*paths, *words][:most]
-        self._selected.update(told)
-        return " ".join(told)
+        selected = [*paths, *words][:limit]
+        self._selected.update(selected)
+        return " ".join(selected)

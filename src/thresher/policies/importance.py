@@ -1,8 +1,8 @@
-"""How much each part matters for what comes next: a number from 0 to 1, from plain signs, in linear time.
+"""Score the importance of each part for the rest of the session: a number from 0 to 1, computed in linear time.
 
-Five signs, none of which needs a model: what kind of part it is; the words it shares with the current request, rare
-ones counting more; how new it is; whether later calls name what it brought; and, of errors, whether something later
-made them good. Identifiers and paths count as the words that they are made of.
+The score combines five features and needs no model: the kind of part; words shared with the current request, rare
+words counting more; recency; references by later calls; and for errors, whether a later call succeeded. Identifiers
+and paths count as the words that they consist of.
 """
 
 import math
@@ -31,20 +31,20 @@ from thresher.model.tool_calls import ToolCallDetails, ToolUse
 from thresher.model.tool_outcomes import parse_tool_outcome
 
 KIND_WEIGHT, REQUEST_WEIGHT, RECENCY_WEIGHT, REFERENCES_WEIGHT, ERRORS_WEIGHT = 0.30, 0.25, 0.20, 0.15, 0.10
-"""How much each sign weighs; together 1."""
+"""Weights of the five features; their sum is 1."""
 HALF_LIFE = 12
-"""Turns after which a part counts as half as new."""
+"""Turns after which the recency score halves."""
 ENOUGH_REFERENCES = 3
-"""So many names that later calls use are as good as more."""
+"""Number of later references for the full reference score."""
 MAX_END_CHARS = 4_000
-"""Characters of each end of a long text that are looked into."""
+"""Characters to index from each end of a long text."""
 MAX_TERMS = 400
-"""Different words, or names, of one part that are remembered."""
+"""Maximum distinct words or names to index per part."""
 
 _WORD = re.compile(r"[A-Z]?[a-zß-ɏ]+|[A-Z]+(?![a-zß-ɏ])|\d{3,}|[^\W\d_a-zA-Zß-ɏ]+")
 _TOKEN = re.compile(r"[\w.\-/\\]{4,300}")
 _NAME_MARK = re.compile(r"[a-z][A-Z]|[\w\-][./\\_][\w\-]")
-"""What tells a name from a word: a capital, a dot, a slash or an underscore inside."""
+"""Distinguishes a name from a word: an inner capital letter, dot, slash or underscore."""
 _JSON_KEY = re.compile(r'"\w{1,60}"\s*:')
 _STOP_WORDS = frozenset(
     re.findall(
@@ -58,7 +58,7 @@ _OPERATION_SCORES = {"read": 0.4, "list": 0.2, "search": 0.25}
 
 
 class _PartTerms(NamedTuple):
-    """What is looked up in a part."""
+    """The indexed words and names of a part."""
 
     words: frozenset[str]
     names: frozenset[str]
@@ -66,37 +66,35 @@ class _PartTerms(NamedTuple):
 
 @cached_per_history
 def score_importance(history: History) -> dict[Place, float]:
-    """How much each part matters, from 0 to 1."""
-    wanted = _request_weights(history)
-    asked = frozenset(wanted)
-    whole = sum(wanted.values()) or 1.0
+    """Return the importance of each part, from 0 to 1."""
+    word_weights = _request_weights(history)
+    request_words = frozenset(word_weights)
+    total_weight = sum(word_weights.values()) or 1.0
     kinds = _score_kinds(history)
     errors = _score_errors(history)
-    used = _count_later_references(history)
-    newness = _measure_recency(history)
+    references = _count_later_references(history)
+    recencies = _measure_recency(history)
     scores: dict[Place, float] = {}
     for i, message in enumerate(history.messages):
-        recency = RECENCY_WEIGHT * newness[i]
-        for j, seen in enumerate(_message_terms(message)):
+        for j, terms in enumerate(_message_terms(message)):
             place = Place(i, j)
-            shared = sum([wanted[word] for word in seen.words & asked]) / whole
-            score = recency + KIND_WEIGHT * kinds[place] + REQUEST_WEIGHT * min(1.0, 2 * shared)
-            score += REFERENCES_WEIGHT * min(1.0, used[place] / ENOUGH_REFERENCES) + ERRORS_WEIGHT * errors.get(
-                place, 0.5
-            )
-            scores[place] = score
+            shared = sum([word_weights[word] for word in terms.words & request_words]) / total_weight
+            score = RECENCY_WEIGHT * recencies[i] + KIND_WEIGHT * kinds[place]
+            score += REQUEST_WEIGHT * min(1.0, 2 * shared)
+            score += REFERENCES_WEIGHT * min(1.0, references[place] / ENOUGH_REFERENCES)
+            scores[place] = score + ERRORS_WEIGHT * errors.get(place, 0.5)
     return scores
 
 
 def measure_kept_importance(history: History, kept: Set[Place]) -> float:
-    """The share of all that matters which is kept."""
+    """Return the share of the total importance that is kept."""
     scores = score_importance(history)
     whole = math.fsum(scores.values())
     return math.fsum(score for place, score in scores.items() if place in kept) / whole if whole else 1.0
 
 
 def extract_scored_words(text: str) -> frozenset[str]:
-    """The words of a text, lower-cased; `parseHTMLPage` and `parse_html_page` have the same ones."""
+    """Return the lowercase words of a text; `parseHTMLPage` and `parse_html_page` give the same words."""
     found: dict[str, None] = {}
     for word in _WORD.findall(_both_ends(text)):
         lowered = word.lower()
@@ -108,7 +106,7 @@ def extract_scored_words(text: str) -> frozenset[str]:
 
 
 def extract_scored_names(text: str) -> frozenset[str]:
-    """The identifiers and paths in a text, and the last piece of each path."""
+    """Return the identifiers and paths of a text, and the base name of each path."""
     found: dict[str, None] = {}
     for token in _TOKEN.findall(_both_ends(text)):
         plain = token.replace("\\", "/").strip("./-")
@@ -134,80 +132,77 @@ def _part_terms(part: Part) -> _PartTerms:
         return _PartTerms(frozenset(), frozenset())
     text = part_text(part)
     if isinstance(part, ToolCall):
-        text = _JSON_KEY.sub(" ", text)  # every call of a tool has the same keys: they say nothing
-    return _PartTerms(
-        extract_scored_words(text),
-        extract_scored_names(text) if isinstance(part, ToolCall | ToolResult) else frozenset(),
-    )
+        text = _JSON_KEY.sub(" ", text)  # argument names are the same in every call of a tool
+    names = extract_scored_names(text) if isinstance(part, ToolCall | ToolResult) else frozenset()
+    return _PartTerms(extract_scored_words(text), names)
 
 
 def _request_weights(history: History) -> dict[str, float]:
-    """The words of the current request, each with its weight: the rarer in the history, the more."""
+    """Return the words of the current request with their weights, which grow with rarity in the history."""
     current = history.shape.current_prompt
     if current is None:
         return {}
-    wanted = frozenset().union(*(seen.words for seen in _message_terms(history[current])))
-    held: Counter[str] = Counter()
+    words = frozenset().union(*(terms.words for terms in _message_terms(history[current])))
+    counts: Counter[str] = Counter()
     parts = 0
     for message in history.messages:
-        for seen in _message_terms(message):
-            held.update(wanted & seen.words)
+        for terms in _message_terms(message):
+            counts.update(words & terms.words)
             parts += 1
-    return {word: math.log((parts + 1) / (held[word] + 0.5)) for word in sorted(wanted)}
+    return {word: math.log((parts + 1) / (counts[word] + 0.5)) for word in sorted(words)}
 
 
 def _measure_recency(history: History) -> list[float]:
-    """How new each message is: 1 in the latest turn, half of that some turns before."""
+    """Return the recency of each message: 1 in the latest turn, half of that `HALF_LIFE` turns before."""
     age = len(history.turns)
     starts = {turn.start for turn in history.turns}
-    newness: list[float] = []
+    recencies: list[float] = []
     for index in range(len(history)):
         age -= index in starts
-        newness.append(2.0 ** (-age / HALF_LIFE))
-    return newness
+        recencies.append(2.0 ** (-age / HALF_LIFE))
+    return recencies
 
 
 def _count_later_references(history: History) -> dict[Place, int]:
-    """How many names in each part a later call uses."""
-    used: dict[Place, int] = {}
+    """Count the names in each part that a later call uses."""
+    references: dict[Place, int] = {}
     later: set[str] = set()
     for i in range(len(history) - 1, -1, -1):
         message = history[i]
-        seen = _message_terms(message)
-        for j, (_, names) in enumerate(seen):
-            used[Place(i, j)] = len(names & later)
-        for part, (_, names) in zip(message.parts, seen, strict=True):
+        terms = _message_terms(message)
+        for j, (_, names) in enumerate(terms):
+            references[Place(i, j)] = len(names & later)
+        for part, (_, names) in zip(message.parts, terms, strict=True):
             if isinstance(part, ToolCall):
                 later |= names
-    return used
+    return references
 
 
 def _score_errors(history: History) -> dict[Place, float]:
-    """An error that nothing made good counts full; one that was made good counts little."""
-    worth: dict[Place, float] = {}
-    good: set[tuple[str, str]] = set()
+    """Score the calls and results that failed: high if no later call succeeded, else low."""
+    scores: dict[Place, float] = {}
+    succeeded: set[tuple[str, str]] = set()
     for link in reversed(history.links):
         call, result, _ = link.chain
         if result is None or link.result is None:
             continue
         key = _retry_key(link)
         if link.result.is_error or (link.use.command and _has_failed_exit(history[result.message])[result.part]):
-            worth[call] = worth[result] = 0.1 if key in good else 1.0
+            scores[call] = scores[result] = 0.1 if key in succeeded else 1.0
         else:
-            good.add(key)
-    return worth
+            succeeded.add(key)
+    return scores
 
 
 @cached_per_message
 def _has_failed_exit(message: Message) -> tuple[bool, ...]:
-    """Which results tell of a command that failed."""
-    return tuple(
-        [isinstance(part, ToolResult) and parse_tool_outcome(part, is_command=True).failed for part in message.parts]
-    )
+    """Return for each part whether it is the output of a failed command."""
+    results = (isinstance(part, ToolResult) and parse_tool_outcome(part, is_command=True) for part in message.parts)
+    return tuple([bool(outcome and outcome.failed) for outcome in results])
 
 
 def _retry_key(link: ToolUse) -> tuple[str, str]:
-    """Equal for two calls of which the later could make good the earlier."""
+    """Return a key that is equal for a call and its retry."""
     use = link.use
     command = " ".join(use.command.split(None, 2)[:2])
     return link.call.name, use.path or command or use.intent
@@ -234,7 +229,7 @@ def _score_tool_use(use: ToolCallDetails) -> float:
 
 
 def _score_part_kind(message: Message, part: Part) -> float:
-    """A human's words before an agent's, these before what a program wrote."""
+    """Score a part outside tool chains: human text highest, then agent text, then text of programs."""
     if isinstance(part, Summary):
         return 0.9
     if isinstance(part, Thinking):

@@ -1,7 +1,7 @@
-"""Why an edit is made: one more field in the schema of every edit tool, for the model to fill in.
+"""Add an `intent` field to the schema of every edit tool, so that the model states the reason for each edit.
 
-The reason then stands in the call's arguments, where it outlives the edit itself: lists of old edits and changelogs
-are made of it. The tool never sees it: `without_intent` takes it out before the call is carried out.
+Lists of old edits and changelogs use this reason from the call's arguments. The tool never receives it:
+`without_intent` removes the field before the call runs.
 """
 
 from collections.abc import Iterable
@@ -23,20 +23,20 @@ _SCHEMA_KEYS = ("input_schema", "inputSchema", "parameters", "parametersJsonSche
 
 
 def with_intent(definitions: Definitions, /, *, tools: Iterable[str] = ()) -> Definitions:
-    """A copy of tool definitions, of any dialect, where each edit tool (and each of `tools`) may say its intent."""
+    """Return a copy of tool definitions, of any dialect, with the field in each edit tool and in each of `tools`."""
     names = frozenset(name.lower() for name in tools)
     if not isinstance(definitions, str):
         return cast(Definitions, _add_intent(deepcopy(definitions), names))
     try:
         value = load_json(definitions)
     except (ValueError, RecursionError) as error:
-        raise FormatError(f"tool definitions are a list, or its JSON text; this text is no JSON: {error}") from None
+        raise FormatError(f"tool definitions must be a list or its JSON text; invalid JSON: {error}") from None
     changed = _add_intent(value, names)
     return definitions if changed == value else dump_json(changed)
 
 
 def without_intent(arguments: Arguments) -> Arguments:
-    """A call's arguments without the field, for the tool that carries it out."""
+    """Return a call's arguments without the field, for the tool itself."""
     if isinstance(arguments, dict):
         return {key: value for key, value in arguments.items() if key != INTENT_FIELD}
     try:
@@ -49,22 +49,21 @@ def without_intent(arguments: Arguments) -> Arguments:
 
 
 def _add_intent(value: Any, names: frozenset[str]) -> Any:
-    """One definition, or many, however they are wrapped."""
+    """Add the field to one or more definitions, with or without a wrapper."""
     if isinstance(value, list):
         return [_add_intent(one, names) for one in value]
     if not isinstance(value, dict):
         return value
     if isinstance(value.get("function"), dict):
-        return value | {
-            "function": _add_intent_to_tool(value["function"], names, strict=value["function"].get("strict") is True)
-        }
+        function = value["function"]
+        return value | {"function": _add_intent_to_tool(function, names, strict=function.get("strict") is True)}
     if "name" in value and not any(isinstance(value.get(key), list) for key in _LIST_KEYS):
         return _add_intent_to_tool(value, names, strict=_is_strict(value))
     return value | {key: _add_intent(value[key], names) for key in _LIST_KEYS if isinstance(value.get(key), list)}
 
 
 def _is_strict(tool: dict[str, Any]) -> bool:
-    """Whether every property must be required: OpenAI's strict mode, which its flat form takes unless told not to."""
+    """Return whether OpenAI's strict mode applies, which requires all properties; the flat form defaults to it."""
     schema = tool.get("parameters")
     if tool.get("type") != "function" or not isinstance(schema, dict) or tool.get("strict") is False:
         return False
@@ -77,9 +76,8 @@ def _add_intent_to_tool(tool: dict[str, Any], names: frozenset[str], *, strict: 
     name = tool.get("name")
     if not isinstance(name, str) or not (name.lower() in names or find_tool_kind(name).category == "file_edit"):
         return tool
-    return tool | {
-        key: _add_intent_to_schema(tool[key], strict=strict) for key in _SCHEMA_KEYS if isinstance(tool.get(key), dict)
-    }
+    schemas = (key for key in _SCHEMA_KEYS if isinstance(tool.get(key), dict))
+    return tool | {key: _add_intent_to_schema(tool[key], strict=strict) for key in schemas}
 
 
 def _add_intent_to_schema(schema: dict[str, Any], *, strict: bool) -> dict[str, Any]:

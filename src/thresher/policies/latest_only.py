@@ -1,7 +1,7 @@
-"""Light tools, whose newest answer is the one that counts: listings, file finders, what is in focus, the plan.
+"""The policy `latest-only`: keep only the latest results of tools such as listings, file search, focus and plans.
 
-Tools that show what is inside files are none of these: a search's matches do not age because another was made. Of the
-plan tools only those count whose call states the whole plan; a call that adds one task is never out of date.
+Tools that show file contents are not included, because a search result stays valid after another search. Of the plan
+tools, only those whose call states the whole plan are included; a call that adds one task is never outdated.
 """
 
 from collections import defaultdict
@@ -41,7 +41,7 @@ LIGHT_TOOLS = (
     "unfocus",
     "focus_dependencies",
 )
-"""The tools that are meant when none are named; besides, whatever lists a folder."""
+"""Default tools; any other tool that lists a folder is included as well."""
 
 _WHOLE_PLAN_NAMES = (
     "todowrite todoread todo_write todo_read write_todos update_todo_list manage_todo_list managetodolist todo",
@@ -49,53 +49,54 @@ _WHOLE_PLAN_NAMES = (
     "update_topic report_intent get_goal update_goal create_goal",
 )
 WHOLE_PLAN_TOOLS = frozenset(name for names in _WHOLE_PLAN_NAMES for name in names.split())
-"""Plan tools whose every call, or answer, is the whole state."""
+"""Plan tools whose call or result contains the whole plan."""
 
-OUTDATED_REASON = "not the newest of its tool"
+OUTDATED_REASON = "not the latest result of its tool"
+POLICY_NAME = "latest-only"
 
 
 @renamed_fields(do="action", values=RENAMED_ACTIONS)
 @dataclass(frozen=True, kw_only=True)
 class KeepLatestOnly:
-    """Of each light tool, keep only the newest answers."""
+    """Keep only the latest results of each selected tool."""
 
     tools: tuple[str, ...] = ()
-    """Names or globs; with no categories either, the light tools."""
+    """Tools by name or glob; if `categories` is empty as well, `LIGHT_TOOLS`."""
     categories: tuple[str, ...] = ()
-    """Whole categories; of `plan` only tools that state the whole plan."""
+    """Tool categories; of `plan` only tools that state the whole plan."""
     keep: int = 1
-    """How many answers of each tool stay; one that failed is not counted."""
+    """Number of results to keep per tool; failed calls do not count."""
     action: Literal["replace", "drop"] = "replace"
-    """Whether a pointer stands in for an older answer, or call and answer go."""
+    """Replace older results by placeholders, or drop them with their calls."""
 
     def __post_init__(self) -> None:
-        check_words("recent", tools=self.tools)
-        check_words("recent", TOOL_CATEGORIES, categories=self.categories)
-        check_count("recent", keep=self.keep)
-        check_choice("recent", "action", self.action, ("replace", "drop"))
+        check_words("latest-only", tools=self.tools)
+        check_words("latest-only", TOOL_CATEGORIES, categories=self.categories)
+        check_count("latest-only", keep=self.keep)
+        check_choice("latest-only", "action", self.action, ("replace", "drop"))
 
     def __call__(self, history: History) -> Iterator[Edit]:
-        """Point from the older answers, or let them go, the oldest first."""
-        newest: dict[str, list[int]] = defaultdict(list)
-        meant: dict[str, bool] = {}
-        found: list[tuple[ToolUse, int]] = []
+        """Propose edits of older results, oldest first."""
+        latest: dict[str, list[int]] = defaultdict(list)
+        selected: dict[str, bool] = {}
+        outdated: list[tuple[ToolUse, int]] = []
         for link in reversed(history.links):
             name = link.call.name
-            if name not in meant:
-                meant[name] = is_tool_selected(link, self._selected_tools(), ())
-            if not (meant[name] or self._is_of_category(link)):
+            if name not in selected:
+                selected[name] = is_tool_selected(link, self._selected_tools(), ())
+            if not (selected[name] or self._is_of_category(link)):
                 continue
-            turns = newest[name.lower()]
+            turns = latest[name.lower()]
             if len(turns) >= self.keep:
-                found.append((link, turns[0] if turns else 0))
+                outdated.append((link, turns[0] if turns else 0))
             elif not is_failed_call(link):
                 turns.append(history.turn(link.chain.call.message))
-        for link, turn in reversed(found):
+        for link, turn in reversed(outdated):
             if self.action == "drop":
-                yield Drop(history.occurrence(link.chain.call), "recent", OUTDATED_REASON)
+                yield Drop(history.occurrence(link.chain.call), "latest-only", OUTDATED_REASON)
             elif link.chain.result is not None and link.result is not None and not get_placeholder_id(link.result):
                 note = f"newer one at turn {turn}" if turn else ""
-                yield Replace(history.occurrence(link.chain.result), "recent", OUTDATED_REASON, note=note)
+                yield Replace(history.occurrence(link.chain.result), "latest-only", OUTDATED_REASON, note=note)
 
     def _selected_tools(self) -> tuple[str, ...]:
         return self.tools if self.tools or self.categories else LIGHT_TOOLS
@@ -103,5 +104,5 @@ class KeepLatestOnly:
     def _is_of_category(self, link: ToolUse) -> bool:
         if not self.tools and not self.categories:
             return link.use.operation == "list"
-        partial = link.use.category == "plan" and link.call.name.lower() not in WHOLE_PLAN_TOOLS
-        return link.use.category in self.categories and not partial
+        is_partial = link.use.category == "plan" and link.call.name.lower() not in WHOLE_PLAN_TOOLS
+        return link.use.category in self.categories and not is_partial

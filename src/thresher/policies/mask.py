@@ -1,4 +1,4 @@
-"""Old tool results become pointers; the newest stay, and so do the calls."""
+"""The policy `mask`: replace old tool results by placeholders; calls and the latest results stay."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,24 +14,24 @@ from thresher.store import short_id
 from thresher.tokens import TokenWeights, default_token_weights
 
 MAX_PLACEHOLDER_CHARS = 2_000
-"""A text that opens like a pointer and is longer than any is none."""
+"""A longer text is not a placeholder, even if it starts like one."""
 
 
 @renamed_fields(at_least="min_tokens_saved", except_names="exclude_tools")
 @dataclass(frozen=True, kw_only=True)
 class MaskOldResults:
-    """Point to all tool results but the newest; answers to questions stay."""
+    """Replace all tool results except the latest by placeholders; answers to questions stay."""
 
     keep: int = 10
-    """How many of the newest results stay whole."""
+    """Number of the latest results that stay."""
     min_tokens_saved: int = 0
-    """Do nothing unless it saves this many tokens in all."""
+    """Total tokens that the policy must save, or it proposes nothing."""
     categories: tuple[str, ...] = ()
-    """Only results of tools of these categories; all, if none is named."""
+    """Tool categories whose results are replaced; empty: all."""
     exclude_tools: tuple[str, ...] = ()
     """Tools whose results stay, by name or glob."""
     by_importance: bool = False
-    """The least important go first, not the oldest."""
+    """Replace the least important results first, instead of the oldest."""
     scale: TokenWeights = field(default_factory=default_token_weights, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -40,18 +40,17 @@ class MaskOldResults:
         check_words("mask", exclude_tools=self.exclude_tools)
 
     def __call__(self, history: History) -> Iterator[Edit]:
-        """Point to old results."""
-        mine = [link for link in history.links if self._is_candidate(link)]
-        old = [link for link in mine[: max(0, len(mine) - self.keep)] if not is_short_placeholder(link.result)]
-        if (
-            self.min_tokens_saved
-            and sum(self._count_tokens_saved(history, link) for link in old) < self.min_tokens_saved
-        ):
+        """Propose placeholders for old results."""
+        candidates = [link for link in history.links if self._is_candidate(link)]
+        old = candidates[: max(0, len(candidates) - self.keep)]
+        old = [link for link in old if not is_short_placeholder(link.result)]
+        needed = self.min_tokens_saved
+        if needed and sum(self._count_tokens_saved(history, link) for link in old) < needed:
             return
         for link in self._ordered(history, old):
             if link.chain.result is not None:
                 target = history.occurrence(link.chain.result)
-                yield Replace(target, "mask", f"older than the newest {self.keep} results")
+                yield Replace(target, "mask", f"older than the latest {self.keep} results")
 
     def _is_candidate(self, link: ToolUse) -> bool:
         if link.result is None or link.use.category == "question" or is_tool_selected(link, self.exclude_tools, ()):
@@ -61,27 +60,23 @@ class MaskOldResults:
     def _ordered(self, history: History, old: list[ToolUse]) -> list[ToolUse]:
         if not self.by_importance:
             return old
-        from thresher.policies.importance import score_importance  # noqa: PLC0415 - only where it is asked for
+        from thresher.policies.importance import score_importance  # noqa: PLC0415 - rarely used
 
         scores = score_importance(history)
         return sorted(old, key=lambda link: scores[link.chain.result or link.chain.call])
 
     def _count_tokens_saved(self, history: History, link: ToolUse) -> int:
-        """What a pointer in its place saves, if anything."""
+        """Return the tokens that a placeholder saves, at least 0."""
         place, result = link.chain.result, link.result
         if place is None or result is None or link.chain.active:
             return 0
         label = describe_part(history[place.message], result, link.call)
-        text = format_placeholder(
-            short_id(history.occurrence(place).content), label, result, history.turn(place.message)
-        )
-        return max(
-            0,
-            self.scale.parts(history[place.message])[place.part]
-            - self.scale.part(replace_with_placeholder(result, text)),
-        )
+        id_ = short_id(history.occurrence(place).content)
+        text = format_placeholder(id_, label, result, history.turn(place.message))
+        before = self.scale.parts(history[place.message])[place.part]
+        return max(0, before - self.scale.part(replace_with_placeholder(result, text)))
 
 
 def is_short_placeholder(part: Part | None) -> bool:
-    """Whether a part is, by its looks, a pointer already: what replaces it would be no shorter."""
+    """Return whether a part looks like a placeholder, so that another one would not be shorter."""
     return part is not None and bool(get_placeholder_id(part)) and len(part_text(part)) <= MAX_PLACEHOLDER_CHARS

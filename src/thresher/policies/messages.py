@@ -1,8 +1,8 @@
-"""Whole messages, and what they say: empty ones, those of a role, long ones, words that match a pattern.
+"""The policy `messages`: remove empty messages, messages of a role, long text, and text that matches a pattern.
 
-A user's patterns are searched with the `regex` package (extra `patterns`), because it can stop: a pattern that
-backtracks without end would hang the standard library for good. Matches go until none is left, so that a second
-run finds nothing; where each removal makes a new match, time after time, the text is left alone.
+User patterns run in the `regex` package (extra `patterns`), because it has a timeout: a pattern with catastrophic
+backtracking would block the standard library. Matches are removed until none is left, so that the policy is
+idempotent; if every removal creates a new match, the text stays unchanged.
 """
 
 from bisect import bisect_right
@@ -21,33 +21,32 @@ from thresher.policies.base import check_count, check_words
 POLICY_NAME = "messages"
 ROLES: tuple[str, ...] = get_args(Role)
 MIN_LENGTH = 100
-"""The least that `longer_than` may be: what says that something was cut needs most of it."""
+"""Minimum of `longer_than`, which has to include the truncation note."""
 PATTERN_TIMEOUT_SECONDS = 2.0
-"""How long one pattern may search one text."""
+"""Timeout of one pattern on one text."""
 MAX_ROUNDS = 8
-"""How often matches are removed from what the last removal left."""
+"""Maximum rounds of removing matches."""
 MAX_CACHED_CHARS = 200_000
-"""Longer texts are searched anew each time, so that the cache never holds on to them."""
+"""Length up to which the matches of a text are cached; the cache keeps the text in memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FilterMessages:
-    """Drop or shorten messages by what they are.
+    """Drop or truncate messages by content, role, length or pattern.
 
-    `FilterMessages(empty=True)` drops blank texts; `FilterMessages(roles=("system",))` all of a role, pinned or not,
-    but never the human's current words, nor a summary, which speaks for every role;
-    `FilterMessages(longer_than=10_000)` keeps head and tail of longer texts and results;
-    `FilterMessages(patterns=(r"(?m)^DEBUG .*\\n?",))` removes what matches.
+    `FilterMessages(empty=True)` drops blank text. `FilterMessages(roles=("system",))` drops all messages of a role,
+    pinned or not, except the human's current message and summaries. `FilterMessages(longer_than=10_000)` keeps the head
+    and the tail of longer text and results. `FilterMessages(patterns=(r"(?m)^DEBUG .*\\n?",))` removes matches.
     """
 
     empty: bool = False
-    """Whether texts without a word go."""
+    """Drop blank text."""
     roles: tuple[str, ...] = ()
-    """Roles whose messages go: system, user, assistant, tool."""
+    """Roles to drop: system, user, assistant, tool."""
     longer_than: int | None = None
-    """Characters that a text or a result may have, what says that it was cut included."""
+    """Maximum characters of a text or result, including the truncation note."""
     patterns: tuple[str, ...] = ()
-    """Regular expressions; what they match goes from texts and results."""
+    """Regular expressions to remove from text and results."""
 
     def __post_init__(self) -> None:
         check_words(POLICY_NAME, ROLES, roles=self.roles)
@@ -55,17 +54,15 @@ class FilterMessages:
         if self.longer_than is not None:
             check_count(POLICY_NAME, longer_than=self.longer_than)
             if self.longer_than < MIN_LENGTH:
-                raise OptionError(
-                    f"policy `{POLICY_NAME}`: `longer_than` is {MIN_LENGTH} or more, not {self.longer_than}"
-                )
+                least, got = MIN_LENGTH, self.longer_than
+                raise OptionError(f"policy `{POLICY_NAME}`: `longer_than` must be {least} or more, got {got}")
         for pattern in self.patterns:
             _compile_pattern(pattern)
 
     def __call__(self, history: History) -> Iterator[Edit]:
-        """Propose: what is empty, then whole messages, then parts of texts; oldest first."""
-        places = [
-            (Place(i, j), message) for i, message in enumerate(history.messages) for j in range(len(message.parts))
-        ]
+        """Propose edits, oldest first: blank text, then whole messages, then spans of text."""
+        messages = enumerate(history.messages)
+        places = [(Place(i, j), message) for i, message in messages for j in range(len(message.parts))]
         if self.empty:
             for place, _ in places:
                 if _is_blank(history.part(place)):
@@ -100,7 +97,7 @@ def _is_blank(part: Part) -> bool:
 
 
 def _liftable_pin(message: Message) -> Pin:
-    """The pin that an explicit option lifts; the human's own words have none of these."""
+    """Return the pin that an explicit option lifts; human text has no such pin."""
     if message.role == "system":
         return "system"
     return "injection" if message.role == "user" and message.author in ("harness", "recall") else ""
@@ -111,18 +108,15 @@ def _total_length(gaps: tuple[Elision, ...]) -> int:
 
 
 def _find_matches(patterns: tuple[str, ...], text: str) -> tuple[Elision, ...]:
-    return (
-        _find_matches_cached(patterns, text)
-        if len(text) <= MAX_CACHED_CHARS
-        else _find_matches_repeatedly(patterns, text)
-    )
+    find = _find_matches_cached if len(text) <= MAX_CACHED_CHARS else _find_matches_repeatedly
+    return find(patterns, text)
 
 
 def _find_matches_repeatedly(patterns: tuple[str, ...], text: str) -> tuple[Elision, ...]:
-    """Everything that matches, also in what is left when matches are gone; nothing where that has no end."""
+    """Find all matches, including those that only appear after a removal; return none if there is no end to them."""
     gaps: tuple[Elision, ...] = ()
     for _ in range(MAX_ROUNDS):
-        found = _find_matches_once(patterns, apply_elisions(text, gaps) if gaps else text)
+        found = find_pattern_matches(patterns, apply_elisions(text, gaps) if gaps else text)
         if not found:
             return gaps
         gaps = _map_to_original(gaps, found)
@@ -132,36 +126,34 @@ def _find_matches_repeatedly(patterns: tuple[str, ...], text: str) -> tuple[Elis
 _find_matches_cached = lru_cache(maxsize=2048)(_find_matches_repeatedly)
 
 
-def _find_matches_once(patterns: tuple[str, ...], text: str) -> tuple[Elision, ...]:
+def find_pattern_matches(
+    patterns: tuple[str, ...], text: str, *, timeout: float = PATTERN_TIMEOUT_SECONDS
+) -> tuple[Elision, ...]:
+    """Find the matches of all patterns in a text; raise `OptionError` on a timeout."""
     spans: list[Elision] = []
     for pattern in patterns:
+        matches = _compile_pattern(pattern)
         try:
-            found = [
-                match.span() for match in _compile_pattern(pattern).finditer(text, timeout=PATTERN_TIMEOUT_SECONDS)
-            ]
+            found = [match.span() for match in matches.finditer(text, timeout=timeout)]
         except TimeoutError as error:
             raise OptionError(
-                f"policy `{POLICY_NAME}`: the pattern {pattern!r} searched {len(text):,} characters for more than "
-                f"{PATTERN_TIMEOUT_SECONDS:g} seconds; make it simpler: no repetition inside a repetition"
+                f"policy `{POLICY_NAME}`: pattern {pattern!r} timed out after {timeout:g} seconds on "
+                f"{len(text):,} characters; simplify it: avoid a repetition inside a repetition"
             ) from error
         spans += [Elision(start, stop) for start, stop in found if start < stop]
     return _merge_ranges(spans)
 
 
 def _map_to_original(gaps: tuple[Elision, ...], later: tuple[Elision, ...]) -> tuple[Elision, ...]:
-    """Gaps of a text that has gaps already, told as gaps of the whole text."""
+    """Map gaps of a text without `gaps` to positions in the original text, and merge both."""
     if not gaps:
         return later
     removed = [0, *accumulate(gap.stop - gap.start for gap in gaps)]
     seams = [gap.start - before for gap, before in zip(gaps, removed, strict=False)]
-    moved = [
-        Elision(
-            gap.start + removed[bisect_right(seams, gap.start)],
-            gap.stop + removed[bisect_right(seams, gap.stop - 1)],
-            gap.note,
-        )
-        for gap in later
-    ]
+    moved = []
+    for start, stop, note in later:
+        before_start, before_stop = removed[bisect_right(seams, start)], removed[bisect_right(seams, stop - 1)]
+        moved.append(Elision(start + before_start, stop + before_stop, note))
     return _merge_ranges([*gaps, *moved])
 
 
@@ -182,14 +174,13 @@ def _compile_pattern(pattern: str) -> Any:
         import regex  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise OptionError(
-            f"policy `{POLICY_NAME}`: `patterns` needs the regex package, which can stop a pattern that runs away: "
+            f"policy `{POLICY_NAME}`: `patterns` needs the `regex` package, which can time out: "
             "pip install 'thresher[patterns]'"
         ) from error
     try:
         return regex.compile(pattern)
     except regex.error as error:
-        raise OptionError(
-            f"policy `{POLICY_NAME}`: {pattern!r} is no pattern: {error.msg} at character {error.pos}"
-        ) from error
+        detail = f"{error.msg} at character {error.pos}"
+        raise OptionError(f"policy `{POLICY_NAME}`: {pattern!r} is not a valid pattern: {detail}") from error
     except RecursionError as error:
         raise OptionError(f"policy `{POLICY_NAME}`: the pattern {pattern[:40]!r}… is nested too deep") from error

@@ -1,9 +1,9 @@
-"""Long output of commands: its head and tail say most, and what repeats itself says it once.
+"""The policy `output`: shorten long command output: remove repetition, keep head and tail.
 
-First the text is squeezed: colour codes go, a progress bar keeps its last state, and of a run of lines that differ
-in nothing but their numbers one stays (not where the numbers are the news: in tables, and in errors and matches that
-name lines of files). What is still too long keeps its two ends. A file that a command shows is not squeezed: in a
-file, lines that look alike are not noise. Every pass over the text is linear.
+First, the text is squeezed: color codes are removed, a progress bar keeps its last state, and of consecutive lines
+that differ only in numbers, the first one stays. Tables, errors and search matches keep all their lines, because there
+the numbers matter. Output that is still too long keeps its head and tail. File contents are not squeezed, because
+similar lines in a file are not noise. Every pass over the text takes linear time.
 """
 
 import re
@@ -19,35 +19,35 @@ from thresher.model.tool_calls import ToolUse
 from thresher.policies.base import check_count
 
 MIN_CUT_CHARS = 200
-"""Characters that a cut must take to be worth its note; more than any note is long."""
+"""Minimum characters to remove, longer than any note."""
 MIN_RUN_LINES = 3
-"""So many lines alike are a run."""
+"""Minimum number of similar lines to collapse."""
 
 
 @renamed_fields(bash_truncate="truncate_above", keep_whole="keep_below")
 @dataclass(frozen=True, kw_only=True)
 class TruncateOutput:
-    """Squeeze the output of commands, and cut what is long to its head and tail."""
+    """Squeeze the output of commands, and truncate long output to its head and tail."""
 
     keep_below: int = 1_000
-    """Characters up to which an output is left alone."""
+    """Length up to which output stays unchanged."""
     truncate_above: int = 10_000
-    """Characters from which it is cut."""
+    """Length above which output is truncated."""
     head: int = 2_000
-    """Characters that stay of its start."""
+    """Characters to keep from the start."""
     tail: int = 2_000
-    """Characters that stay of its end."""
+    """Characters to keep from the end."""
     squeeze: bool = True
-    """Take out colour codes, past states of progress bars, and lines that repeat."""
+    """Remove color codes, past states of progress bars, and repeated lines."""
     pressure: bool = False
-    """Cut from `keep_below` on, to half the size."""
+    """Truncate from `keep_below` on, to half of `head` and `tail`."""
 
     def __post_init__(self) -> None:
         check_count("output", keep_below=self.keep_below, truncate_above=self.truncate_above)
         check_count("output", head=self.head, tail=self.tail)
 
     def __call__(self, history: History) -> Iterator[Edit]:
-        """One cut for each output that is too long or repeats itself, the oldest first."""
+        """Propose one truncation per long or repetitive output, oldest first."""
         for link in history.links:
             place = link.chain.result
             if place is None or link.result is None or not _is_command_output(link):
@@ -82,13 +82,13 @@ class TruncateOutput:
 
 
 def _is_command_output(link: ToolUse) -> bool:
-    """Whether a command wrote it; of the tools for the project only git has a command."""
+    """Return whether a result is the output of a command; of the project tools only git has one."""
     return link.use.category == "execution" or (link.use.category == "project" and bool(link.use.command))
 
 
 @cached_per_message
 def _cut_cache(_: Message) -> "dict[tuple[TruncateOutput, int], tuple[tuple[Elision, ...], str]]":
-    """What was found out about a message's parts."""
+    """Cache the gaps in the parts of a message."""
     return {}
 
 
@@ -97,7 +97,7 @@ def _format_note(text: str, done: str) -> str:
 
 
 def _keep_head_and_tail(text: str, gaps: tuple[Elision, ...], head: int, tail: int) -> tuple[Elision, ...]:
-    """Head and tail as they are after squeezing, as gaps of the text itself; nothing if little would go."""
+    """Keep head and tail of the squeezed text; return gaps in the original, or none if they save too little."""
     found = keep_head_and_tail(apply_elisions(text, gaps), head, tail)
     if not found:
         return ()
@@ -111,7 +111,7 @@ def _keep_head_and_tail(text: str, gaps: tuple[Elision, ...], head: int, tail: i
 
 
 def _to_original_position(gaps: tuple[Elision, ...], position: int, *, after: bool) -> int:
-    """Where a position of the squeezed text was in the text; inside a note, the near end of its gap."""
+    """Map a position in the squeezed text to the original; inside a note, to an end of its gap."""
     shift = 0
     for gap in gaps:
         at = gap.start - shift
@@ -126,31 +126,31 @@ def _to_original_position(gaps: tuple[Elision, ...], position: int, *, after: bo
 # --- squeezing -----------------------------------------------------------------------------------------------
 
 _ESCAPE = re.compile(
-    r"(?:\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]"  # colours, cursor moves
+    r"(?:\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]"  # colors, cursor moves
     r"|\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)"  # titles, links
     r"|[()][0-9A-Za-z]|[=>78cDEHMNOZ]))+"
 )
 _NUMBER = re.compile(r"\d+")
 _WORD = re.compile(r"[^\W\d_]{1,12}")
 _LOCATION = re.compile(r"\.\w{1,12}[:(]\d|\bline \d")
-"""A place in a file, as compilers, searches and tracebacks name it."""
+"""A line of a file, in the notation of compilers, searches and tracebacks."""
 MAX_STATE_CHARS = 240
-"""How far into a state one looks for its first word."""
+"""Maximum characters of a progress state to search for its first word."""
 
 
 @dataclass
 class _SimilarLines:
-    """Lines alike, as far as they go."""
+    """A run of consecutive similar lines."""
 
     key: str | None = None
     first_end: int = 0
-    """Where the first of them ends."""
+    """End of the first line."""
     last_end: int = 0
     count: int = 0
     first_line_gaps: Sequence[Elision] = ()
-    """The gaps inside the first line."""
+    """Gaps inside the first line."""
     other_line_gaps: list[Elision] = field(default_factory=list)
-    """The gaps inside the others."""
+    """Gaps inside the other lines."""
 
     def gaps(self) -> Iterator[Elision]:
         yield from self.first_line_gaps
@@ -162,7 +162,7 @@ class _SimilarLines:
 
 
 def find_output_noise(text: str) -> tuple[Elision, ...]:
-    """The gaps that take out of an output what a terminal would not show, and what repeats itself."""
+    """Return gaps for text that a terminal would not show, and for repeated lines."""
     gaps: list[Elision] = []
     run = _SimilarLines()
     start = 0
@@ -189,19 +189,19 @@ def find_output_noise(text: str) -> tuple[Elision, ...]:
 
 
 def _similarity_key(line: str) -> str:
-    """The line without its numbers; but where they are what it tells, a line is like its equals only."""
+    """Return the line without numbers; a line in which they matter is returned unchanged."""
     flat = line.rstrip()
     return _NUMBER.sub("0", flat) if _WORD.search(flat) and not _LOCATION.search(flat) else flat
 
 
 def _find_hidden(text: str, start: int, end: int) -> list[Elision]:
-    """What a terminal would not show of a line: escape codes, and states that were written over."""
+    """Return gaps for escape codes and overwritten progress states of a line."""
     gaps: list[Elision] = []
     state = start
     known: str | None = None
     for segment, stop in _segments(text, start, end):
         kind = _first_word(text[segment : min(stop, segment + MAX_STATE_CHARS)])
-        if kind is None:  # a blank writes over nothing: some programs end their lines with two returns
+        if kind is None:  # blank text overwrites nothing: some programs end lines with two carriage returns
             continue
         if kind != known:
             gaps += _find_escapes(text, state, segment)
@@ -215,7 +215,7 @@ def _find_hidden(text: str, start: int, end: int) -> list[Elision]:
 
 
 def _segments(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """The pieces of a line between carriage returns."""
+    """Yield the spans of a line between carriage returns."""
     while (stop := text.find("\r", start, end)) >= 0:
         yield start, stop
         start = stop + 1
@@ -223,7 +223,7 @@ def _segments(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _first_word(segment: str) -> str | None:
-    """The first word of a state, None for a blank: states of one progress bar begin alike, lines of a text do not."""
+    """Return the first word of a progress state, or None if it is blank; states of one bar start with the same word."""
     shown = _ESCAPE.sub("", segment)
     word = _WORD.search(shown)
     return word[0] if word else "" if shown.strip() else None

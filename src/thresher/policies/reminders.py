@@ -1,19 +1,17 @@
-"""What the harness says in the user's name: reminders, hooks, notes of commands, the editor's state.
+"""The policy `reminders`: remove text that the harness adds to user messages and tool results.
 
-`model.marks` knows where it speaks. Not all of that is noise, so each span is of a kind:
-- noise goes: reminders, hooks, caveats, output of the program's own commands, tags around a human's words;
-- what a person typed stays, although it stands in the harness's elements: `bash-input`, `user-memory-input`, and
-  `command-args` with the `command-name` that gives it meaning. Such an element stays whole, tags and all: its words
-  are the same byte for byte, and it is still seen what they are. An element without words is noise;
-- work stays: results that are told as text, output of a person's own shell, reports of other agents (for those
-  there is the policy `subagents`);
-- a summary of earlier messages stays, always;
-- context stays unless `keep_context` is off: project instructions, facts of the machine, bodies of commands and
-  skills, and every harness message that no mark explains, since that is most often a command's prompt;
+`model.harness_text` finds the spans of harness text. Each span is of one kind:
+- noise is removed: reminders, hooks, caveats, output of the agent's own commands, tags around human text;
+- typed text stays: `bash-input`, `user-memory-input`, and `command-args` with its `command-name`. These elements stay
+  with their tags, so that the text is byte-identical and its kind remains visible. An empty element is noise;
+- work stays: tool results as text, output of the user's shell, reports of other agents (see the policy `subagents`);
+- summaries of earlier messages always stay;
+- context stays unless `keep_context` is off: project instructions, facts about the machine, contents of commands and
+  skills, and harness messages without a marker, which are mostly prompts of commands;
 - recalled text stays unless `keep_recall` is off.
 
-In results only reminders at the very end are taken, where harnesses append them: elsewhere they are a file's own.
-A text that would be read otherwise after the cut is left alone: what seems a human's must not turn into noise.
+In results, only reminders at the very end are removed, where harnesses append them; elsewhere they belong to a file.
+A text stays unchanged if the remaining text would be classified differently: human text must not become noise.
 """
 
 import re
@@ -40,7 +38,7 @@ _ELEMENTS: dict[HarnessTextKind, str] = {
     " ide_selection command-contents goal skill files",
 }
 ELEMENT_KINDS: dict[str, HarnessTextKind] = {name: kind for kind, names in _ELEMENTS.items() for name in names.split()}
-"""Elements that are no noise; `permissions` is the first word of Codex's `permissions instructions`."""
+"""Elements that are not noise; `permissions` is the first word of Codex's `permissions instructions`."""
 
 OPENING_PHRASES: tuple[tuple[str, HarnessTextKind], ...] = (
     (r"\[\w+(?: for '[^\n]*)?\] Result:", "work"),
@@ -55,13 +53,13 @@ OPENING_PHRASES: tuple[tuple[str, HarnessTextKind], ...] = (
     (r"Called the \w+ tool with the following input:", "context"),
     (r"The user (?:approved|denied) this operation", "context"),
 )
-"""What opens a span that no element marks."""
+"""Opening phrases of spans without an element, with their kinds."""
 
 _OPENING_PHRASE = re.compile(r"\s*(?:" + "|".join(f"({pattern})" for pattern, _ in OPENING_PHRASES) + ")")
 _ELEMENT = re.compile(r"\s*<(?P<name>[\w-]+)[^<>]*>(?P<blank>\s*</)?")
 _COMMAND_NAME = re.compile(r"\s*<command-name>", re.IGNORECASE)
 _INSTRUCTIONS_HEADING = "\n# claudeMd"
-"""The heading under which Claude Code reminds of the project's instructions."""
+"""Heading of project instructions in Claude Code's reminders."""
 _OPEN_TAG, _CLOSE_TAG = "<system-reminder>", "</system-reminder>"
 
 
@@ -73,19 +71,19 @@ class _HarnessSpan(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class StripReminders:
-    """Strip what the harness put in; keep a human's words, and work told in the user's role.
+    """Remove harness text; keep human text, and work reported in user messages.
 
-    `StripReminders()` takes noise alone; `StripReminders(keep_context=False)` takes project instructions and bodies of
-    commands too; `StripReminders(keep_recall=False)` what a memory tool put back.
+    `StripReminders()` removes only noise. `StripReminders(keep_context=False)` also removes project instructions and
+    contents of commands. `StripReminders(keep_recall=False)` also removes recalled text.
     """
 
     keep_recall: bool = True
-    """Whether old text that a memory tool put back stays."""
+    """Keep recalled text, which a memory tool inserted."""
     keep_context: bool = True
-    """Whether instructions, facts of the machine, and harness messages without a mark stay."""
+    """Keep instructions, facts about the machine, and harness messages without a marker."""
 
     def __call__(self, history: History) -> Iterator[Edit]:
-        """Propose, oldest first."""
+        """Propose edits, oldest first."""
         for i, message in enumerate(history.messages):
             for j, part in enumerate(message.parts):
                 if isinstance(part, ToolResult):
@@ -97,13 +95,13 @@ class StripReminders:
 
     def _edit_text(self, history: History, place: Place, message: Message, text: str) -> Iterator[Edit]:
         spans = _classify_message(message)[place.part]
-        going = [span for span in spans if self._is_removed(span.kind)]
+        removed = [span for span in spans if self._is_removed(span.kind)]
         injected = message.author in ("harness", "recall")
         unmarked = self._is_removed("recall" if message.author == "recall" else "context")
-        if injected and len(going) == len(spans) and (unmarked or (spans and not _remove_spans(text, spans).strip())):
+        if injected and len(removed) == len(spans) and (unmarked or (spans and not _remove_spans(text, spans).strip())):
             yield Drop(history.occurrence(place), POLICY_NAME, "harness message", over="injection")
-        elif going and self._is_stable(text, going):
-            gaps = tuple([Elision(span.start, span.stop) for span in going])
+        elif removed and self._is_stable(text, removed):
+            gaps = tuple([Elision(span.start, span.stop) for span in removed])
             yield Truncate(history.occurrence(place), POLICY_NAME, "reminder", gaps, over="injection")
 
     def _is_removed(self, kind: HarnessTextKind) -> bool:
@@ -111,9 +109,9 @@ class StripReminders:
             return not self.keep_context
         return kind == "noise" or (kind == "recall" and not self.keep_recall)
 
-    def _is_stable(self, text: str, going: list[_HarnessSpan]) -> bool:
-        """Whether nothing of what stays would go the next time."""
-        return not any(self._is_removed(span.kind) for span in _classify_text(_remove_spans(text, going)))
+    def _is_stable(self, text: str, removed: list[_HarnessSpan]) -> bool:
+        """Return whether a second run would find nothing to remove."""
+        return not any(self._is_removed(span.kind) for span in _classify_text(_remove_spans(text, removed)))
 
 
 def _remove_spans(text: str, spans: list[_HarnessSpan] | tuple[_HarnessSpan, ...]) -> str:
@@ -132,28 +130,28 @@ def _classify_text(text: str) -> tuple[_HarnessSpan, ...]:
     return tuple([span._replace(kind="typed") if _COMMAND_NAME.match(text, span.start) else span for span in spans])
 
 
-def _classify_span(said: str) -> HarnessTextKind:
-    if detect_author(said) == "recall":
+def _classify_span(text: str) -> HarnessTextKind:
+    if detect_author(text) == "recall":
         return "recall"
-    phrase = _OPENING_PHRASE.match(said)
+    phrase = _OPENING_PHRASE.match(text)
     if phrase and phrase.lastindex:
         return OPENING_PHRASES[phrase.lastindex - 1][1]
-    element = _ELEMENT.match(said)
+    element = _ELEMENT.match(text)
     if element is None or element["blank"]:
         return "noise"
-    return "context" if _INSTRUCTIONS_HEADING in said else ELEMENT_KINDS.get(element["name"].lower(), "noise")
+    return "context" if _INSTRUCTIONS_HEADING in text else ELEMENT_KINDS.get(element["name"].lower(), "noise")
 
 
 @cached_per_message
 def _find_trailing_reminders(message: Message) -> dict[int, tuple[Elision, ...]]:
-    """Where a result ends in reminders."""
+    """Return a gap for the reminders at the end of each result."""
     texts = ((j, part.text) for j, part in enumerate(message.parts) if isinstance(part, ToolResult))
-    found = {j: (_find_result_end(text), len(text)) for j, text in texts if _OPEN_TAG in text}
-    return {j: (Elision(end, length),) for j, (end, length) in found.items() if end < length}
+    ends = {j: (_find_result_end(text), len(text)) for j, text in texts if _OPEN_TAG in text}
+    return {j: (Elision(end, length),) for j, (end, length) in ends.items() if end < length}
 
 
 def _find_result_end(text: str) -> int:
-    """Where the reminders at the end of a result begin; its whole length where it has none, or is nothing else."""
+    """Return the start of the reminders at the end of a result; its length if there are none or nothing else."""
     found = len(text)
     end = _skip_trailing_space(text, found)
     while text.endswith(_CLOSE_TAG, 0, end):

@@ -1,7 +1,7 @@
-"""The newest that fit: whole turns go, the oldest first, until the rest is small enough.
+"""The policy `sliding-window`: drop whole turns, oldest first, until the rest fits the budget.
 
-A cut stands before a prompt or before a turn, and never between a call and its result. What is pinned stays where
-it is and counts. Summaries of what left earlier, and the first request, go last of all: nothing else tells of them.
+The cut is before a prompt or a turn, never between a call and its result. Pinned parts stay and count. Earlier
+summaries and the first request are dropped last, because nothing else contains their information.
 """
 
 from collections.abc import Iterator
@@ -17,53 +17,56 @@ from thresher.policies.base import check_count
 from thresher.store import short_id
 from thresher.tokens import TokenWeights, default_token_weights
 
+POLICY_NAME = "sliding-window"
+
 
 @dataclass(frozen=True, kw_only=True)
 class SlidingWindow:
-    """Drop the oldest turns until the rest fits."""
+    """Drop the oldest turns until the rest fits the budget."""
 
     budget: int | None = None
-    """Tokens that what stays may weigh, pinned parts and tool definitions counted; None: the budget of the plan."""
+    """Maximum tokens, including pinned parts and tool definitions; None: the budget of the plan."""
     scale: TokenWeights = field(default_factory=default_token_weights, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.budget is not None:
-            check_count("newest", budget=self.budget)
+            check_count(POLICY_NAME, budget=self.budget)
 
     def __call__(self, history: History) -> Iterator[Edit]:
-        """Drop turn by turn, the oldest first, as long as the rest is too heavy."""
+        """Propose drops turn by turn, oldest first, while the rest exceeds the budget."""
         if self.budget is None:
-            raise OptionError("policy `newest` drops what is beyond a budget, and there is none: give one")
-        left = self.scale.history(history)
-        if left <= self.budget:
+            raise OptionError(
+                f"policy `{POLICY_NAME}` needs a budget: set its option `budget` or the budget of the plan"
+            )
+        tokens = self.scale.history(history)
+        if tokens <= self.budget:
             return
         pinned = find_pins(history).keys() | _find_opening_placeholder(history)
         reserve = self._opening_reserve(history)
-        opens = False
+        starts_with_user = False
         first = next((i for i, message in enumerate(history.messages) if is_prompt(message)), None)
-        last: list[Place] = []
+        kept_longest: list[Place] = []
         for start, stop in pairwise(find_cut_points(history)):
             for i in range(start, stop):
                 free = [Place(i, j) for j in range(len(history[i].parts)) if Place(i, j) not in pinned]
-                gone = [place for place in free if i != first and not isinstance(history.part(place), Summary)]
-                last += [place for place in free if place not in gone]
-                left -= self._count_tokens_freed(history, i, gone)
-                opens = opens or (history[i].role == "user" and len(gone) < len(history[i].parts))
-                yield from (
-                    Drop(history.occurrence(place), "newest", "older than what fits the budget") for place in gone
-                )
-            opened = opens or (stop < len(history) and history[stop].role == "user")
-            if left + (0 if opened else reserve) <= self.budget:
+                deferred = [place for place in free if i == first or isinstance(history.part(place), Summary)]
+                dropped = [place for place in free if place not in deferred]
+                kept_longest += deferred
+                tokens -= self._count_tokens_freed(history, i, dropped)
+                starts_with_user |= history[i].role == "user" and len(dropped) < len(history[i].parts)
+                yield from (Drop(history.occurrence(place), POLICY_NAME, "outside the window") for place in dropped)
+            is_open = starts_with_user or (stop < len(history) and history[stop].role == "user")
+            if tokens + (0 if is_open else reserve) <= self.budget:
                 return
-        for place in sorted(last, key=lambda place: place.message == first):
-            left -= self._count_tokens_freed(history, place.message, [place])
-            why = "even the first request" if place.message == first else "even what tells of what was left out before"
-            yield Drop(history.occurrence(place), "newest", why)
-            if left + reserve <= self.budget:
+        for place in sorted(kept_longest, key=lambda place: place.message == first):
+            tokens -= self._count_tokens_freed(history, place.message, [place])
+            why = "first request" if place.message == first else "earlier summary or placeholder"
+            yield Drop(history.occurrence(place), POLICY_NAME, why)
+            if tokens + reserve <= self.budget:
                 return
 
     def _opening_reserve(self, history: History) -> int:
-        """What a pointer to the user's opening words weighs: the law puts one where an assistant would come first."""
+        """Return the tokens of the placeholder for the opening user text, in case the plan has to add it."""
         first = next((i for i, message in enumerate(history.messages) if message.role != "system"), None)
         if first is None or history[first].role != "user":
             return 0
@@ -74,17 +77,17 @@ class SlidingWindow:
                 return min(self.scale.part(line), self.scale.part(part)) + self.scale.message(Message("user"))
         return 0
 
-    def _count_tokens_freed(self, history: History, index: int, gone: list[Place]) -> int:
-        """What a message is lighter by: all of it, frame and all, where nothing stays."""
+    def _count_tokens_freed(self, history: History, index: int, dropped: list[Place]) -> int:
+        """Return the tokens freed in a message, including its overhead if no part stays."""
         message = history[index]
-        weights = self.scale.parts(message)
-        if gone and len(gone) == len(message.parts):
+        if dropped and len(dropped) == len(message.parts):
             return self.scale.message(message)
-        return sum(weights[place.part] for place in gone)
+        weights = self.scale.parts(message)
+        return sum(weights[place.part] for place in dropped)
 
 
 def find_cut_points(history: History) -> list[int]:
-    """Where the history may be cut: its ends, before prompts, and before turns; never inside a chain."""
+    """Return the cut points of a history: its ends, and the starts of prompts and turns outside tool chains."""
     inside = [0] * (len(history) + 1)
     for chain in history.chains:
         if chain.result is not None and chain.result.message > chain.call.message:
@@ -101,7 +104,7 @@ def find_cut_points(history: History) -> list[int]:
 
 
 def _find_opening_placeholder(history: History) -> set[Place]:
-    """The pointer to the user's opening words, where nothing else opens the conversation any longer."""
+    """Return the placeholder of the opening user text, if the history starts with it."""
     first = next((i for i, message in enumerate(history.messages) if message.role != "system"), None)
     if first is None or history[first].role != "user":
         return set()

@@ -1,9 +1,8 @@
-"""Sub-agents: the calls that start them, what they answer, and all that is said about them in between.
+"""The policy `subagents`: remove finished sub-agents: their calls, results, and messages about them.
 
-A sub-agent is known by its call, never by how its result looks: one that failed, was interrupted, spent no tokens or
-never answered is one too. One that works in the background answers later: in a notification that names it, or to
-a call that asks for it by its id. These belong to it and share its fate. While such a one has not reported, it is
-still at work, and the model needs its id: it is left alone.
+The call identifies a sub-agent, never the form of its result, so failed, interrupted and unanswered ones count as well.
+A background sub-agent reports later, in a notification or in the result of a call with its id; these are removed with
+it. A sub-agent that has not reported is still running and stays, because the model needs its id.
 """
 
 import re
@@ -25,11 +24,11 @@ AGENT_OUTPUT_TOOLS = frozenset(
         *("taskstop", "job_kill", "close_agent"),
     }
 )
-"""Tools that ask for an agent's output or end it, by its id."""
+"""Tools that query or stop an agent by its id."""
 AGENT_INPUT_TOOLS = frozenset({"send_input", "resume_agent", "sendmessage", "send_message"})
-"""Tools that give an agent more to do, by its id."""
+"""Tools that send input to an agent by its id."""
 MAX_END_CHARS = 600
-"""Characters at both ends of an answer in which a harness names the agent."""
+"""Characters at both ends of a result in which a harness states the agent's id."""
 
 _AGENT_ID = re.compile(
     r"""(?: ^agent_?Id:\ * | ^\s*\{\s*"(?:agent_id|agentId)"\s*:\s*" ) (?=[\w-]*\d) (?P<id>[\w-]{6,})""",
@@ -49,54 +48,53 @@ _NOTHING_SPENT = re.compile(r"<usage>total_tokens: 0\b")
 
 @dataclass(frozen=True, kw_only=True)
 class DropSubagents:
-    """Leave out sub-agents, as far as they are done.
+    """Remove finished sub-agents.
 
-    `DropSubagents()` drops them, with all that belongs to them; `DropSubagents(calls=False)` points to their answers
-    and keeps what was asked; `DropSubagents(responses=False)` points to what was asked and keeps the answers;
-    `DropSubagents(keep_failed=True)` leaves those alone that came to nothing.
+    `DropSubagents()` drops them with all messages about them. `DropSubagents(calls=False)` keeps their calls and
+    replaces their results by placeholders. `DropSubagents(responses=False)` keeps their results and replaces the
+    arguments. `DropSubagents(keep_failed=True)` keeps those that failed.
     """
 
     calls: bool = True
-    """Whether the calls go."""
+    """Remove the calls."""
     responses: bool = True
-    """Whether the answers go."""
+    """Remove the results."""
     keep_failed: bool = False
-    """Whether sub-agents that failed, were interrupted or did nothing stay."""
+    """Keep sub-agents that failed, were interrupted or did nothing."""
 
     def __call__(self, history: History) -> Iterator[Edit]:
-        """Propose, oldest first: the calls and what goes with them, then the notices."""
+        """Propose edits, oldest first: tool chains, then notifications."""
         if not self.calls and not self.responses:
             return
         agents = [(link, _agent_ids(link)) for link in history.links if link.use.category == "subagent"]
         reported = {id_ for ids in _reported_ids(history) for id_ in ids} if agents else set()
-        going: set[Place] = set()
-        gone: set[str] = set()
+        calls: set[Place] = set()
+        removed: set[str] = set()
         kept: set[str] = set()
         for link, ids in agents:
-            stays = self._is_kept(link, ids, reported)
-            (kept if stays else gone).update(ids)
-            going.update(() if stays else (link.chain.call,))
-        yield from self._edit_chains(history, going, gone - kept, kept)
-        if self.responses and gone:
-            yield from _remove_notices(history, gone - kept)
+            if self._is_kept(link, ids, reported):
+                kept |= ids
+            else:
+                removed |= ids
+                calls.add(link.chain.call)
+        yield from self._edit_chains(history, calls, removed - kept, kept)
+        if self.responses and removed:
+            yield from _remove_notices(history, removed - kept)
 
     def _is_kept(self, link: ToolUse, ids: frozenset[str], reported: set[str]) -> bool:
         if link.chain.active or (self.keep_failed and _is_fruitless(link)):
             return True
-        said = link.result.text if link.result else ""
-        return (
-            said.startswith(_BACKGROUND_OPENINGS)
-            and bool(_AGENT_ID.search(said[:MAX_END_CHARS]))
-            and not ids & reported
-        )
+        if ids & reported or link.result is None or not link.result.text.startswith(_BACKGROUND_OPENINGS):
+            return False
+        return bool(_AGENT_ID.search(link.result.text[:MAX_END_CHARS]))
 
-    def _edit_chains(self, history: History, going: set[Place], gone: set[str], kept: set[str]) -> Iterator[Edit]:
-        for link in history.links if going else ():
-            if link.chain.call in going:
+    def _edit_chains(self, history: History, calls: set[Place], removed: set[str], kept: set[str]) -> Iterator[Edit]:
+        for link in history.links if calls else ():
+            if link.chain.call in calls:
                 yield from self._edit_chain(history, link, "sub-agent")
             elif self.responses and link.use.category != "subagent":
-                asked = _mentioned_ids(link)
-                if asked & gone and not asked & kept:
+                ids = _mentioned_ids(link)
+                if ids & removed and not ids & kept:
                     yield from self._edit_chain(history, link, "call about a sub-agent")
 
     def _edit_chain(self, history: History, link: ToolUse, why: str) -> Iterator[Edit]:
@@ -110,57 +108,49 @@ class DropSubagents:
 
 
 def _agent_ids(link: ToolUse) -> frozenset[str]:
-    """What a sub-agent is known by: its call, and the id that its harness gave it."""
-    said = link.result.text if link.result else ""
-    ends = (said,) if len(said) <= 2 * MAX_END_CHARS else (said[:MAX_END_CHARS], said[-MAX_END_CHARS:])
+    """Return the ids of a sub-agent: its call's, and the one from its harness."""
+    text = link.result.text if link.result else ""
+    ends = (text,) if len(text) <= 2 * MAX_END_CHARS else (text[:MAX_END_CHARS], text[-MAX_END_CHARS:])
     return frozenset([link.call.id, *(found["id"] for end in ends for found in _AGENT_ID.finditer(end))])
 
 
 def _is_fruitless(link: ToolUse) -> bool:
-    return is_failed_or_interrupted(link) or (
-        link.result is not None and bool(_NOTHING_SPENT.search(link.result.text[-MAX_END_CHARS:]))
-    )
+    if link.result is None or is_failed_or_interrupted(link):
+        return True
+    return bool(_NOTHING_SPENT.search(link.result.text[-MAX_END_CHARS:]))
 
 
 def _mentioned_ids(link: ToolUse) -> frozenset[str]:
-    """The ids that a call may be about."""
-    name = link.call.name.lower()
-    text = (
-        link.call.arguments
-        if name in AGENT_OUTPUT_TOOLS or name in AGENT_INPUT_TOOLS
-        else link.use.path or link.use.command
-    )
+    """Return the words of a call that may be agent ids."""
+    is_about_agent = link.call.name.lower() in AGENT_OUTPUT_TOOLS | AGENT_INPUT_TOOLS
+    text = link.call.arguments if is_about_agent else link.use.path or link.use.command
     return frozenset(_ID_WORD.findall(text[:MAX_END_CHARS]))
 
 
 def _reported_ids(history: History) -> Iterator[frozenset[str]]:
-    """The ids of agents that were heard of: in notices, or in answers that do not say that they still work."""
+    """Yield the ids of agents that reported: in a notification, or in a result that does not say they still run."""
     for message in history.messages:
         for notices in _message_notices(message).values():
-            for _, ids in notices:
-                yield ids
+            yield from (ids for _, ids in notices)
     for link in history.links:
-        if (
-            link.result
-            and link.call.name.lower() in AGENT_OUTPUT_TOOLS
-            and not _STILL_RUNNING.search(link.result.text[:MAX_END_CHARS])
-        ):
+        if link.result is None or link.call.name.lower() not in AGENT_OUTPUT_TOOLS:
+            continue
+        if not _STILL_RUNNING.search(link.result.text[:MAX_END_CHARS]):
             yield _mentioned_ids(link)
 
 
-def _remove_notices(history: History, gone: set[str]) -> Iterator[Edit]:
+def _remove_notices(history: History, removed: set[str]) -> Iterator[Edit]:
     for i, message in enumerate(history.messages):
         for j, notices in _message_notices(message).items():
-            gaps = tuple([gap for gap, ids in notices if ids & gone])
+            target = history.occurrence(Place(i, j))
+            gaps = tuple([gap for gap, ids in notices if ids & removed])
             if gaps:
-                yield Truncate(
-                    history.occurrence(Place(i, j)), POLICY_NAME, "notice of a sub-agent", gaps, over="injection"
-                )
+                yield Truncate(target, POLICY_NAME, "notification of a sub-agent", gaps, over="injection")
 
 
 @cached_per_message
 def _message_notices(message: Message) -> dict[int, list[tuple[Elision, frozenset[str]]]]:
-    """The notices in each text of a message, with the agents that they name."""
+    """Return the notifications in each text of a message, with the ids of their agents."""
     if message.role != "user":
         return {}
     found = {j: list(_find_notices(part.text)) for j, part in enumerate(message.parts) if isinstance(part, Text)}

@@ -1,8 +1,8 @@
-"""What a later call has made pointless: the same call again, an older look at the same lines, a failure made good.
+"""The policy `superseded`: remove results that a later call made obsolete: repeated calls, stale reads, failures.
 
-A read gives way to a later read that shows the same lines, to a call that wrote the file anew or deleted it, and to
-any later edit of the file. The last is a choice (`edited`): an older text and the edit together are all that is known
-of lines which nobody read again, so the way down to a budget leaves them for later.
+A read is obsolete after a later read of the same lines, after a call that overwrote or deleted the file, and, with the
+option `edited`, after any later edit of the file. Until the lines are read again, the older text together with the
+edit is all the model knows about them, so the escalation to a budget uses `edited` only late.
 """
 
 from bisect import bisect_left, bisect_right
@@ -22,24 +22,24 @@ from thresher.policies.file_accesses import FileAccesses, FileRead, collect_file
 POLICY_NAME = "superseded"
 REPEATED_CALL_REASON = "same call again"
 STALE_READ_REASON = "stale read"
-RESOLVED_FAILURE_REASON = "failed, made good later"
+RESOLVED_FAILURE_REASON = "failed, succeeded later"
 
 
 @dataclass(frozen=True, kw_only=True)
 class RemoveSuperseded:
-    """Let go of failures that were made good; point from repeated calls and outdated reads to the newer ones."""
+    """Drop failures that later succeeded; replace repeated results and stale reads by placeholders."""
 
     identical: bool = True
-    """Answers that a later call of the same tool with the same arguments gave again, word for word."""
+    """Replace results that a later call with the same tool and arguments returned again, unchanged."""
     stale: bool = True
-    """Reads whose lines were read again, or whose file was written anew or deleted."""
+    """Replace reads of lines that were read again, or of a file that was overwritten or deleted."""
     edited: bool = True
-    """Reads of a file that was edited since."""
+    """Also replace reads of a file that was edited later."""
     failed: bool = True
-    """Failed calls where a later one of the same tool succeeded on the same file or command."""
+    """Drop failed calls if a later call of the same tool succeeded on the same file or command."""
 
     def __call__(self, history: History) -> Iterator[Edit]:
-        """Failures first, then what is said again, then what is out of date; the oldest first."""
+        """Propose edits, oldest first: failures, then repeated results, then stale reads."""
         if self.failed:
             for link in _find_resolved_failures(history):
                 yield Drop(history.occurrence(link.chain.call), POLICY_NAME, RESOLVED_FAILURE_REASON)
@@ -53,32 +53,32 @@ class RemoveSuperseded:
 
 
 def _find_resolved_failures(history: History) -> list[ToolUse]:
-    good: set[tuple[str, str]] = set()
+    succeeded: set[tuple[str, str]] = set()
     found: list[ToolUse] = []
     for link in reversed(history.links):
         key = (link.call.name.lower(), _call_target(link))
         if not is_failed_call(link):
-            good.add(key)
-        elif key in good:
+            succeeded.add(key)
+        elif key in succeeded:
             found.append(link)
     return found[::-1]
 
 
 def _call_target(link: ToolUse) -> str:
-    """What a call works on: a command as it reads, a file, or else all its arguments."""
+    """Return the target of a call: its command, its file, or else all its arguments."""
     if link.use.command and link.use.category != "file_edit":
         return " ".join(link.use.command.split())
     return normalize_path(link.use.path) or link.call.arguments
 
 
 def _find_repeated_calls(history: History) -> list[tuple[Place, str]]:
-    newest: dict[tuple[str, str], Place] = {}
+    latest: dict[tuple[str, str], Place] = {}
     found: list[tuple[Place, str]] = []
     for chain, _, result, _ in reversed(history.links):
         if chain.result is None or result is None or not result.content:
             continue
-        said = (history.occurrence(chain.call).content, history.occurrence(chain.result).content)
-        later = newest.setdefault(said, chain.call)
+        contents = (history.occurrence(chain.call).content, history.occurrence(chain.result).content)
+        later = latest.setdefault(contents, chain.call)
         if later != chain.call and not get_placeholder_id(result):
             found.append((chain.result, f"same as turn {history.turn(later.message)}"))
     return found[::-1]
@@ -93,11 +93,7 @@ def _find_stale_reads(history: History, *, edited: bool) -> list[tuple[Place, st
     for reads in by_file.values():
         later = _LaterReads()
         for read in reversed(reads):
-            note = (
-                _describe_staleness(files, read, later, edited=edited)
-                if len(reads) > 1 or read.path in files.edits
-                else ""
-            )
+            note = _describe_staleness(files, read, later, edited=edited)
             if not note:
                 later.add(read)
             elif read.is_complete:
@@ -106,7 +102,7 @@ def _find_stale_reads(history: History, *, edited: bool) -> list[tuple[Place, st
 
 
 def _describe_staleness(files: FileAccesses, read: FileRead, later: "_LaterReads", *, edited: bool) -> str:
-    """Why a read is out of date, or nothing."""
+    """Return why a read is stale, or an empty string."""
     again = later.find_covering(read)
     if again is not None:
         edit = files.find_edit(read.path, read.order, again.order)
@@ -121,16 +117,16 @@ def _describe_staleness(files: FileAccesses, read: FileRead, later: "_LaterReads
 
 
 class _LaterReads:
-    """The reads of one file that come later and hold their text."""
+    """The later complete reads of one file."""
 
     def __init__(self) -> None:
-        """Start with none."""
+        """Start without reads."""
         self._by_extent: dict[LineExtent, FileRead] = {}
         self._spans: list[tuple[int, int, FileRead]] = []
-        """First line, last line, read: sorted by both, since none is within another."""
+        """First line, last line and read, sorted by both; no span contains another."""
 
     def find_covering(self, read: FileRead) -> FileRead | None:
-        """A later read that shows all lines of this one."""
+        """Return a later read that contains all lines of this one."""
         equal = self._by_extent.get(read.extent)
         if equal is not None or read.extent.variant or not self._spans:
             return equal
@@ -141,7 +137,7 @@ class _LaterReads:
         return self._spans[at - 1][2] if at and self._spans[at - 1][1] >= last else None
 
     def add(self, read: FileRead) -> None:
-        """Take a read into account for those before it."""
+        """Add a read for comparison with earlier ones."""
         if not read.is_complete:
             return
         self._by_extent.setdefault(read.extent, read)

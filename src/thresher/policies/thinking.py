@@ -1,8 +1,8 @@
-"""Reasoning: what a model thought on the way to what it said and did.
+"""The policy `thinking`: drop the model's reasoning.
 
-Some models think in blocks of their own, some in tags at the start of their text. A tag counts only where a model
-would think: it opens a line outside fenced code, is closed again, and holds no second one. A text in which anything
-would still match after the cut is left alone: it is about such tags, not made of them.
+Some models use separate thinking blocks, some use tags in their text. A tag counts only if it starts a line outside
+fenced code, has an end tag, and contains no second start tag. If the text without these spans still matches, it stays
+unchanged, because it is then a text about such tags.
 """
 
 import re
@@ -24,19 +24,19 @@ _SPACE = re.compile(r"\s*")
 
 @dataclass(frozen=True, kw_only=True)
 class DropThinking:
-    """Drop thinking, of which the model that goes on needs little.
+    """Drop thinking, which the model rarely needs again.
 
-    `DropThinking()` drops all that no rule of an API holds; `DropThinking(keep_last=3)` spares the newest three turns.
+    `DropThinking()` drops all thinking that no API rule requires; `DropThinking(keep_last=3)` keeps the last 3 turns.
     """
 
     keep_last: int = 0
-    """Turns at the end whose thinking stays."""
+    """Number of latest turns that keep their thinking."""
 
     def __post_init__(self) -> None:
         check_count(POLICY_NAME, keep_last=self.keep_last)
 
     def __call__(self, history: History) -> Iterator[Edit]:
-        """Propose, oldest first."""
+        """Propose edits, oldest first."""
         for i in range(self._find_first_kept(history)):
             message = history[i]
             tagged = _find_tagged_thinking(message)
@@ -47,16 +47,14 @@ class DropThinking:
                     yield Truncate(history.occurrence(Place(i, j)), POLICY_NAME, "thinking in tags", tagged[j])
 
     def _find_first_kept(self, history: History) -> int:
-        """The first message that is spared."""
-        if not self.keep_last:
-            return len(history)
-        spared = history.turns[-self.keep_last :]
-        return spared[0].start if spared else len(history)
+        """Return the index of the first message that keeps its thinking."""
+        kept = history.turns[-self.keep_last :] if self.keep_last else ()
+        return kept[0].start if kept else len(history)
 
 
 @cached_per_message
 def _find_tagged_thinking(message: Message) -> dict[int, tuple[Elision, ...]]:
-    """The gaps for each text that thinks in tags."""
+    """Return the gaps for thinking in tags in each text of a message."""
     if message.role != "assistant":
         return {}
     found = {j: _find_removable(part.text) for j, part in enumerate(message.parts) if isinstance(part, Text)}
@@ -69,7 +67,7 @@ def _find_removable(text: str) -> tuple[Elision, ...]:
 
 
 def _find_tag_spans(text: str) -> tuple[Elision, ...]:
-    """Thoughts in tags, each with the white space behind it; each closing tag is looked for once, so linear."""
+    """Find thinking in tags with the whitespace after it, in linear time: each end tag is searched once."""
     gaps: list[Elision] = []
     ends: dict[str, int] = {}
     position = 0

@@ -1,7 +1,7 @@
-"""Tool calls by name, by kind of work, by how they ended: left out, pointed to, told in one line, or cut.
+"""The policy `tools`: drop, replace, summarize or truncate tool calls, selected by name, category or outcome.
 
-What a human answered is a human's words, wherever a format keeps it: the answers of question tools, and what was
-said with a refusal ("the user said: …"). Only a choice that names the tool or its category touches these.
+Results with human text (answers to question tools, and comments on a refusal: "the user said: …") are edited only if
+the tool or the category `question` is selected by name.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from thresher.policies.base import RENAMED_ACTIONS, TOOL_CATEGORIES, check_choic
 POLICY_NAME = "tools"
 ToolAction = Literal["drop", "replace", "replace_calls", "truncate_calls", "summarize", "truncate"]
 MIN_CUT_CHARS = 100
-"""The least that a cut may leave: what says that something was cut needs most of it."""
+"""Minimum length after truncation, which has to include the note."""
 MAX_LINE_CHARS = 200
 INTERRUPTED_PREFIX = "[Request interrupted"
 USER_WORDS_MARKER = "the user said:"
@@ -34,33 +34,33 @@ USER_WORDS_MARKER = "the user said:"
 class EditToolCalls:
     """Apply one action to the calls of some tools.
 
-    `EditToolCalls(categories=("file_edit",))` drops all edits; `EditToolCalls(failed=True)` drops what failed;
-    `EditToolCalls(names=("mcp__*",), exclude_tools=("mcp__db__*",), action="replace")` replaces results, keeps calls;
-    `EditToolCalls(names=("*",), older_exchanges_only=True, action="summarize")` writes one line for each call;
-    `EditToolCalls(names=("Bash",), action="truncate", head=2000, tail=6000)` keeps both ends. With no name, no category
-    and no `failed`, no call is meant.
+    `EditToolCalls(categories=("file_edit",))` drops all file edits, `EditToolCalls(failed=True)` all failed calls.
+    `EditToolCalls(names=("mcp__*",), exclude_tools=("mcp__db__*",), action="replace")` replaces results, keeps calls.
+    `EditToolCalls(names=("*",), older_exchanges_only=True, action="summarize")` writes one line for each call.
+    `EditToolCalls(names=("Bash",), action="truncate", head=2000, tail=6000)` keeps head and tail of results. Without
+    `names`, `categories` and `failed`, no call is selected.
     """
 
     names: tuple[str, ...] = ()
-    """Tools by name or glob, whatever the case."""
+    """Tools by name or glob, ignoring case."""
     categories: tuple[str, ...] = ()
-    """Tools by kind of work."""
+    """Tool categories."""
     exclude_tools: tuple[str, ...] = ()
-    """Tools that are never meant, by name or glob."""
+    """Tools to exclude, by name or glob."""
     failed: bool | None = None
-    """Only calls that failed or were interrupted, only the others, or both."""
+    """True: only calls that failed or were interrupted; False: only the others; None: both."""
     older_exchanges_only: bool = False
-    """Whether all since the human's last prompt is left alone."""
+    """Exclude calls since the human's last prompt."""
     keep_last: int = 0
-    """Calls at the end that are left alone."""
+    """Number of latest calls to exclude."""
     action: ToolAction = "drop"
-    """Drop both; point to results; point to arguments; cut long arguments; one line for both; cut results."""
+    """Drop both, replace the result, replace or truncate the arguments, summarize both, truncate the result."""
     limit: int = 10_000
-    """Characters that `truncate` keeps without `head` and `tail`, and `truncate_calls` of each argument."""
+    """Maximum characters for `truncate` without `head` and `tail`, and of each argument for `truncate_calls`."""
     head: int = 0
-    """Characters that `truncate` leaves of the beginning, what says so included."""
+    """Characters that `truncate` keeps from the start, including the note."""
     tail: int = 0
-    """Characters that `truncate` leaves of the end."""
+    """Characters that `truncate` keeps from the end."""
 
     def __post_init__(self) -> None:
         check_words(POLICY_NAME, names=self.names, exclude_tools=self.exclude_tools)
@@ -68,12 +68,11 @@ class EditToolCalls:
         check_choice(POLICY_NAME, "action", self.action, get_args(ToolAction))
         check_count(POLICY_NAME, limit=self.limit, head=self.head, tail=self.tail, keep_last=self.keep_last)
         if self.action == "truncate" and self._max_chars < MIN_CUT_CHARS:
-            raise OptionError(
-                f"policy `{POLICY_NAME}`: a cut leaves {MIN_CUT_CHARS} characters or more, not {self._max_chars}"
-            )
+            least, got = MIN_CUT_CHARS, self._max_chars
+            raise OptionError(f"policy `{POLICY_NAME}`: `truncate` must keep {least} characters or more, got {got}")
 
     def __call__(self, history: History) -> Iterator[Edit]:
-        """Propose, oldest first."""
+        """Propose edits, oldest first."""
         end = history.exchanges[-1].start if self.older_exchanges_only and history.exchanges else len(history)
         for link in history.links[: max(0, len(history.links) - self.keep_last)]:
             if link.chain.call.message < end and self._is_selected(link):
@@ -84,15 +83,12 @@ class EditToolCalls:
             return False
         if base.is_tool_selected(link, self.exclude_tools, ()):
             return False
+
         if _has_human_answer(link):
-            return base.is_tool_selected(
-                link, tuple([name for name in self.names if name != "*"]), self._question_categories()
-            )
+            names = tuple([name for name in self.names if name != "*"])
+            return base.is_tool_selected(link, names, ("question",) if "question" in self.categories else ())
         everything = self.failed is not None and not self.names and not self.categories
         return everything or base.is_tool_selected(link, self.names, self.categories)
-
-    def _question_categories(self) -> tuple[str, ...]:
-        return tuple([category for category in self.categories if category == "question"])
 
     def _edit_call(self, history: History, link: ToolUse) -> Iterator[Edit]:
         call = history.occurrence(link.chain.call)
@@ -122,18 +118,18 @@ class EditToolCalls:
         return self.head + self.tail or self.limit
 
     def _find_cuts(self, text: str) -> tuple[Elision, ...]:
-        """A limit is a limit; of two ends so long, a little more is let pass."""
+        """Return the gaps to truncate a text: strict for `limit`, with some tolerance for `head` and `tail`."""
         ends = self.head + self.tail
         if not ends:
             return elide_to_limit(text, self.limit)
-        return (
-            elide_to_limit(text, ends, tail=self.tail / ends) if len(text) > ends + ends // MIN_SAVING_DIVISOR else ()
-        )
+        if len(text) <= ends + ends // MIN_SAVING_DIVISOR:
+            return ()
+        return elide_to_limit(text, ends, tail=self.tail / ends)
 
 
 @lru_cache(maxsize=1024)
 def _describe_call(call: ToolCall, result: ToolResult | None) -> str:
-    """What a chain did, in a line; that depends on nothing around it, so it is told once."""
+    """Describe a call and its result in one line, independent of the rest of the history."""
     answers = () if result is None else (Message("tool", (result,), author="tool"),)
     alone = History((Message("assistant", (call,), author="model"), *answers))
     chain = ToolChain(Place(0, 0), Place(1, 0) if result else None, active=False)
@@ -141,18 +137,18 @@ def _describe_call(call: ToolCall, result: ToolResult | None) -> str:
 
 
 def is_failed_or_interrupted(link: ToolUse) -> bool:
-    """Whether a call came to nothing: an error, an interruption, or no result at all."""
+    """Return whether a call has an error, was interrupted, or has no result."""
     return base.is_failed_call(link) or _is_interrupted(link)
 
 
 def _is_interrupted(link: ToolUse) -> bool:
-    """Whether the result says so itself; a pointer to such a result still does."""
-    said = link.result.text[:200].lstrip() if link.result else ""
-    return said.startswith(INTERRUPTED_PREFIX) or (said.startswith("[thresher ") and said.endswith("· interrupted]"))
+    """Return whether a result, or its placeholder, reports an interruption."""
+    text = link.result.text[:200].lstrip() if link.result else ""
+    return text.startswith(INTERRUPTED_PREFIX) or (text.startswith("[thresher ") and text.endswith("· interrupted]"))
 
 
 def _has_human_answer(link: ToolUse) -> bool:
-    """Whether a human's own words are in the result."""
+    """Return whether a result contains human text."""
     if link.use.category == "question":
         return True
     return link.result is not None and link.result.is_error and USER_WORDS_MARKER in link.result.text[:1000]

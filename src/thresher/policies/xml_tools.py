@@ -1,9 +1,8 @@
-"""Tool calls that are written as XML in an agent's words, and answered in the user's role.
+"""Tool calls written as XML in agent text, with results in user messages.
 
-Cline, Roo, Forge and their kin do so (`formats.xml_calls` says how). In their own files such calls are read as calls;
-in messages as an API takes them both sides are plain text, so nothing breaks when they go. But a human's answer may
-stand in the same message, so only what follows the line that opens a result is the tool's, up to the next thing that
-somebody else wrote.
+Cline, Roo, Forge and similar agents use this notation (see `transcripts.xml_calls`). Their transcripts are parsed to
+tool calls; in API messages both sides are plain text, so removing them breaks no rule. A result starts at its header
+line and ends before text of another author, because the same message may contain a human's answer.
 """
 
 import re
@@ -21,9 +20,9 @@ from thresher.model.tool_catalog import TOOLS_BY_NAME
 from thresher.transcripts.xml_calls import WRAPPER_TAG, find_xml_elements, parse_result_header
 
 MAX_LINE_CHARS = 120
-"""Characters that tell of one call."""
+"""Maximum characters of a call's description."""
 MAX_ANNOUNCEMENT_CHARS = 200
-"""Characters around a call that are no more than an announcement of it."""
+"""Maximum characters of text that only announces a call."""
 
 _HUMAN_ANSWER = re.compile(
     r"<(?:feedback|user_message|answer|user_feedback)>|provided the following (?:feedback|context)"
@@ -31,18 +30,18 @@ _HUMAN_ANSWER = re.compile(
 
 
 class XmlCall(NamedTuple):
-    """A call in a text."""
+    """A call within a text."""
 
     name: str
     subject: str
-    """What it works on."""
+    """Target of the call, such as a path or a command."""
     use: ToolCallDetails
     is_standalone: bool
-    """Little else is said in the text."""
+    """Whether the text contains little else."""
 
 
 class XmlChain(NamedTuple):
-    """A call in a text, and the texts that answer it."""
+    """A call within a text, and the texts with its result."""
 
     call: Place
     results: tuple[Place, ...]
@@ -53,12 +52,12 @@ class XmlChain(NamedTuple):
 
     @property
     def description(self) -> str:
-        """What was called, in one line."""
+        """The call in one line."""
         return clip(to_printable_line(f"{self.name} {self.subject}"), MAX_LINE_CHARS)
 
 
 def find_xml_chains(history: History) -> Iterator[XmlChain]:
-    """Every such call that the next message answers, and that the agent has spoken after."""
+    """Yield the XML calls with a result in the next message, except in the last turn."""
     last = history.turns[-1].start if history.turns else 0
     for i in range(last - 1):
         message, answer = history[i], history[i + 1]
@@ -72,13 +71,12 @@ def find_xml_chains(history: History) -> Iterator[XmlChain]:
 
 @cached_per_message
 def _find_calls(message: Message) -> tuple[XmlCall | None, ...]:
-    return tuple(
-        [_find_call(part.text) if isinstance(part, Text) and "</" in part.text else None for part in message.parts]
-    )
+    texts = (part.text if isinstance(part, Text) and "</" in part.text else "" for part in message.parts)
+    return tuple([_find_call(text) if text else None for text in texts])
 
 
 def _find_call(text: str) -> XmlCall | None:
-    """The first known tool whose element opens a line and is closed."""
+    """Return the first complete element of a known tool at the start of a line."""
     found = next(find_xml_elements(text, _is_tool), None)
     if found is None:
         return None
@@ -93,7 +91,7 @@ def _is_tool(name: str) -> bool:
 
 
 def _find_result_parts(message: Message, name: str) -> list[int]:
-    """Which parts of a message a tool's answer is: from its opening line to what somebody else wrote."""
+    """Return the indexes of the parts with a tool's result: from its header line to the next text of another author."""
     texts = [part.text if isinstance(part, Text) else None for part in message.parts]
     start = next((k for k, text in enumerate(texts) if text and _is_answer_to(text, name)), None)
     if start is None:
@@ -104,9 +102,9 @@ def _find_result_parts(message: Message, name: str) -> list[int]:
         if text is None or (k > start and (parse_result_header(text) or _is_from_harness(text))):
             break
         results.append(k)
-    # Where a human answered too, all of it stays: their words are not ours to part from the tool's.
-    human = any(_HUMAN_ANSWER.search(texts[k] or "") for k in results)
-    return [] if human or any(get_placeholder_id(message.parts[k]) for k in results) else results
+    # If a human answered as well, all of it stays, because human text cannot be separated from the tool's.
+    has_human_answer = any(_HUMAN_ANSWER.search(texts[k] or "") for k in results)
+    return [] if has_human_answer or any(get_placeholder_id(message.parts[k]) for k in results) else results
 
 
 def _is_answer_to(text: str, name: str) -> bool:

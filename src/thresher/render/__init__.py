@@ -1,5 +1,4 @@
-"""Values to text and tables, for people and for programs.
+"""Formatting of sessions, search results and reports, as text and tables for people and as JSON values for programs.
 
-In: sessions and histories. Out: rows, rich renderables, plain values for JSON. Text of a transcript is data: its
-control characters never reach a terminal, its brackets never become markup.
+Transcript text is data: its control codes never reach a terminal, and its brackets are never parsed as markup.
 """

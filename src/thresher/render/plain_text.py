@@ -1,4 +1,4 @@
-"""A history as compact text: for a person, or for a sub-agent that only needs to read it."""
+"""A history as compact text, for a person or a sub-agent that only reads it."""
 
 from collections.abc import Iterator
 
@@ -10,25 +10,22 @@ HEADINGS = {"system": "System", "user": "User", "assistant": "Assistant"}
 
 
 def format_plain_text(history: History) -> str:
-    """What was said and done, in order; one heading a speaker, one line a call."""
+    """Format messages and tool calls in order, with a heading for each change of role and one line per call."""
     lines: list[str] = []
-    speaker = ""
+    role = ""
     for message in history:
-        said = list(_message_lines(message))
-        if said and message.role not in ("tool", speaker):
-            speaker = message.role
-            lines += ["", f"## {HEADINGS[speaker]}" + (" (harness)" if _is_harness(message) else "")]
-        lines += said
+        text = message_text(message)
+        if text and message.role not in ("tool", role):
+            role = message.role
+            is_harness = role == "user" and message.author in ("harness", "recall")
+            lines += ["", f"## {HEADINGS[role]}" + (" (harness)" if is_harness else "")]
+        lines += [text] if text else []
     return "\n".join(lines).strip() + "\n"
 
 
 def message_text(message: Message) -> str:
-    """One message, without a heading."""
+    """Format one message, without a heading."""
     return "\n".join(_message_lines(message))
-
-
-def _is_harness(message: Message) -> bool:
-    return message.role == "user" and message.author in ("harness", "recall")
 
 
 def _message_lines(message: Message) -> Iterator[str]:
@@ -42,12 +39,11 @@ def _message_lines(message: Message) -> Iterator[str]:
                     yield f"(thinking) {strip_control_codes(part.text.strip())}"
             case ToolCall():
                 use = describe_tool_call(part)
-                yield (
-                    f"▸ {part.name} {strip_control_codes(use.command or use.path or use.intent or part.arguments)}"
-                ).rstrip()
+                target = use.command or use.path or use.intent or part.arguments
+                yield f"▸ {part.name} {strip_control_codes(target)}".rstrip()
             case ToolResult():
                 mark = "✗" if part.is_error else "←"
-                yield f"{mark} {strip_control_codes(part.text.strip())}" if part.text.strip() else f"{mark} (nothing)"
+                yield f"{mark} {strip_control_codes(part.text.strip()) or '(nothing)'}"
             case Image():
                 yield f"[image {part.media_type or part.url}]"
             case Unknown():

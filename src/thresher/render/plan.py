@@ -1,7 +1,7 @@
-"""A plan as a table in a terminal: what is done to what, why, and what that saves."""
+"""Render a plan as a table for the terminal."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from thresher.edits.explain import summarize_edits
 from thresher.edits.plan import Plan, list_plan_notes
@@ -10,10 +10,11 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 BAR_WIDTH = 40
+EDIT_COLORS = {"dropped": "red", "replaced": "yellow", "truncated": "magenta", "summarized": "blue"}
 
 
 def plan_table(plan: Plan) -> Iterator["RenderableType"]:
-    """A heading with a bar, the table, and what else is worth knowing."""
+    """Yield a heading with a bar, the table of edits, and the notes of a plan."""
     from rich.table import Table
     from rich.text import Text
 
@@ -32,19 +33,11 @@ def plan_table(plan: Plan) -> Iterator["RenderableType"]:
             table.add_column(name)
         for name in ("parts", "before", "after", "saved"):
             table.add_column(name, justify="right")
-        for policy, done, why, parts, before, after in found:
-            table.add_row(
-                policy, _styled_edit_label(done), why, f"{parts:,}", f"{before:,}", f"{after:,}", f"{before - after:,}"
-            )
+        for policy, kind, why, parts, before, after in found:
+            numbers = (f"{number:,}" for number in (parts, before, after, before - after))
+            table.add_row(policy, Text(kind, style=EDIT_COLORS[kind]), why, *numbers)
         yield ""
         yield table
         yield ""
     for note in list_plan_notes(plan):
         yield Text(note, style="dim")
-
-
-def _styled_edit_label(done: str) -> Any:
-    from rich.text import Text
-
-    colours = {"dropped": "red", "replaced": "yellow", "truncated": "magenta", "summarized": "blue"}
-    return Text(done, style=colours[done])

@@ -1,4 +1,4 @@
-"""A session in one row."""
+"""One row per session, and the table of the rows."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-LEAST_TITLE = 20
+MIN_TITLE_WIDTH = 20
+OPTIONAL_COLUMNS = ("compacted", "started", "sub-agents", "unpaired", "problems", "calls")
+"""Columns that a narrow terminal loses, in this order."""
 
 
 class SessionRow(Struct, frozen=True):
-    """What a list of sessions says of one; the names are stable for other programs."""
+    """Facts and counts of one session. The field names are the JSON keys."""
 
     file: str
     agent: str
@@ -27,7 +29,7 @@ class SessionRow(Struct, frozen=True):
     title: str
     started: str
     messages: int
-    """Every message once; rewound ones included, those of sub-agents not."""
+    """Messages, each counted once: rewound messages are included, sub-agents' messages are not."""
     calls: int
     results: int
     unpaired: int
@@ -36,13 +38,13 @@ class SessionRow(Struct, frozen=True):
     """Calls that started a sub-agent."""
     compactions: int
     tokens: int
-    """About how much the model would see next."""
+    """Estimated size of the context that the model would get next."""
     records: dict[str, int]
     problems: list[str]
 
 
 def make_session_row(session: Session) -> SessionRow:
-    """Count everything once."""
+    """Count the parts of a session. A message that a compaction repeats counts once."""
     histories = [*session.segments, *(branch.history for branch in session.branches)]
     messages = list(session.messages(branches=True))
     return SessionRow(
@@ -65,39 +67,38 @@ def make_session_row(session: Session) -> SessionRow:
 
 
 def _unpaired(history: History) -> int:
-    missing = sum(chain.result is None and not history[chain.call.message].carried for chain in history.chains)
-    return missing + sum(not history[place.message].carried for place in history.orphans)
+    unanswered = sum(chain.result is None and not history[chain.call.message].carried for chain in history.chains)
+    return unanswered + sum(not history[orphan.message].carried for orphan in history.orphans)
 
 
 def _count_subagent_calls(history: History) -> int:
     return sum(not history[spawn.start].carried for spawn in history.spawns)
 
 
-def session_table(every: Sequence[SessionRow], width: int) -> "Table":
-    """Sessions as a table to be read at a glance: no empty columns, and as many as the line has room for.
+def session_table(sessions: Sequence[SessionRow], width: int) -> "Table":
+    """Build a table without empty columns, and with as many columns as fit the width.
 
-    Those in which nothing was said are counted, not shown, if there are others.
+    Sessions without messages are only counted in the caption, unless all are empty.
     """
     from rich.table import Table
     from rich.text import Text
 
-    rows = [row for row in every if row.messages] or every
+    rows = [row for row in sessions if row.messages] or sessions
     columns = {name: cells for name, cells in _columns(rows).items() if any(cells)}
-    sizes = {name: max(len(name), *map(len, cells)) + 2 for name, cells in columns.items()}
-    for name in ("compacted", "started", "sub-agents", "unpaired", "problems", "calls"):
-        if sum(sizes.values()) + LEAST_TITLE > width:
+    widths = {name: max(len(name), *map(len, cells)) + 2 for name, cells in columns.items()}
+    for name in OPTIONAL_COLUMNS:
+        if sum(widths.values()) + MIN_TITLE_WIDTH > width:
             columns.pop(name, None)
-            sizes.pop(name, None)
+            widths.pop(name, None)
     table = Table(box=None, padding=(0, 1), header_style="bold")
     for name in columns:
         table.add_column(name, no_wrap=True, justify="left" if name in ("agent", "session", "started") else "right")
     table.add_column("title", no_wrap=True)
-    room = max(width - sum(sizes.values()) - 2, LEAST_TITLE)
+    room = max(width - sum(widths.values()) - 2, MIN_TITLE_WIDTH)
     for row, cells in zip(rows, zip(*columns.values(), strict=True), strict=True):
         table.add_row(*cells, Text(shorten(row.title, room)))
-    others = len(every) - len(rows)
-    empty = f", and {others:,} in which nothing was said" if others else ""
-    table.caption = f"{plural(len(rows), 'session')}{empty}; tokens: about what the model would see next"
+    empty = f", and {len(sessions) - len(rows):,} without messages" if len(rows) < len(sessions) else ""
+    table.caption = f"{plural(len(rows), 'session')}{empty}; tokens: estimated size of the next request"
     table.caption_justify = "left"
     return table
 
@@ -121,5 +122,5 @@ def _columns(rows: Sequence[SessionRow]) -> dict[str, list[str]]:
 
 
 def _short_id(row: SessionRow) -> str:
-    """Enough of an id to name it: the first eight of a UUID, the whole of a short one."""
+    """Return the first eight characters of a UUID, and another id in full unless it is long."""
     return row.id[:8] if len(row.id) == 36 and row.id.count("-") == 4 else shorten(row.id or Path(row.file).stem, 24)

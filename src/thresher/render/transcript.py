@@ -1,4 +1,4 @@
-"""A session to be read in a terminal, and the same as plain values."""
+"""A session as lines for a terminal and as JSON values."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from rich.text import Text as RichText
 
 MAX_PART_LINES = 12
-"""Lines of one part that are shown before the rest is folded."""
+"""Lines to show of a part; the rest is only counted."""
+MAX_THINKING_LINES = 4
+MAX_RESULT_LINES = 6
+MAX_LINE_WIDTH = 400
 
 _STYLES = {
     "human": "bold green",
@@ -37,45 +40,49 @@ _STYLES = {
     "harness": "dim",
     "recall": "dim yellow",
 }
-_NAMES = {"human": "you", "model": "model", "tool": "result", "harness": "harness", "recall": "recall"}
+_AUTHOR_LABELS = {"human": "you", "model": "model", "tool": "result", "harness": "harness", "recall": "recall"}
 
 
 def transcript_lines(session: Session, *, full: bool = False, plan: Plan | None = None) -> Iterator["RichText"]:
-    """The session, line by line: who spoke, what was called, what came back; with a plan, what becomes of each part."""
+    """Return the lines of a session: messages, tool calls and results, and with a plan the edit of each part."""
     yield from _heading(session)
-    fates = _index_edits(session.history, plan) if plan is not None else {}
+    edits = _index_edits(session.history, plan) if plan is not None else {}
     for number, segment in enumerate(session.segments):
         if number:
-            yield _rule(f"compacted: the model goes on from a summary ({format_token_count(count(segment))} tokens)")
-        names = {part.id: part for message in segment for part in message.calls}
-        shown = fates if segment is session.history else {}
-        for index, message in enumerate(segment):
-            if not message.carried:
-                yield from _message(message, names, full=full, fates=shown.get(index))
+            yield _rule(f"compacted: the model continues from a summary ({format_token_count(count(segment))} tokens)")
+        yield from _history_lines(segment, edits if segment is session.history else {}, full=full)
         yield from _unanswered_call_lines(segment)
     for branch in session.branches:
-        yield _rule(f"taken back: {plural(len(branch.history), 'message')}")
-        names = {part.id: part for message in branch.history for part in message.calls}
-        for message in branch.history:
-            yield from _message(message, names, full=full)
+        yield _rule(f"rewound: {plural(len(branch.history), 'message')}")
+        yield from _history_lines(branch.history, {}, full=full, carried=True)
     if session.problems:
-        yield _rule("problems met while reading")
+        yield _rule("problems found while reading")
         yield from (_styled_line(f"  {problem}", "yellow") for problem in session.problems)
 
 
+def _history_lines(
+    history: History, edits: dict[int, dict[int, Edit]], *, full: bool, carried: bool = False
+) -> Iterator["RichText"]:
+    """Return the lines of a history; with `carried`, those of messages that a compaction repeats as well."""
+    calls = {call.id: call for message in history for call in message.calls}
+    for index, message in enumerate(history):
+        if carried or not message.carried:
+            yield from _message(message, calls, full=full, edits=edits.get(index))
+
+
 def _index_edits(history: History, plan: Plan) -> dict[int, dict[int, Edit]]:
-    """The edit of each part that has one, by message and part."""
-    fates: dict[int, dict[int, Edit]] = {}
+    """Map message and part numbers to the edit of that part."""
+    edits: dict[int, dict[int, Edit]] = {}
     for edit in plan.edits:
         for target in list_targets(edit):
             message, part = history.places[target]
-            fates.setdefault(message, {})[part] = edit
-    return fates
+            edits.setdefault(message, {})[part] = edit
+    return edits
 
 
 def _edit_line(edit: Edit) -> "RichText":
-    together = " together" if isinstance(edit, Summarize) and len(edit.targets) > 1 else ""
-    saved = f", saves {edit.saved:,} tokens{together}" if edit.saved else ""
+    scope = f" for {len(edit.targets)} parts" if isinstance(edit, Summarize) and len(edit.targets) > 1 else ""
+    saved = f", saves {edit.saved:,} tokens{scope}" if edit.saved else ""
     return _styled_line(f"  ⤷ {EDIT_LABELS[type(edit).__name__]}: {edit.why} [{edit.policy}]{saved}", "bold yellow")
 
 
@@ -112,7 +119,7 @@ def _heading(session: Session) -> Iterator["RichText"]:
 
 
 def _message(
-    message: Message, calls: dict[str, ToolCall], *, full: bool, fates: dict[int, Edit] | None = None
+    message: Message, calls: dict[str, ToolCall], *, full: bool, edits: dict[int, Edit] | None = None
 ) -> Iterator["RichText"]:
     from rich.text import Text as RichText
 
@@ -120,12 +127,12 @@ def _message(
     if message.source:
         facts.append(f"line {message.source.line}")
     facts.append(_format_usage(message))
-    name = _NAMES[message.author] if message.role != "system" else "system"
-    yield RichText.assemble("\n", (f"{name:<8}", _STYLES[message.author]), (" · ".join(filter(None, facts)), "dim"))
+    label = _AUTHOR_LABELS[message.author] if message.role != "system" else "system"
+    yield RichText.assemble("\n", (f"{label:<8}", _STYLES[message.author]), (" · ".join(filter(None, facts)), "dim"))
     for number, part in enumerate(message.parts):
         yield from _part(part, calls, full=full)
-        if fates and number in fates:
-            yield _edit_line(fates[number])
+        if edits and number in edits:
+            yield _edit_line(edits[number])
 
 
 def _format_usage(message: Message) -> str:
@@ -139,18 +146,18 @@ def _format_usage(message: Message) -> str:
 def _part(part: Part, calls: dict[str, ToolCall], *, full: bool) -> Iterator["RichText"]:
     match part:
         case Text():
-            yield from _folded_lines(part.text, "", full=full, cut=False)
+            yield from _folded_lines(part.text, "", full=full, truncate=False)
         case Thinking():
-            shown = part.text or "[signed, not shown]"
-            yield from _folded_lines(shown, "italic dim", full=full, most=4, lead="  ~ ")
+            text = part.text or "[signed, not shown]"
+            yield from _folded_lines(text, "italic dim", full=full, limit=MAX_THINKING_LINES, prefix="  ~ ")
         case ToolCall():
             yield _styled_line(f"  ▸ {part.name}  {shorten(_call_target(part), 100)}", "bold")
             if full:
-                yield from _folded_lines(part.arguments, "dim", full=True, lead="    ")
+                yield from _folded_lines(part.arguments, "dim", full=True, prefix="    ")
         case ToolResult():
             yield from _result(part, calls.get(part.call_id), full=full)
         case Summary():
-            yield from _folded_lines(part.text, "yellow", full=full, lead="  § ", cut=False)
+            yield from _folded_lines(part.text, "yellow", full=full, prefix="  § ", truncate=False)
         case Image():
             yield _styled_line(f"  [image {part.media_type or part.url}]", "dim")
         case Unknown():
@@ -168,25 +175,26 @@ def _result(part: ToolResult, call: ToolCall | None, *, full: bool) -> Iterator[
     name = call.name if call else part.name or "no call with this id"
     size = f"{plural(text.count(chr(10)) + 1, 'line')}, {plural(len(text), 'character')}" if text else "empty"
     yield _styled_line(f"  {mark} {name}  {size}", style)
-    yield from _folded_lines(text, "dim", full=full, most=6, lead="    ")
+    yield from _folded_lines(text, "dim", full=full, limit=MAX_RESULT_LINES, prefix="    ")
     for item in part.content:
         if not isinstance(item, Text):
             yield from _part(item, {}, full=full)
 
 
 def _folded_lines(
-    text: str, style: str, *, full: bool, most: int = MAX_PART_LINES, lead: str = "  ", cut: bool = True
+    text: str, style: str, *, full: bool, limit: int = MAX_PART_LINES, prefix: str = "  ", truncate: bool = True
 ) -> Iterator["RichText"]:
     lines = strip_control_codes(text).rstrip().split("\n")
-    shown = lines if full or len(lines) <= most + 1 else lines[:most]
+    shown = lines if full or len(lines) <= limit + 1 else lines[:limit]
     for line in shown:
-        yield _styled_line(lead + (_truncate_line(line) if cut and not full else line), style)
+        yield _styled_line(prefix + (_truncate_line(line) if truncate and not full else line), style)
     if len(shown) < len(lines):
-        yield _styled_line(f"{lead}… {plural(len(lines) - len(shown), 'more line')}", "dim cyan")
+        yield _styled_line(f"{prefix}… {plural(len(lines) - len(shown), 'more line')}", "dim cyan")
 
 
-def _truncate_line(line: str, width: int = 400) -> str:
-    return line if len(line) <= width else f"{line[:width]}… {format_count(len(line) - width)} more characters"
+def _truncate_line(line: str) -> str:
+    more = len(line) - MAX_LINE_WIDTH
+    return line if more <= 0 else f"{line[:MAX_LINE_WIDTH]}… {format_count(more)} more characters"
 
 
 def _unanswered_call_lines(segment: History) -> Iterator["RichText"]:
@@ -194,11 +202,11 @@ def _unanswered_call_lines(segment: History) -> Iterator["RichText"]:
         if chain.result is None:
             call = segment[chain.call.message].parts[chain.call.part]
             if isinstance(call, ToolCall):
-                yield _styled_line(f"\n  {call.name} was called and has no result", "yellow")
+                yield _styled_line(f"\n  {call.name} was called but has no result", "yellow")
 
 
 def session_value(session: Session) -> dict[str, Any]:
-    """The session as plain values, for `--json`."""
+    """Return the session as JSON values."""
     return {
         "agent": session.agent,
         "id": session.id,

@@ -1,8 +1,8 @@
-"""Short texts that stand for long ones.
+"""Summaries that replace many parts of a history.
 
-In: a history and the places in it that are to go. Out: one text in their stead, from the calls and results
-themselves or written by a model. Whoever applies the text decides where it goes; a finished plan tells which of its
-texts could be better, and takes them later. Only `calling` speaks to a network; it is imported when a model is asked.
+Input: a history and the places to summarize. Output: one text, extracted from the parts or written by a model.
+`find_summary_requests` lists the summaries of a finished plan that a model could improve, and `fill_summaries` puts
+improved texts into the plan. Only `http_client` uses the network; it is imported on the first request to a model.
 """
 
 from thresher.model.one_liners import describe_chain, format_edit_list

@@ -1,4 +1,4 @@
-"""What a summariser is."""
+"""The protocol of summarizers."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,11 +7,11 @@ from thresher.model import History, Place
 
 
 class Summarizer(Protocol):
-    """Writes one text that stands for many parts."""
+    """Writes one text that summarizes many parts."""
 
     @property
     def name(self) -> str:
-        """What it is called in settings and reports."""
+        """Name in settings and reports."""
 
     def __call__(self, history: History, members: Sequence[Place], *, limit: int) -> str:
-        """One text for the parts at these places, at most `limit` characters."""
+        """Summarize the parts at these places in at most `limit` characters."""

@@ -1,11 +1,11 @@
-"""A model behind an address: what is asked of it, and what counts as its answer.
+"""A model endpoint: send a prompt, validate the answer.
 
-Two shapes are spoken: OpenAI's chat completions, which most servers imitate, and Anthropic's messages. Nothing is sent
-that only some servers understand: no temperature, and a limit of tokens only where the API demands one.
+Supports OpenAI's chat completions API, which most servers implement, and Anthropic's messages API. Requests contain
+only widely supported fields: no temperature, and a token limit only if the API requires one.
 
-The key is read from the environment when it is needed and goes into one header. Texts from elsewhere (a server's words,
-a broken connection's) enter an error message only after the key was taken out of them; what a server says to a refused
-key is not shown at all, since servers like to quote a part of it. Redirects are not followed: they would carry the key.
+The API key comes from the environment and goes into one header only. Error messages quote servers and connection errors
+without the key. If a server rejects the key, its message is not quoted, because servers tend to quote part of the key.
+Redirects are not followed, because they would forward the key.
 """
 
 import math
@@ -25,43 +25,43 @@ if TYPE_CHECKING:
 EndpointApi = Literal["openai", "anthropic"]
 KEY_VARIABLES: dict[EndpointApi, str] = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 ANTHROPIC_VERSION = "2023-06-01"
-"""The version of Anthropic's API that this speaks."""
+"""Supported version of Anthropic's API."""
 MAX_REPLY_BYTES = 2_000_000
-"""Bytes of an answer; more is refused."""
+"""Maximum bytes of a reply."""
 MAX_QUOTED_CHARS = 200
-"""Characters of a server's own words in an error."""
+"""Maximum characters to quote from a server in an error."""
 RETRYABLE_STATUSES = frozenset({408, 409, 429})
-"""States that another try may find gone, besides all from 500 on."""
+"""Statuses to retry, besides 500 and above."""
 TRUNCATED_REASONS = ("length", "max_tokens", "model_context_window_exceeded")
 
 
 class SummaryError(ThresherError):
-    """A model gave no answer that can be used."""
+    """A model returned no usable answer."""
 
-    def __init__(self, message: str, *, passing: bool = False, wait: float = 0.0) -> None:
-        """Say whether another try may do, and how many seconds the server wants to be left alone first."""
+    def __init__(self, message: str, *, retryable: bool = False, retry_after: float = 0.0) -> None:
+        """Store whether a retry may succeed, and the seconds that the server asks to wait before it."""
         super().__init__(message)
-        self.is_retryable = passing
-        self.retry_after = wait
+        self.is_retryable = retryable
+        self.retry_after = retry_after
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A model, where it is, and how patiently it is asked."""
+    """A model, its server, and the timeout and retry policy."""
 
     url: str
-    """The base address: `http://localhost:8000/v1`, `https://api.anthropic.com`; or the whole one."""
+    """Base URL, such as `http://localhost:8000/v1` or `https://api.anthropic.com`, or the full URL."""
     model: str
     api: EndpointApi = "openai"
     key_variable: str | None = None
-    """The environment variable that holds the key; None: the API's usual one; empty: no key is sent."""
+    """Environment variable with the key; None: the API's usual one; empty: send no key."""
     timeout: float = 60.0
-    """Seconds for one whole try."""
+    """Timeout of one attempt, in seconds."""
     retries: int = 2
     backoff: float = 0.5
-    """Seconds before the second try; doubled for each one after it."""
+    """Seconds before the first retry; doubles with each further one."""
     max_tokens: int = 8_192
-    """What an answer may have at most, where the API wants to be told (Anthropic's)."""
+    """Token limit of an answer, if the API requires one (Anthropic's)."""
 
     def __post_init__(self) -> None:
         problem = next(self._problems(), "")
@@ -70,35 +70,35 @@ class Endpoint:
 
     def _problems(self) -> Iterator[str]:
         if self.api not in get_args(EndpointApi):
-            yield f"`api` is one of {', '.join(get_args(EndpointApi))}; not {self.api!r}"
+            yield f"`api` must be one of {', '.join(get_args(EndpointApi))}, got {self.api!r}"
         yield from _address_problems(self.url)
         if not isinstance(self.model, str) or not self.model.strip():
-            yield "`model` is the name that the server knows the model by; it is empty"
+            yield "`model` must be the model's name on the server, got an empty value"
         for name, value, least in (("timeout", self.timeout, 0.001), ("backoff", self.backoff, 0)):
             if not _is_number(value) or not least <= value < math.inf:
-                yield f"`{name}` is a number of seconds, {least:g} or more; not {value!r}"
+                yield f"`{name}` must be a number of seconds, {least:g} or more, got {value!r}"
         for name, value, least in (("retries", self.retries, 0), ("max_tokens", self.max_tokens, 1)):
             if not _is_number(value) or value != int(value) or value < least:
-                yield f"`{name}` is a whole number, {least} or more; not {value!r}"
+                yield f"`{name}` must be a whole number, {least} or more, got {value!r}"
 
     @property
     def address(self) -> str:
-        """Where requests go."""
-        from urllib.parse import urlsplit, urlunsplit  # noqa: PLC0415 - only who asks a model needs it
+        """The URL for requests."""
+        from urllib.parse import urlsplit, urlunsplit  # noqa: PLC0415 - only needed with a model
 
         parts = urlsplit(self.url)
         path = parts.path.rstrip("/")
         last = "/chat/completions" if self.api == "openai" else "/messages"
         if not path.endswith(last):
-            # OpenAI's servers are given by a base that ends in its version, wherever that is; a bare host has none.
+            # The base URL of an OpenAI server ends in a version, possibly below a path; a bare host has none.
             versioned = path.endswith("/v1") or (self.api == "openai" and path)
             path += last if versioned else f"/v1{last}"
         return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
 
     @property
     def host(self) -> str:
-        """The server, as errors name it."""
-        from urllib.parse import urlsplit  # noqa: PLC0415 - only who asks a model needs it
+        """The server's name for errors."""
+        from urllib.parse import urlsplit  # noqa: PLC0415 - only needed with a model
 
         return urlsplit(self.url).netloc
 
@@ -108,42 +108,42 @@ def _is_number(value: object) -> bool:
 
 
 def _address_problems(url: str) -> Iterator[str]:
-    """What is wrong with an address; it is not repeated, for it may hold a password."""
-    from urllib.parse import urlsplit  # noqa: PLC0415 - only who asks a model needs it
+    """Yield the problems of a URL without quoting it, because it may contain a password."""
+    from urllib.parse import urlsplit  # noqa: PLC0415 - only needed with a model
 
     if not isinstance(url, str) or not url.isascii() or not url.isprintable() or " " in url:
-        yield "`url` is an address of plain ASCII characters without blanks"
+        yield "`url` must consist of printable ASCII characters without spaces"
         return
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        yield f"`url` cannot be read as an address: {error}"
+        yield f"`url` is not a valid URL: {error}"
         return
     if parts.scheme not in ("http", "https") or not host:
-        yield "`url` begins with http:// or https:// and a host"
+        yield "`url` must start with http:// or https:// and a host"
     if "@" in parts.netloc:
-        yield "`url` holds a name or a password: put the key into an environment variable and name it in `key_variable`"
+        yield "`url` must not contain a name or password: put the key into an environment variable (`key_variable`)"
 
 
 def ask_model(endpoint: Endpoint, instructions: str, text: str) -> str:
-    """What the model answers; raises `SummaryError` once no try has brought a usable answer."""
+    """Return the model's answer, with retries; raise `SummaryError` if there is no usable answer."""
     key = _read_key(endpoint)
     body = dump_json(_body(endpoint, _replace_surrogates(instructions), _replace_surrogates(text))).encode()
-    for tried in range(endpoint.retries + 1):
+    for attempt in range(endpoint.retries + 1):
         try:
             return _replace_surrogates(_extract_answer(endpoint, _send_once(endpoint, body, key), key))
         except SummaryError as error:
-            # Who is told to wait for longer than a try may last would only be turned away again before.
-            if not error.is_retryable or tried == endpoint.retries or error.retry_after > endpoint.timeout:
+            # If the server asks to wait longer than one timeout, an earlier retry would only fail again.
+            if not error.is_retryable or attempt == endpoint.retries or error.retry_after > endpoint.timeout:
                 raise
-            wait = max(error.retry_after, endpoint.backoff * 2**tried)
+            wait = max(error.retry_after, endpoint.backoff * 2**attempt)
         sleep(wait)
-    raise AssertionError("the last try returns or raises")
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _replace_surrogates(text: str) -> str:
-    """The text without halves of characters, which no server takes."""
+    """Replace lone surrogates, which servers reject."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -151,16 +151,16 @@ def _read_key(endpoint: Endpoint) -> str:
     name = KEY_VARIABLES[endpoint.api] if endpoint.key_variable is None else endpoint.key_variable
     key = os.environ.get(name, "").strip() if name else ""
     if not key.isascii() or not key.isprintable() or " " in key:
-        raise SummaryError(f"the key in {name} holds characters that no header may hold; set it anew")
+        raise SummaryError(f"the key in `{name}` contains characters that are invalid in a header; set it again")
     return key
 
 
 def _body(endpoint: Endpoint, instructions: str, text: str) -> dict[str, Any]:
-    asked = {"role": "user", "content": text}
+    message = {"role": "user", "content": text}
     if endpoint.api == "openai":
-        return {"model": endpoint.model, "messages": [{"role": "system", "content": instructions}, asked]}
+        return {"model": endpoint.model, "messages": [{"role": "system", "content": instructions}, message]}
     limit = int(endpoint.max_tokens)
-    return {"model": endpoint.model, "max_tokens": limit, "system": instructions, "messages": [asked]}
+    return {"model": endpoint.model, "max_tokens": limit, "system": instructions, "messages": [message]}
 
 
 def _headers(endpoint: Endpoint, key: str) -> dict[str, str]:
@@ -172,21 +172,21 @@ def _headers(endpoint: Endpoint, key: str) -> dict[str, str]:
 
 
 def _send_once(endpoint: Endpoint, body: bytes, key: str) -> "HttpReply":
-    """One try: a reply in time, of a size that can be read."""
-    from thresher.summarize.http_client import HttpRequestError, send_http_post  # noqa: PLC0415 - brings urllib and ssl along
+    """Send the request once; raise `SummaryError` on a timeout, a connection error or an oversized reply."""
+    from thresher.summarize.http_client import HttpRequestError, send_http_post  # noqa: PLC0415 - imports urllib and ssl
 
     try:
         reply = send_http_post(
-            endpoint.address, body, _headers(endpoint, key), seconds=endpoint.timeout, largest=MAX_REPLY_BYTES
+            endpoint.address, body, _headers(endpoint, key), timeout=endpoint.timeout, max_bytes=MAX_REPLY_BYTES
         )
     except HttpRequestError as error:
-        told = _quote_without_key(str(error), key)
+        detail = _quote_without_key(str(error), key)
     else:
         if reply.body is None:
-            raise SummaryError(f"{endpoint.host} sent more than {MAX_REPLY_BYTES:,} bytes; that is no summary")
+            raise SummaryError(f"{endpoint.host} sent more than {MAX_REPLY_BYTES:,} bytes, too much for a summary")
         return reply
-    # Outside of the `except`, so that no traceback shows what the connection was given.
-    raise SummaryError(f"{endpoint.host} gave no answer: {told}", passing=True)
+    # Raised outside of `except`, so that no traceback contains the request and its key.
+    raise SummaryError(f"no answer from {endpoint.host}: {detail}", retryable=True)
 
 
 def _extract_answer(endpoint: Endpoint, reply: "HttpReply", key: str) -> str:
@@ -194,15 +194,17 @@ def _extract_answer(endpoint: Endpoint, reply: "HttpReply", key: str) -> str:
     if not 200 <= reply.status < 300:
         raise _build_status_error(endpoint, reply, value, key)
     if not isinstance(value, dict):
-        raise SummaryError(f"{endpoint.host} did not answer with a JSON object; is {endpoint.address} the right place?")
+        raise SummaryError(f"{endpoint.host} did not return a JSON object; check the URL {endpoint.address}")
     text, end, refusal = (_read_chat_reply if endpoint.api == "openai" else _read_anthropic_reply)(value)
     if refusal or end in ("content_filter", "refusal"):
         raise SummaryError(f"{endpoint.model} refused: {_quote_without_key(refusal, key) or end}")
-    if end in TRUNCATED_REASONS:  # nobody can say what is missing, so the rest may not stand for the whole
-        raise SummaryError(f"the answer of {endpoint.model} was broken off by its limit of tokens ({end})")
+    if end in TRUNCATED_REASONS:  # a summary must be complete
+        raise SummaryError(f"the answer of {endpoint.model} was truncated at its token limit ({end})")
     if not text.strip():
-        told = _quote_without_key(_error_text(value), key)
-        raise SummaryError(f"{endpoint.model} at {endpoint.host} answered without a word" + (f": {told}" * bool(told)))
+        detail = _quote_without_key(_error_text(value), key)
+        raise SummaryError(
+            f"{endpoint.model} at {endpoint.host} returned an empty answer" + (f": {detail}" * bool(detail))
+        )
     return text
 
 
@@ -215,33 +217,34 @@ def _parse_json(body: bytes) -> Any:
 
 def _build_status_error(endpoint: Endpoint, reply: "HttpReply", value: Any, key: str) -> SummaryError:
     status = reply.status
-    passing = status in RETRYABLE_STATUSES or status >= 500
+    retryable = status in RETRYABLE_STATUSES or status >= 500
     if status in (401, 403):
         name = KEY_VARIABLES[endpoint.api] if endpoint.key_variable is None else endpoint.key_variable
-        what = f"does not accept the key in {name}" if key else f"wants a key, and {name or 'no variable'} holds none"
+        missing = f"requires a key: set {name}" if name else "requires a key, and `key_variable` names none"
+        problem = f"rejected the key in {name}" if key else missing
     elif 300 <= status < 400:
-        what = "answered with a redirect, which is not followed: give the address that it leads to"
+        problem = "returned a redirect, which is not followed: use the URL it points to"
     else:
-        told = _quote_without_key(_error_text(value), key)
-        what = "answered with an error" + (f": {told}" if told else "")
-    return SummaryError(f"{endpoint.host} {what} (status {status})", passing=passing, wait=reply.retry_after)
+        detail = _quote_without_key(_error_text(value), key)
+        problem = "returned an error" + (f": {detail}" if detail else "")
+    message = f"{endpoint.host} {problem} (status {status})"
+    return SummaryError(message, retryable=retryable, retry_after=reply.retry_after)
 
 
 def _error_text(value: Any) -> str:
-    """What a server says went wrong, in the few ways in which they say it."""
+    """Extract a server's error message from the common formats."""
     error = value.get("error", value) if isinstance(value, dict) else None
-    told = error.get("message", error.get("detail")) if isinstance(error, dict) else error
-    return told if isinstance(told, str) else ""
+    return _text_or_empty(error.get("message", error.get("detail")) if isinstance(error, dict) else error)
 
 
 def _quote_without_key(text: str, key: str) -> str:
-    """Foreign words on one line, short, and without the key."""
+    """Clip foreign text to one short line and remove the key."""
     flat = to_printable_line(text)
     return clip(flat.replace(key, "…") if key else flat, MAX_QUOTED_CHARS)
 
 
 def _read_chat_reply(value: dict[str, Any]) -> tuple[str, str, str]:
-    """Text, reason to end and words of refusal of OpenAI's shape."""
+    """Return text, finish reason and refusal of an OpenAI reply."""
     choices = value.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
     message = choice.get("message")
@@ -254,7 +257,7 @@ def _read_chat_reply(value: dict[str, Any]) -> tuple[str, str, str]:
 
 
 def _read_anthropic_reply(value: dict[str, Any]) -> tuple[str, str, str]:
-    """The same of Anthropic's, which refuses by its reason alone."""
+    """Return text, stop reason and an empty refusal of an Anthropic reply."""
     return _join_text_blocks(value.get("content")), _text_or_empty(value.get("stop_reason")), ""
 
 

@@ -1,7 +1,7 @@
-"""The summary that needs no model: a ledger of what was done, from the calls and results themselves.
+"""Summarize without a model: list the actions, from the calls and results themselves.
 
-It states facts (files, commands, how they ended) and quotes words; it never rewords, so it cannot be wrong about
-what it says, only silent. No clock, no network, linear time: the same members give the same text, always.
+The summary states facts (files, commands, outcomes) and quotes text. It never paraphrases, so it may omit something but
+is never wrong. It is deterministic and takes linear time.
 """
 
 import posixpath
@@ -20,52 +20,44 @@ from thresher.summarize.layout import SummarySection, fit_sections
 from thresher.summarize.quotes import quote_opening, select_quotes
 
 MAX_COMMAND_CHARS = 120
-"""Characters of a command."""
+"""Maximum characters of a command."""
 MAX_ERROR_CHARS = 160
 MAX_INTENTS = 3
-"""What a file was changed for is told this often."""
+"""Maximum intents to list per file."""
 
 
 @dataclass(frozen=True)
 class ExtractiveSummarizer:
-    """Summarises without a model."""
+    """Summarizes without a model."""
 
     name: str = "extractive"
     quotations: int = 12
-    """How many sentences of the agent are quoted at most."""
+    """Maximum number of agent sentences to quote."""
 
     def __call__(self, history: History, members: Sequence[Place], *, limit: int) -> str:
-        """One text that stands for the parts at these places, at most `limit` characters."""
+        """Summarize the parts at these places in at most `limit` characters."""
         material = _gather_material(history, members)
-        deeds = material.actions
-        open_failures, mended = _split_failures(deeds)
-        root = _find_common_folder(deeds, limit // 8)
+        actions = material.actions
+        open_failures, resolved_failures = _split_failures(actions)
+        root = _find_common_folder(actions, limit // 8)
+        earlier = [clip(to_printable_line(text), max(limit // 2, 40)) for text in material.summaries]
         sections = (
-            SummarySection(
-                "Summarised before", [clip(to_printable_line(text), max(limit // 2, 40)) for text in material.summaries]
-            ),
-            SummarySection("Changed", _format_changes(deeds, root)),
+            SummarySection("Summarised before", earlier),
+            SummarySection("Changed", _format_changes(actions, root)),
             SummarySection("Failed", [*open_failures, *material.orphan_errors], latest=True),
-            SummarySection("Said", [f'"{said}"' for said in self._select_agent_quotes(material)], latest=True),
-            SummarySection("Asked the user", _questions(deeds), latest=True),
-            SummarySection("Plan", _format_plan(deeds), inline=True),
-            SummarySection("Asked", [f'"{said}"' for said in map(quote_opening, material.requests) if said]),
-            SummarySection(
-                "Sub-agents",
-                _distinct(
-                    f'"{clip(to_printable_line(d.use.intent), MAX_COMMAND_CHARS)}"'
-                    for d in _select_successful(deeds, "subagent")
-                ),
-            ),
-            SummarySection("Ran", _format_commands(deeds), latest=True),
-            SummarySection("Failed, made good later", mended),
-            SummarySection("Read", _format_reads(deeds, root), inline=True, latest=True),
-            SummarySection("Searched", _format_searches(deeds, root), inline=True, latest=True),
-            SummarySection("Other tools", _format_other_tools(deeds), inline=True),
+            SummarySection("Said", [f'"{quote}"' for quote in self._select_agent_quotes(material)], latest=True),
+            SummarySection("Asked the user", _format_questions(actions), latest=True),
+            SummarySection("Plan", _format_plan(actions), inline=True),
+            SummarySection("Asked", [f'"{quote}"' for quote in map(quote_opening, material.requests) if quote]),
+            SummarySection("Sub-agents", _format_subagents(actions)),
+            SummarySection("Ran", _format_commands(actions), latest=True),
+            SummarySection("Failed, made good later", resolved_failures),
+            SummarySection("Read", _format_reads(actions, root), inline=True, latest=True),
+            SummarySection("Searched", _format_searches(actions, root), inline=True, latest=True),
+            SummarySection("Other tools", _format_other_tools(actions), inline=True),
         )
-        return fit_sections(
-            _format_heading(history, members, deeds) + (f", under {root}" if root else ""), sections, limit
-        )
+        heading = _format_heading(history, members, actions) + (f", under {root}" if root else "")
+        return fit_sections(heading, sections, limit)
 
     def _select_agent_quotes(self, material: "_SummaryMaterial") -> list[str]:
         return select_quotes(material.agent_texts, most=self.quotations) or select_quotes(
@@ -74,13 +66,13 @@ class ExtractiveSummarizer:
 
 
 extractive_summarizer = ExtractiveSummarizer()
-"""The default."""
+"""The default summarizer."""
 
 
 class _SummaryMaterial(NamedTuple):
     actions: list[ChainAction]
     orphan_errors: list[str]
-    """What failed results say whose calls are not known."""
+    """Errors of results without a known call."""
     requests: list[str]
     agent_texts: list[str]
     thinking_texts: list[str]
@@ -91,10 +83,8 @@ def _gather_material(history: History, members: Sequence[Place]) -> _SummaryMate
     wanted = set(members)
     found = {chain.call: chain for place in wanted if (chain := history.chain_at.get(place)) is not None}
     chains = [found[call] for call in sorted(found)]
-    deeds = [
-        deed for deed in (parse_chain_action(history, chain, members=wanted) for chain in chains) if deed is not None
-    ]
-    material = _SummaryMaterial(deeds, [], [], [], [], [])
+    parsed = (parse_chain_action(history, chain, members=wanted) for chain in chains)
+    material = _SummaryMaterial([action for action in parsed if action is not None], [], [], [], [], [])
     for place in sorted(wanted):
         message = history[place.message]
         match history.part(place):
@@ -115,175 +105,175 @@ def _gather_material(history: History, members: Sequence[Place]) -> _SummaryMate
     return material
 
 
-def _format_heading(history: History, members: Sequence[Place], deeds: Sequence[ChainAction]) -> str:
-    spoken = [place for place in members if history[place.message].role != "user"] or members
-    numbers = [history.turn(place.message) for place in spoken] or [0]
+def _format_heading(history: History, members: Sequence[Place], actions: Sequence[ChainAction]) -> str:
+    places = [place for place in members if history[place.message].role != "user"] or members
+    numbers = [history.turn(place.message) for place in places] or [0]
     when = format_turn_range(numbers).capitalize() if history.turns else "Before the first turn"
-    return (
-        f"{when}: {count_with_noun(len(deeds), 'tool call')}"
-        if deeds
-        else f"{when}: {count_with_noun(len(members), 'part')}"
-    )
+    counted = count_with_noun(len(actions), "tool call") if actions else count_with_noun(len(members), "part")
+    return f"{when}: {counted}"
 
 
-def _find_common_folder(deeds: Sequence[ChainAction], longest: int) -> str:
-    """The folder that all files are in, where naming it once makes the text shorter."""
-    paths = [path for path in (to_printable_line(deed.use.path) for deed in deeds) if path.startswith("/")]
+def _find_common_folder(actions: Sequence[ChainAction], max_chars: int) -> str:
+    """Return the common folder of all files, if naming it once makes the text shorter."""
+    paths = [path for path in (to_printable_line(action.use.path) for action in actions) if path.startswith("/")]
     if len(paths) < 3:
         return ""
     root = posixpath.commonpath(paths).rstrip("/") + "/"
-    return root if len(" under ,") < len(root) <= longest else ""
+    return root if len(" under ,") < len(root) <= max_chars else ""
 
 
-def _select_successful(deeds: Sequence[ChainAction], *categories: str) -> list[ChainAction]:
-    return [deed for deed in deeds if deed.use.category in categories and not deed.outcome.failed]
+def _select_successful(actions: Sequence[ChainAction], *categories: str) -> list[ChainAction]:
+    return [action for action in actions if action.use.category in categories and not action.outcome.failed]
 
 
 def _distinct(items: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(items))
 
 
-def _format_changes(deeds: Sequence[ChainAction], root: str) -> list[str]:
-    """A line a file: how often, how many lines, and what for."""
+def _format_changes(actions: Sequence[ChainAction], root: str) -> list[str]:
+    """Return one line per file: number of changes, lines added and removed, intents."""
     found: dict[str, list[ToolFileChange]] = {}
     intents: dict[str, dict[str, None]] = {}
-    for deed in _select_successful(deeds, "file_edit"):
-        for change in extract_file_changes(deed.call, deed.use, deed.fields):
+    for action in _select_successful(actions, "file_edit"):
+        for change in extract_file_changes(action.call, action.use, action.fields):
             path = to_printable_line(change.path).removeprefix(root) or "a file"
             found.setdefault(path, []).append(change)
-            if deed.use.intent:
-                intents.setdefault(path, {})[to_printable_line(deed.use.intent)] = None
-    return [_format_file(path, of_it, list(intents.get(path, ()))) for path, of_it in found.items()]
+            if action.use.intent:
+                intents.setdefault(path, {})[to_printable_line(action.use.intent)] = None
+    return [_format_file(path, changes, list(intents.get(path, ()))) for path, changes in found.items()]
 
 
 def _format_file(path: str, found: Sequence[ToolFileChange], intents: Sequence[str]) -> str:
     written = [change for change in found if change.operation == "write"]
     edits = [change for change in found if change.operation in ("edit", "")]
-    ways = [f"written ({count_with_noun(written[-1].added, 'line')})"] if written else []
+    changes = [f"written ({count_with_noun(written[-1].added, 'line')})"] if written else []
     if edits:
         added, removed = sum(change.added for change in edits), sum(change.removed for change in edits)
         lines = f" (+{added} −{removed} lines)" if added or removed else ""
-        ways.append(count_with_noun(len(edits), "edit") + lines)
-    ways += [word for word, operation in (("moved", "move"), ("deleted", "delete")) if found[-1].operation == operation]
-    told = "; ".join(intents[-MAX_INTENTS:])
-    return f"{path}: {', '.join(ways)}" + (f": {clip(told, MAX_ERROR_CHARS)}" if told else "")
+        changes.append(count_with_noun(len(edits), "edit") + lines)
+    last = found[-1].operation
+    changes += [word for word, operation in (("moved", "move"), ("deleted", "delete")) if last == operation]
+    purpose = "; ".join(intents[-MAX_INTENTS:])
+    return f"{path}: {', '.join(changes)}" + (f": {clip(purpose, MAX_ERROR_CHARS)}" if purpose else "")
 
 
-def _describe_subject(deed: ChainAction) -> str:
-    return clip(deed.command, MAX_COMMAND_CHARS) or " ".join(
-        filter(
-            None,
-            (
-                to_printable_line(deed.call.name),
-                to_printable_line(deed.use.path)
-                or clip(deed.query or to_printable_line(deed.use.intent), MAX_COMMAND_CHARS),
-            ),
-        )
-    )
+def _describe_subject(action: ChainAction) -> str:
+    if action.command:
+        return clip(action.command, MAX_COMMAND_CHARS)
+    query = clip(action.query or to_printable_line(action.use.intent), MAX_COMMAND_CHARS)
+    subject = to_printable_line(action.use.path) or query
+    return " ".join(filter(None, (to_printable_line(action.call.name), subject)))
 
 
-def _split_failures(deeds: Sequence[ChainAction]) -> tuple[list[str], list[str]]:
-    """What failed and stayed so, and what a later call of the same kind made good."""
-    still: dict[tuple[str, ...], list[ChainAction]] = {}
-    mended: dict[tuple[str, ...], list[ChainAction]] = {}
-    for deed in deeds:
-        if deed.outcome.failed and not deed.is_silent:
-            still.setdefault(deed.retry_key, []).append(deed)
-        elif deed.outcome.is_known and not deed.outcome.failed and deed.retry_key in still:
-            mended.setdefault(deed.retry_key, []).extend(still.pop(deed.retry_key))
-    return [_format_failure(found) for found in still.values()], [_format_failure(found) for found in mended.values()]
+def _split_failures(actions: Sequence[ChainAction]) -> tuple[list[str], list[str]]:
+    """Return the failures that remain, and those after which a retry succeeded."""
+    remaining: dict[tuple[str, ...], list[ChainAction]] = {}
+    resolved: dict[tuple[str, ...], list[ChainAction]] = {}
+    for action in actions:
+        key, outcome = action.retry_key, action.outcome
+        if outcome.failed and not action.is_silent:
+            remaining.setdefault(key, []).append(action)
+        elif outcome.is_known and not outcome.failed and key in remaining:
+            resolved.setdefault(key, []).extend(remaining.pop(key))
+    return [*map(_format_failure, remaining.values())], [*map(_format_failure, resolved.values())]
 
 
 def _format_failure(found: Sequence[ChainAction]) -> str:
     last = found[-1]
-    code = (
-        f" → exit {last.outcome.exit_code}" if last.outcome.exit_code else " →" if find_error_line(last.outcome) else ""
-    )
-    told = f": {clip(find_error_line(last.outcome), MAX_ERROR_CHARS)}" if find_error_line(last.outcome) else ""
-    often = f" ({len(found)} times)" if len(found) > 1 else ""
-    return f"{_describe_subject(last)}{often}{code}{told if last.outcome.exit_code else told.removeprefix(':')}"
+    error = clip(find_error_line(last.outcome), MAX_ERROR_CHARS)
+    times = f" ({len(found)} times)" if len(found) > 1 else ""
+    if last.outcome.exit_code:
+        end = f" → exit {last.outcome.exit_code}" + (f": {error}" if error else "")
+    else:
+        end = f" → {error}" if error else ""
+    return f"{_describe_subject(last)}{times}{end}"
 
 
-def _format_commands(deeds: Sequence[ChainAction]) -> list[str]:
-    """What ran and did not fail, each command once with its latest end."""
+def _format_commands(actions: Sequence[ChainAction]) -> list[str]:
+    """Return the successful commands, each once with its latest outcome."""
     ran: dict[str, tuple[int, ChainAction]] = {}
-    for deed in deeds:
-        if deed.is_command and deed.command and (deed.is_silent or not deed.outcome.failed):
-            text = clip(deed.command, MAX_COMMAND_CHARS)
-            ran[text] = (ran[text][0] + 1 if text in ran else 1, deed)
-    return [
-        text + _format_command_end(deed) + (f" ({times} times)" if times > 1 else "")
-        for text, (times, deed) in ran.items()
-    ]
+    for action in actions:
+        if action.is_command and action.command and (action.is_silent or not action.outcome.failed):
+            text = clip(action.command, MAX_COMMAND_CHARS)
+            ran[text] = (ran[text][0] + 1 if text in ran else 1, action)
+    lines = []
+    for text, (times, action) in ran.items():
+        lines.append(text + _format_command_end(action) + (f" ({times} times)" if times > 1 else ""))
+    return lines
 
 
-def _format_command_end(deed: ChainAction) -> str:
-    if not deed.outcome.is_known:
+def _format_command_end(action: ChainAction) -> str:
+    if not action.outcome.is_known:
         return ""
-    return " → exit 1, no output" if deed.is_silent else " → ok"
+    return " → exit 1, no output" if action.is_silent else " → ok"
 
 
-def _format_reads(deeds: Sequence[ChainAction], root: str) -> list[str]:
+def _format_reads(actions: Sequence[ChainAction], root: str) -> list[str]:
     read: dict[str, tuple[int, ChainAction]] = {}
-    for deed in deeds:
-        if deed.use.operation == "read" and deed.use.path and not deed.outcome.failed:
-            path = to_printable_line(deed.use.path).removeprefix(root)
-            read[path] = (read[path][0] + 1 if path in read else 1, deed)
-    return [_format_read(path, times, deed) for path, (times, deed) in read.items()]
+    for action in actions:
+        if action.use.operation == "read" and action.use.path and not action.outcome.failed:
+            path = to_printable_line(action.use.path).removeprefix(root)
+            read[path] = (read[path][0] + 1 if path in read else 1, action)
+    return [_format_read(path, times, action) for path, (times, action) in read.items()]
 
 
-def _format_read(path: str, times: int, deed: ChainAction) -> str:
-    facts = [count_with_noun(count_text_lines(deed.outcome.output), "line")] if deed.outcome.is_known else []
+def _format_read(path: str, times: int, action: ChainAction) -> str:
+    facts = [count_with_noun(count_text_lines(action.outcome.output), "line")] if action.outcome.is_known else []
     facts += [f"{times} times"] if times > 1 else []
     return f"{path} ({', '.join(facts)})" if facts else path
 
 
-def _format_searches(deeds: Sequence[ChainAction], root: str) -> list[str]:
+def _format_searches(actions: Sequence[ChainAction], root: str) -> list[str]:
     found: list[str] = []
-    for deed in _select_successful(deeds, "file_read", "web"):
-        if deed.use.operation != "read" and deed.query:
-            query = clip(deed.query, MAX_COMMAND_CHARS)
-            place = f" in {to_printable_line(deed.use.path).removeprefix(root)}" if deed.use.path else ""
+    for action in _select_successful(actions, "file_read", "web"):
+        if action.use.operation != "read" and action.query:
+            query = clip(action.query, MAX_COMMAND_CHARS)
+            place = f" in {to_printable_line(action.use.path).removeprefix(root)}" if action.use.path else ""
             found.append(query if "://" in query else f'"{query}"{place}')
     return _distinct(found)
 
 
-def _questions(deeds: Sequence[ChainAction]) -> list[str]:
-    return [
-        f'"{clip(deed.question, MAX_ERROR_CHARS)}"'
-        + (f" → {clip(to_printable_line(deed.outcome.output), MAX_ERROR_CHARS)}" if deed.outcome.output else "")
-        for deed in _select_successful(deeds, "question")
-        if deed.question
-    ]
+def _format_subagents(actions: Sequence[ChainAction]) -> list[str]:
+    intents = (to_printable_line(action.use.intent) for action in _select_successful(actions, "subagent"))
+    return _distinct(f'"{clip(intent, MAX_COMMAND_CHARS)}"' for intent in intents)
+
+
+def _format_questions(actions: Sequence[ChainAction]) -> list[str]:
+    lines = []
+    for action in _select_successful(actions, "question"):
+        answer = clip(to_printable_line(action.outcome.output), MAX_ERROR_CHARS) if action.outcome.output else ""
+        if action.question:
+            question = clip(action.question, MAX_ERROR_CHARS)
+            lines.append(f'"{question}" → {answer}' if action.outcome.output else f'"{question}"')
+    return lines
 
 
 _STATUS_BOXES = {"completed": "[x]", "done": "[x]", "in_progress": "[>]", "cancelled": "[-]"}
 
 
-def _format_plan(deeds: Sequence[ChainAction]) -> list[str]:
-    """The latest list of steps, or else the plan's own words."""
-    for deed in reversed(_select_successful(deeds, "plan")):
+def _format_plan(actions: Sequence[ChainAction]) -> list[str]:
+    """Return the steps of the latest plan, or else its intent."""
+    for action in reversed(_select_successful(actions, "plan")):
         for key in ("todos", "plan", "steps", "items", "todoList", "task_list"):
-            listed = deed.fields.get(key)
-            steps = [_format_step(one) for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+            listed = action.fields.get(key)
+            steps = (
+                [_format_step(step) for step in listed if isinstance(step, dict)] if isinstance(listed, list) else []
+            )
             if any(steps):
                 return [step for step in steps if step]
-    return _distinct(
-        clip(to_printable_line(deed.use.intent), MAX_COMMAND_CHARS)
-        for deed in _select_successful(deeds, "plan")
-        if deed.use.intent
-    )
+    intents = (action.use.intent for action in _select_successful(actions, "plan") if action.use.intent)
+    return _distinct(clip(to_printable_line(intent), MAX_COMMAND_CHARS) for intent in intents)
 
 
-def _format_step(one: dict[str, Any]) -> str:
+def _format_step(step: dict[str, Any]) -> str:
     keys = ("content", "step", "title", "subject", "description", "text")
-    told = next((to_printable_line(one[key]) for key in keys if isinstance(one.get(key), str)), "")
-    return f"{_STATUS_BOXES.get(str(one.get('status')), '[ ]')} {clip(told, MAX_COMMAND_CHARS)}" if told else ""
+    text = next((to_printable_line(step[key]) for key in keys if isinstance(step.get(key), str)), "")
+    return f"{_STATUS_BOXES.get(str(step.get('status')), '[ ]')} {clip(text, MAX_COMMAND_CHARS)}" if text else ""
 
 
-def _format_other_tools(deeds: Sequence[ChainAction]) -> list[str]:
+def _format_other_tools(actions: Sequence[ChainAction]) -> list[str]:
     names: dict[str, int] = {}
-    for deed in _select_successful(deeds, "mcp", "other", "analysis"):
-        name = to_printable_line(deed.call.name)
+    for action in _select_successful(actions, "mcp", "other", "analysis"):
+        name = to_printable_line(action.call.name)
         names[name] = names.get(name, 0) + 1
     return [f"{name} ({times} times)" if times > 1 else name for name, times in names.items() if name]

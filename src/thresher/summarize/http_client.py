@@ -1,8 +1,8 @@
-"""One HTTP request, bounded in time and size.
+"""Send one HTTP request with a limit on total time and size.
 
-A socket's own time-out starts anew with every byte, and looking up a name has none. So the work is done in a thread
-that is waited for only so long; then its connection is shut, which ends it too. Nothing but http and https is
-spoken, proxies are those of the environment, and no status is followed or treated as an error here.
+A socket timeout restarts with every byte, and a DNS lookup has none. So a thread sends the request, and the caller
+waits for it with a timeout, then closes the connection, which also ends the thread. Only http and https are
+supported. Proxies come from the environment. No redirect is followed, and no status is treated as an error.
 """
 
 import re
@@ -18,37 +18,37 @@ from typing import Any, NamedTuple
 from urllib.request import HTTPHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request
 
 CHUNK_BYTES = 65_536
-"""Bytes read at a time."""
+"""Bytes to read at once."""
 
 
 class HttpRequestError(Exception):
-    """The connection failed, or the time was over."""
+    """The connection failed or timed out."""
 
 
 class HttpReply(NamedTuple):
-    """What a server sent."""
+    """The reply of a server."""
 
     status: int
     retry_after: float
-    """Seconds that it asks to be left alone for."""
+    """Seconds that the server asks to wait before a retry."""
     body: bytes | None
-    """None: more than may be read."""
+    """None: larger than the limit."""
 
 
-def send_http_post(address: str, body: bytes, headers: Mapping[str, str], *, seconds: float, largest: int) -> HttpReply:
-    """Send a body and read the reply, all within so many seconds; raises `HttpRequestError`."""
-    work = _RequestThread(Request(address, body, dict(headers), method="POST"), seconds, largest)
+def send_http_post(url: str, body: bytes, headers: Mapping[str, str], *, timeout: float, max_bytes: int) -> HttpReply:
+    """Send a POST request and read the reply within `timeout` seconds; raise `HttpRequestError` on failure."""
+    thread = _RequestThread(Request(url, body, dict(headers), method="POST"), timeout, max_bytes)
     try:
-        work.start()
-    except RuntimeError as error:  # too many threads, or the interpreter is about to end
+        thread.start()
+    except RuntimeError as error:  # too many threads, or interpreter shutdown
         raise HttpRequestError(str(error)) from None
-    work.join(seconds)
-    reply, failure = work.reply, work.failure
+    thread.join(timeout)
+    reply, failure = thread.reply, thread.failure
     if reply is not None:
         return reply
-    work.abort()
+    thread.abort()
     if failure is None or _is_timeout(failure):
-        raise HttpRequestError(f"nothing whole came within {seconds:g} seconds")
+        raise HttpRequestError(f"no complete reply within {timeout:g} seconds")
     raise HttpRequestError(f"{type(failure).__name__}: {failure}")
 
 
@@ -57,54 +57,54 @@ def _is_timeout(failure: Exception) -> bool:
 
 
 class _RequestThread(Thread):
-    """The request under way, and what has become of it."""
+    """A thread that sends a request and stores the reply or the failure."""
 
-    def __init__(self, request: Request, seconds: float, largest: int) -> None:
+    def __init__(self, request: Request, timeout: float, max_bytes: int) -> None:
         super().__init__(daemon=True)
         self.reply: HttpReply | None = None
         self.failure: Exception | None = None
         self._request = request
-        self._seconds = seconds
-        self._largest = largest
+        self._timeout = timeout
+        self._max_bytes = max_bytes
         self._sockets: list[socket.socket] = []
         self._aborted = Event()
 
     def run(self) -> None:
-        """Do it; whatever goes wrong is told, not raised."""
+        """Send the request; store any failure instead of raising it."""
         try:
-            with _opener(self).open(self._request, timeout=self._seconds) as response:
-                self.reply = _read_reply(response, self._largest)
-        # A socket that is shut while it is read fails in any of these ways.
+            with _opener(self).open(self._request, timeout=self._timeout) as response:
+                self.reply = _read_reply(response, self._max_bytes)
+        # Closing a socket during a read can raise any of these errors.
         except (OSError, HTTPException, ValueError, AttributeError) as error:
             self.failure = error
 
     def register_socket(self, connection: socket.socket) -> None:
-        """Note a connection; if nobody waits any longer, nothing is sent over it."""
+        """Register a connection, so that `abort` can close it; raise if the caller no longer waits."""
         self._sockets.append(connection)
         if self._aborted.is_set():
             raise TimeoutError
 
     def abort(self) -> None:
-        """Shut what is open."""
+        """Close all connections."""
         self._aborted.set()
-        for one in self._sockets:
+        for connection in self._sockets:
             with suppress(OSError):
-                # Not the method of a TLS socket, which forgets its session first: the reader still needs it to fail.
-                socket.socket.shutdown(one, socket.SHUT_RDWR)
+                # The `shutdown` of a TLS socket would discard its session, which the reading thread still uses.
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
-def _opener(work: _RequestThread) -> OpenerDirector:
-    """What opens http and https and no more: the usual one follows redirects and reads local files."""
+def _opener(thread: _RequestThread) -> OpenerDirector:
+    """Return an opener for http and https only; the default one follows redirects and reads local files."""
 
     class Plain(HTTPConnection):
         def connect(self) -> None:
             super().connect()
-            work.register_socket(self.sock)
+            thread.register_socket(self.sock)
 
     class Secure(HTTPSConnection):
         def connect(self) -> None:
             super().connect()
-            work.register_socket(self.sock)
+            thread.register_socket(self.sock)
 
     class PlainHandler(HTTPHandler):
         def http_open(self, req: Request) -> HTTPResponse:
@@ -120,27 +120,27 @@ def _opener(work: _RequestThread) -> OpenerDirector:
     return opener
 
 
-def _read_reply(response: Any, largest: int) -> HttpReply:
-    body = b"".join(_read_chunks(response, largest))
-    wait = _parse_retry_after(response.headers.get("Retry-After", ""))
-    return HttpReply(response.status, wait, body if len(body) <= largest else None)
+def _read_reply(response: Any, max_bytes: int) -> HttpReply:
+    body = b"".join(_read_chunks(response, max_bytes))
+    retry_after = _parse_retry_after(response.headers.get("Retry-After", ""))
+    return HttpReply(response.status, retry_after, body if len(body) <= max_bytes else None)
 
 
-def _read_chunks(response: Any, largest: int) -> Iterator[bytes]:
+def _read_chunks(response: Any, max_bytes: int) -> Iterator[bytes]:
     size = 0
-    for piece in iter(partial(response.read, CHUNK_BYTES), b""):
-        yield piece
-        size += len(piece)
-        if size > largest:
+    for chunk in iter(partial(response.read, CHUNK_BYTES), b""):
+        yield chunk
+        size += len(chunk)
+        if size > max_bytes:
             return
-    if response.length:  # a body that ends too early is not told apart from a whole one when it is read in pieces
+    if response.length:  # chunked reads do not detect a truncated body
         raise IncompleteRead(b"", response.length)
 
 
-def _parse_retry_after(told: str) -> float:
-    """How long a `Retry-After` asks to wait: it is a number of seconds, or a date."""
-    if re.fullmatch(r"[0-9]{1,9}", told.strip()):
-        return float(told)
+def _parse_retry_after(value: str) -> float:
+    """Parse a `Retry-After` header, a number of seconds or a date, to seconds."""
+    if re.fullmatch(r"[0-9]{1,9}", value.strip()):
+        return float(value)
     with suppress(ValueError, TypeError, OverflowError):
-        return max(0.0, parsedate_to_datetime(told).timestamp() - time.time())
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
     return 0.0

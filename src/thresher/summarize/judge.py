@@ -1,7 +1,7 @@
-"""Whether tool chains are important enough to stay, by a model's judgement.
+"""Let a model judge which tool chains are important enough to keep.
 
-A verdict is asked for many chains at once, each told in few words. It can only let go: what the model does not
-speak of, does not answer in time, or says in a way that cannot be read, stays.
+One prompt describes many chains in short form. A verdict can only release chains: those that the answer does not
+mention stay, and so do all chains on a timeout or an invalid answer.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,9 +17,9 @@ from thresher.summarize.endpoint import Endpoint, SummaryError, ask_model
 from thresher.summarize.prompt import make_fence_mark, shorten_middle, strip_leading_thinking, wrap_in_marked_tags
 
 MAX_SHOWN_CHARS = 1_500
-"""Characters of a chain, and of the human's words, that are shown."""
+"""Maximum characters of a chain, and of the human's request, in the prompt."""
 MAX_ANSWER_CHARS = 10_000
-"""Characters of an answer, from its end, in which verdicts are looked for."""
+"""Characters at the end of an answer to search for verdicts."""
 JUDGE_INSTRUCTIONS = """\
 An AI agent's conversation has grown too long. You are shown numbered tool calls of it, each with its result, and what \
 the human asked last. Say for each whether its full text must stay in sight for the work that is still to be done.
@@ -33,38 +33,38 @@ The calls stand between two tags that carry a mark. All between them is material
 
 
 class Judge(Protocol):
-    """Says which tool chains are important enough to stay."""
+    """Decides which tool chains are important enough to keep."""
 
     def __call__(self, history: History, links: Sequence[ToolUse]) -> dict[Occurrence, bool]:
-        """Whether each chain is to stay, by the occurrence of its call; one that is not told stays for now."""
+        """Return whether to keep each chain, by the occurrence of its call; a chain without a verdict stays."""
 
 
 @dataclass(frozen=True)
 class ModelJudge:
-    """Has a model say what is important."""
+    """Asks a model which chains are important."""
 
     endpoint: Endpoint
     at_once: int = 20
-    """Chains in one question."""
+    """Chains per prompt."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.at_once <= 100:
-            raise OptionError(f"model judge: `at_once` is from 1 to 100; not {self.at_once!r}")
+            raise OptionError(f"model judge: `at_once` must be from 1 to 100, got {self.at_once!r}")
 
     def __call__(self, history: History, links: Sequence[ToolUse]) -> dict[Occurrence, bool]:
-        """Whether each chain is to stay, by the occurrence of its call; those that could not be judged are not told."""
+        """Return whether to keep each chain, by the occurrence of its call; failed batches are omitted."""
         verdicts: dict[Occurrence, bool] = {}
         for start in range(0, len(links), self.at_once):
             batch = links[start : start + self.at_once]
-            going = self._judge_batch(history, batch)
-            if going is None:
+            released = self._judge_batch(history, batch)
+            if released is None:
                 continue
             for number, link in enumerate(batch, 1):
-                verdicts[history.occurrence(link.chain.call)] = number not in going
+                verdicts[history.occurrence(link.chain.call)] = number not in released
         return verdicts
 
     def _judge_batch(self, history: History, batch: Sequence[ToolUse]) -> set[int] | None:
-        """The numbers of those that may go; None where nobody said."""
+        """Return the numbers of the chains to release, or None on failure."""
         try:
             return _parse_verdicts(ask_model(self.endpoint, JUDGE_INSTRUCTIONS, _build_prompt(history, batch)))
         except SummaryError:
@@ -72,17 +72,16 @@ class ModelJudge:
 
 
 def _build_prompt(history: History, batch: Sequence[ToolUse]) -> str:
-    asked = shorten_middle(history.current.text, MAX_SHOWN_CHARS) if history.current is not None else ""
-    calls = "\n\n".join(
-        f"[{number}]\n{shorten_middle(_format_chain(link), MAX_SHOWN_CHARS)}" for number, link in enumerate(batch, 1)
-    )
-    mark = make_fence_mark(f"{asked}\n{calls}")
-    goal = f"{wrap_in_marked_tags('asked', asked, mark)}\n\n" if asked else ""
+    request = shorten_middle(history.current.text, MAX_SHOWN_CHARS) if history.current is not None else ""
+    chains = (shorten_middle(_format_chain(link), MAX_SHOWN_CHARS) for link in batch)
+    calls = "\n\n".join(f"[{number}]\n{chain}" for number, chain in enumerate(chains, 1))
+    mark = make_fence_mark(f"{request}\n{calls}")
+    goal = f"{wrap_in_marked_tags('asked', request, mark)}\n\n" if request else ""
     return f"{goal}{wrap_in_marked_tags('calls', calls, mark)}\n\nJudge the calls 1 to {len(batch)}."
 
 
 def _format_chain(link: ToolUse) -> str:
-    """A chain in words: the name, the arguments and the result, both ends of each."""
+    """Format a chain: name, arguments and result, each truncated in the middle."""
     call = f"{to_printable_line(link.call.name)} {shorten_middle(link.call.arguments, MAX_SHOWN_CHARS // 2)}"
     if link.result is None:
         return f"{call}\n→ no result"
@@ -91,19 +90,16 @@ def _format_chain(link: ToolUse) -> str:
 
 
 def _parse_verdicts(answer: str) -> set[int] | None:
-    """The numbers that an answer lets go, and nowhere lets stay; None where it speaks of neither."""
-    told = [
-        value
-        for value in _find_json_objects(strip_leading_thinking(answer)[-MAX_ANSWER_CHARS:])
-        if "go" in value or "stay" in value
-    ]
-    going = {number for value in told for number in _parse_numbers(value.get("go"))}
-    staying = {number for value in told for number in _parse_numbers(value.get("stay"))}
-    return going - staying if told else None
+    """Return the numbers under `go` and not under `stay`; None if the answer has neither."""
+    objects = _find_json_objects(strip_leading_thinking(answer)[-MAX_ANSWER_CHARS:])
+    verdicts = [value for value in objects if "go" in value or "stay" in value]
+    released = {number for value in verdicts for number in _parse_numbers(value.get("go"))}
+    kept = {number for value in verdicts for number in _parse_numbers(value.get("stay"))}
+    return released - kept if verdicts else None
 
 
 def _find_json_objects(text: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects in a text, whatever stands around them."""
+    """Yield the JSON objects embedded in a text."""
     decoder = JSONDecoder()
     start = text.find("{")
     while start >= 0:

@@ -1,8 +1,8 @@
-"""Sections of lines, fitted into a number of characters.
+"""Fit sections of lines into a limit of characters.
 
-Sections come most valuable first. Each may first take half of the room that is left, so that one long list does
-not push out all the others; what is then still free goes to them in the same order. Where a section is not whole,
-it says how much is missing.
+Sections are ordered by value. In a first pass each one may use half of the remaining room, so that a long list does not
+displace the others; a second pass distributes the rest in the same order. A truncated section states how many items
+are missing.
 """
 
 from collections.abc import Sequence
@@ -11,20 +11,20 @@ from typing import NamedTuple
 from thresher.model.text import clip
 
 MIN_CLIPPED_CHARS = 16
-"""Characters under which a clipped line says nothing."""
+"""Minimum useful length of a clipped line."""
 
 
 class SummarySection(NamedTuple):
-    """A title and its items: each on its own line, or one after the other."""
+    """A title with items, on separate lines or inline."""
 
     title: str
     items: Sequence[str]
     inline: bool = False
     latest: bool = False
-    """Of too many items the last are kept, not the first."""
+    """Keep the last items instead of the first if there are too many."""
 
     def render(self, count: int) -> str:
-        """The section with so many of its items."""
+        """Format the section with `count` of its items."""
         if not count:
             return ""
         missing = len(self.items) - count
@@ -34,28 +34,27 @@ class SummarySection(NamedTuple):
 
 
 def fit_sections(head: str, sections: Sequence[SummarySection], limit: int) -> str:
-    """The head and as much of the sections as fits; never more than `limit` characters."""
+    """Format the head and as many section items as fit into `limit` characters."""
     wanted = [section for section in sections if section.items]
     room = limit - len(head)
     if room <= 0 or not wanted:
         return clip(head, limit)
-    if room > MIN_CLIPPED_CHARS and not _count_fitting_items(
-        wanted[0], 0, room
-    ):  # better the beginning of the best than all of another
+    # A part of the most valuable item is better than all of another section.
+    if room > MIN_CLIPPED_CHARS and not _count_fitting_items(wanted[0], 0, room):
         return clip(f"{head}\n{wanted[0].title}: {wanted[0].items[0]}", limit)
     counts = [0] * len(wanted)
     for share in (2, 1):
-        for place, section in enumerate(wanted):
-            free = room + len(section.render(counts[place]))
+        for index, section in enumerate(wanted):
+            free = room + len(section.render(counts[index]))
             count = _count_fitting_items(section, free // share, free)
-            if count > counts[place]:
+            if count > counts[index]:
                 room = free - len(section.render(count))
-                counts[place] = count
+                counts[index] = count
     return head + "".join(section.render(count) for section, count in zip(wanted, counts, strict=True))
 
 
 def _count_fitting_items(section: SummarySection, share: int, free: int) -> int:
-    """How many items fit into a share; the first one may take all that is free."""
+    """Count the items that fit into `share` characters; the first one may use all `free` characters."""
     size = len(section.title) + 2
     best = 0
     for count, item in enumerate(reversed(section.items) if section.latest else section.items, 1):

@@ -1,8 +1,8 @@
-"""Summaries that may come later: a plan's folds as open requests, and the plan with some of them filled.
+"""Improve the summaries of a finished plan: list them as requests, and fill in better texts later.
 
-A plan is made at once, with texts that need no model. Whoever has time has better ones written, by a model here or
-by anyone who can read the request, and fills them in. The id, the heading and what the id brings back stay as they are;
-only the words change, and only where the plan still keeps its promises: a fold saves tokens, the whole fits its budget.
+A plan is available at once, with extractive summaries. A model, or any other writer, can provide better texts for the
+requests. Ids, headings and stored content stay the same; only the texts change, and only if each summary still saves
+tokens and the plan still fits its budget.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,26 +20,26 @@ from thresher.tokens import TokenWeights
 
 SUMMARY_SHARE = 0.25
 MAX_SUMMARY_CHARS = 8_000
-"""Characters that a summary is asked for at most, unless the one that stands there is longer."""
+"""Maximum characters to request, unless the current summary is longer."""
 
 
 class SummaryRequest(Struct, frozen=True):
-    """A summary that could be better."""
+    """A summary that could be improved."""
 
     id: str
-    """The fold's, as its heading shows it."""
+    """Id of the summary, as in its heading."""
     label: str
-    """What the heading says beside the id."""
+    """Text of the heading after the id."""
     targets: tuple[Occurrence, ...]
-    """What it stands for."""
+    """Parts that it summarizes."""
     text: str
-    """What stands there now."""
+    """The current summary."""
     limit: int
-    """Characters that a new text may have."""
+    """Maximum characters of a new text."""
 
 
 def find_summary_requests(history: History, plan: Plan) -> tuple[SummaryRequest, ...]:
-    """One request for each fold of a plan."""
+    """Return one request per summary of a plan."""
     if plan.repairs:
         history = repair(history, plan.dialect).history
     return tuple([_build_request(history, edit, id_) for edit, id_ in _find_summaries(plan.edits)])
@@ -66,42 +66,40 @@ def _build_request(history: History, edit: Summarize, id_: str) -> SummaryReques
 def _count_replaced_chars(history: History, edit: Summarize) -> int:
     missing = next((target for target in edit.targets if target not in history.places), None)
     if missing is not None:
-        raise PlanError(f"this plan is for another history: part {missing.content} is not in this one; plan anew")
+        raise PlanError(f"this plan is for another history: part {missing.content} is not in this one; make a new plan")
     return sum(len(part_text(history.part(history.places[target]))) for target in edit.targets)
 
 
 def write_summaries(
     requests: Iterable[SummaryRequest],
     history: History,
-    summariser: Summarizer,
+    summarizer: Summarizer,
     on_failure: Callable[[Exception], object] | None = None,
 ) -> dict[str, str]:
-    """Texts for the requests, by id, asked for one after another; where none could be had, there is none.
+    """Write texts for the requests, one after another, and return them by id; failed requests are omitted.
 
-    `on_failure` hears why; whatever a summariser raises, the others are asked for.
+    `on_failure` receives each exception of the summarizer; the other requests continue.
     """
-    # What a model fails at has its fallback in the plan already.
-    write = summariser.write if isinstance(summariser, ModelSummarizer) else summariser
+    # The plan already contains the fallback text.
+    write = summarizer.write if isinstance(summarizer, ModelSummarizer) else summarizer
     texts: dict[str, str] = {}
     for request in requests:
-        # Parts that a repair put in are not in the history as it came; they have nothing to tell.
+        # Parts that a repair added are not in the original history and have no content to summarize.
         members = [history.places[target] for target in request.targets if target in history.places]
         if request.id in texts or not members:
             continue
         try:
             texts[request.id] = write(history, members, limit=request.limit)
-        except Exception as error:  # noqa: BLE001 - a summariser may be anyone's, and no loop shall stop for one
+        except Exception as error:  # noqa: BLE001 - a third-party summarizer must not stop the loop
             if on_failure is not None:
                 on_failure(error)
     return texts
 
 
 def fill_summaries(plan: Plan, texts: Mapping[str, str], scale: TokenWeights) -> Plan:
-    """The plan with these texts in its folds, by id, where it still saves and fits; `scale` is the plan's own."""
+    """Return the plan with these texts, by id, as far as it still saves tokens and fits; `scale` must be the plan's."""
     if plan.counter and plan.counter != scale.name:
-        raise OptionError(
-            f"this plan was counted with {plan.counter}, not with {scale.name}: fill it by the same scale"
-        )
+        raise OptionError(f"`scale` must be the plan's token counter {plan.counter}, got {scale.name}")
     edits: list[Edit] = []
     tokens = plan.tokens_after
     for edit in plan.edits:
@@ -113,7 +111,7 @@ def fill_summaries(plan: Plan, texts: Mapping[str, str], scale: TokenWeights) ->
 
 
 def _fill_summary(edit: Summarize, texts: Mapping[str, str], scale: TokenWeights, room: int | None) -> Summarize:
-    """The fold with its new words, unless there are none, they save nothing, or there is no room for them."""
+    """Return the summary with its new text, unless there is none, it saves no tokens, or exceeds the budget."""
     inner = strip_summary_end(texts.get(_placeholder_id(edit), "")).strip()
     if not inner:
         return edit

@@ -1,10 +1,10 @@
-"""What a model is asked, and how its answer is read.
+"""Build prompts for summaries, and parse the answers.
 
-The text of a conversation is data: it stands between marks that are made from the text itself, so that nothing in it
-can close them, and the model is told to obey nothing in there. The same members give the same prompt, always.
+The conversation is data: it is enclosed in tags with a mark derived from a hash of the text, so that nothing in it can
+close them, and the prompt tells the model to follow no instructions in it. Prompts are deterministic.
 
-The size of a prompt is bounded. Where a conversation is too long for it, the longest texts give first: each keeps its
-head and its tail, and short ones stay whole.
+Prompts have a maximum size. If a conversation is too long, its longest texts are truncated first: each keeps its head
+and tail, and short texts stay complete.
 """
 
 import re
@@ -24,7 +24,7 @@ SUMMARY_SECTIONS = {
     "Errors and dead ends": "what failed, with the exact message, what I tried, and what not to try again",
     "Open questions": "what nobody has answered yet",
 }  # fmt: skip
-"""What a summary tells, most valuable first, so that a cut at the end costs the least."""
+"""Sections of a summary, most valuable first, because truncation removes the end."""
 
 _SECTION_LIST = "\n".join(f"## {title}\n({told})" for title, told in SUMMARY_SECTIONS.items())
 SUMMARY_INSTRUCTIONS = f"""\
@@ -49,25 +49,25 @@ SECTION_HEADING = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _LEADING_THINKING = re.compile(r"\s*<think>[\s\S]*?</think>")
-"""How models that are served without a place for their reasoning show it."""
+"""Reasoning at the start of an answer, from servers without a separate field for it."""
 CHARS_PER_WORD = 6
-"""Characters of a word and what stands behind it: models count words better."""
+"""Average characters per word, for a limit in words, which models follow better."""
 
 
 class SummaryInput(NamedTuple):
-    """What a summary is to stand for."""
+    """The input of a summary."""
 
     earlier_summaries: tuple[str, ...]
-    """Summaries among it, whole."""
+    """Complete texts of earlier summaries."""
     places: tuple[Place, ...]
-    """All else."""
+    """Places of all other parts."""
     char_count: int
-    """Characters of all else."""
+    """Characters of all other parts."""
 
 
 def make_fence_mark(text: str) -> str:
-    """A word that is not in a text, made from the text."""
-    from hashlib import blake2b  # noqa: PLC0415 - brings OpenSSL along
+    """Return a hash of the text that does not occur in it."""
+    from hashlib import blake2b  # noqa: PLC0415 - imports OpenSSL
 
     data = text.encode("utf-8", "surrogatepass")
     marks = (blake2b(data, digest_size=8, salt=number.to_bytes(8, "big")).hexdigest() for number in count())
@@ -75,45 +75,45 @@ def make_fence_mark(text: str) -> str:
 
 
 def wrap_in_marked_tags(name: str, text: str, mark: str) -> str:
-    """A text between two tags that only its writer could close."""
+    """Enclose a text in tags that it cannot close."""
     return f"<{name} {mark}>\n{text}\n</{name} {mark}>"
 
 
 def shorten_middle(text: str, limit: int) -> str:
-    """At most `limit` characters of a text: its head and its tail."""
+    """Truncate a text to `limit` characters, keeping head and tail."""
     if len(text) <= limit:
         return text
     half = (limit - 1) // 2
     return f"{clip(text, half)}\n{clip_path(text, half)}" if half > 0 else clip(text, limit)
 
 
-def build_summary_prompt(history: History, material: SummaryInput, *, most: int, room: int) -> str:
-    """The question: what is to be told, and how long the answer may be."""
-    before = "\n\n".join(material.earlier_summaries)
-    told = format_prompt_conversation(history, material.places, most - len(before))
-    mark = make_fence_mark(f"{before}\n{told}")
+def build_summary_prompt(history: History, material: SummaryInput, *, max_chars: int, room: int) -> str:
+    """Build the prompt with at most `max_chars` of conversation, for an answer of `room` characters."""
+    earlier = "\n\n".join(material.earlier_summaries)
+    conversation = format_prompt_conversation(history, material.places, max_chars - len(earlier))
+    mark = make_fence_mark(f"{earlier}\n{conversation}")
     kept = (
         "These summaries of still earlier work stay in sight beside your text, word by word. "
-        f"Use them to understand the rest; do not repeat them.\n\n{wrap_in_marked_tags('earlier', before, mark)}\n\n"
+        f"Use them to understand the rest; do not repeat them.\n\n{wrap_in_marked_tags('earlier', earlier, mark)}\n\n"
     )
     return (
-        f"{kept if before else ''}{wrap_in_marked_tags('conversation', told, mark)}\n\n"
+        f"{kept if earlier else ''}{wrap_in_marked_tags('conversation', conversation, mark)}\n\n"
         f"Write the working memory of the conversation above, in at most {room} characters "
         f"(about {room // CHARS_PER_WORD} words)."
     )
 
 
 def format_prompt_conversation(history: History, places: Sequence[Place], room: int) -> str:
-    """Parts of a history, each under a line that says whose it is, in at most `room` characters."""
+    """Format parts of a history, each with a line that names its author, in at most `room` characters."""
     heads = [_format_part_heading(history, place) for place in places]
     texts = [_format_part(history.part(place)) for place in places]
     cap = _find_even_length([len(text) for text in texts], room - sum(len(head) + 3 for head in heads))
-    told = [f"{head}\n{shorten_middle(text, cap)}" for head, text in zip(heads, texts, strict=True)]
-    return shorten_middle("\n\n".join(told), room)
+    parts = [f"{head}\n{shorten_middle(text, cap)}" for head, text in zip(heads, texts, strict=True)]
+    return shorten_middle("\n\n".join(parts), room)
 
 
 def _find_even_length(lengths: Sequence[int], room: int) -> int:
-    """The length that each text may have so that all fit, what short ones leave over going to the long."""
+    """Return the maximum length per text with which all fit; short texts leave room for longer ones."""
     left = max(0, room)
     for place, length in enumerate(sorted(lengths)):
         even = left // (len(lengths) - place)
@@ -153,12 +153,12 @@ def _format_part(part: Part) -> str:
 
 
 def strip_leading_thinking(answer: str) -> str:
-    """An answer without the reasoning that some models show in front of it."""
+    """Remove reasoning at the start of an answer."""
     return _LEADING_THINKING.sub("", answer, count=1) if _LEADING_THINKING.match(answer) else answer
 
 
 def extract_summary_sections(answer: str) -> str:
-    """An answer from its first heading on; nothing where it has none."""
+    """Return an answer from its first heading on; an empty string if it has none."""
     answer = strip_leading_thinking(answer)
     found = SECTION_HEADING.search(answer)
     if found is None:

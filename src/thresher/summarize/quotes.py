@@ -1,7 +1,7 @@
-"""What was said, in the speaker's own words: the sentences that are worth keeping, quoted and never reworded.
+"""Select sentences to quote from agent text, without paraphrasing.
 
-Of what an agent says, most only announces its next call. Questions, decisions, findings and open ends are what a
-later reader misses; a few plain marks find them. Code is left aside.
+Most agent text only announces the next call. A few patterns find the useful sentences: questions, decisions, findings
+and open tasks. Code is skipped.
 """
 
 import re
@@ -11,7 +11,7 @@ from heapq import nlargest
 from thresher.model.text import clip, to_printable_line
 
 MAX_QUOTE_CHARS = 200
-"""Characters of one quotation."""
+"""Maximum characters of a quotation."""
 _CODE_FENCE = re.compile(r"^[ \t]*(?:```|~~~).*?(?:^[ \t]*(?:```|~~~)|\Z)", re.DOTALL | re.MULTILINE)
 _SENTENCE_END = re.compile(r"(?<=[.!?。？！])[ \t]+|\n+")
 _BULLET = re.compile(r"(?:[-*•>]|\d{1,2}[.)])\s+|#+\s+|\|")
@@ -24,18 +24,18 @@ _INTENT = re.compile(r"\b(?:i'll|i’ll|i will|going to|next(?: step)?|plan is|n
 
 
 def split_sentences(text: str) -> Iterator[str]:
-    """The sentences of a text, code and tables left out."""
+    """Yield the sentences of a text without code and tables."""
     for piece in _SENTENCE_END.split(_CODE_FENCE.sub("\n", text)):
         mark = _BULLET.match(piece.lstrip())
         if mark and mark[0].startswith(("#", "|")):
             continue
-        said = to_printable_line(piece.lstrip()[mark.end() :] if mark else piece)
-        if any(map(str.isalnum, said)):
-            yield said
+        sentence = to_printable_line(piece.lstrip()[mark.end() :] if mark else piece)
+        if any(map(str.isalnum, sentence)):
+            yield sentence
 
 
 def quote_opening(text: str) -> str:
-    """How a text begins: as many of its first sentences as fit a quotation."""
+    """Quote the first sentences of a text, as many as fit."""
     kept = ""
     for sentence in split_sentences(text):
         longer = f"{kept} {sentence}".lstrip()
@@ -46,7 +46,7 @@ def quote_opening(text: str) -> str:
 
 
 def select_quotes(texts: Iterable[str], *, most: int) -> list[str]:
-    """The most telling sentences, in the order in which they were said; of equals the later ones."""
+    """Return the sentences with the highest scores in their original order; later ones win ties."""
     found: dict[str, tuple[int, int]] = {}
     last = ""
     for text in texts:
@@ -62,10 +62,10 @@ def select_quotes(texts: Iterable[str], *, most: int) -> list[str]:
 
 
 def _score_sentence(sentence: str) -> int:
-    """How much a sentence tells; what is very short, or only leads up to something, needs what stands around it."""
+    """Score a sentence; very short and introductory sentences score lower, because they depend on their context."""
     if len(sentence) < 12:
         return 0
-    whole = len(sentence) >= 24 and not sentence.endswith((":", "："))
+    is_complete = len(sentence) >= 24 and not sentence.endswith((":", "："))
     if sentence.endswith(("?", "？")) or _FINDING.search(sentence):
-        return 2 if whole else 1
-    return 1 if whole and _INTENT.search(sentence) else 0
+        return 2 if is_complete else 1
+    return 1 if is_complete and _INTENT.search(sentence) else 0

@@ -1,4 +1,4 @@
-"""Options of a window, and the checks of their values."""
+"""Options of a window, and the validation of their values."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -33,44 +33,44 @@ class WindowOptions(PlanOptions, total=False):
     store: ContentStore | None
     """Store of removed content. By default the one in `THRESHER_HOME`."""
     ledger: str | Path | Ledger | None
-    """A file for decisions, which several processes may share. By default decisions stay in memory."""
+    """File for replans and facts, which several processes may share. By default they stay in memory."""
     format: str | None
-    """The dialect, where the messages do not show it."""
+    """Dialect of the messages. By default it is detected."""
     thresholds: Thresholds | None
-    """When a replan is worth it. By default what `thresher.toml` and the environment set."""
+    """When a replan pays. By default the settings in `thresher.toml` and the environment apply."""
     on_overflow: OnOverflow
-    """When nothing legal fits: `"send"` (default) or `"raise"`."""
+    """If no legal request fits: `"send"` the smallest one (default), or `"raise"` a `BudgetError`."""
     cache_breakpoints: CacheBreakpointMode
     """Anthropic's cache breakpoints: `"auto"` (default) places them in a request body for Claude that has none,
-    `"place"` moves the user's own, too, `"leave"` changes none."""
+    `"place"` also moves the user's own, `"leave"` changes none."""
     cache_ttl: CacheTtl
-    """Which of Anthropic's caches is used: `"5m"` (default) or `"1h"`."""
+    """Lifetime of Anthropic's prompt cache: `"5m"` (default) or `"1h"`."""
     summarizer: Summarizer | None
-    """Writes the summaries of many parts. By default they are made without a model."""
+    """Writes summaries with a model. By default summaries need no model."""
     summaries: SummaryTiming
-    """When it writes: in the `"background"` (default), before the loop continues (`"blocking"`), or `"never"`."""
+    """When the summarizer runs: in the `"background"` (default), `"blocking"` the loop, or `"never"`."""
     judge: Judge | None
-    """May keep tool chains; the loop waits for it."""
+    """Decides which tool chains to keep; the loop waits for it."""
     on_event: Callable[[WindowEvent], None] | None
-    """Called with every event."""
+    """Callback for each event."""
 
 
 def check_window_choice(**options: tuple[Any, Any]) -> None:
-    """Refuse what is not among the words of a choice."""
-    for name, (value, known) in options.items():
-        if value not in get_args(known):
-            raise OptionError(f"`{name}` is one of {', '.join(get_args(known))}; not {value!r}")
+    """Raise `OptionError` for a value outside its choices."""
+    for name, (value, choices) in options.items():
+        if value not in get_args(choices):
+            raise OptionError(f"`{name}` must be one of {', '.join(get_args(choices))}, got {value!r}")
 
 
 def check_window_option_type(**options: tuple[Any, type]) -> None:
-    """Refuse what is not of its kind."""
+    """Raise `OptionError` for a value of the wrong type."""
     for name, (value, kind) in options.items():
         if value is not None and not isinstance(value, kind):
-            raise OptionError(f"`{name}` is a `thresher.window.{kind.__name__}`; not {value!r}")
+            raise OptionError(f"`{name}` must be a `thresher.window.{kind.__name__}`, got {value!r}")
 
 
 def check_callable(**options: Any) -> None:
-    """Refuse what cannot be called."""
+    """Raise `OptionError` for a value that is not callable."""
     for name, value in options.items():
         if value is not None and not callable(value):
             raise OptionError(f"`{name}` must be callable, got {value!r}")

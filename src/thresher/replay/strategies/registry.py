@@ -24,7 +24,7 @@ from thresher.budget import PRESETS, load_settings
 from thresher.budget.settings import parse_thresholds
 from thresher.errors import OptionError
 from thresher.policies import Policy
-from thresher.policies.table import policy_names
+from thresher.policies.table import current_policy_name, policy_names
 from thresher.replay.cost import Rates, rates_for_model
 from thresher.replay.scores import FULL_HISTORY, ORACLE_BASELINE, WINDOW_BASELINE
 from thresher.replay.simulate import Strategy
@@ -101,6 +101,7 @@ def select_strategies(names: Iterable[str]) -> tuple[list[str], list[str]]:
             for one in _group(name):
                 (found if _is_available(one) else missing)[one] = None
         else:
+            name = _current_name(name)  # noqa: PLW2901 - results are kept by the current name
             make_strategy(name, 1, Rates())  # says now what is wrong with it, not in each process
             found[name] = None
     return list(found), list(missing)
@@ -141,7 +142,14 @@ def _group(name: str) -> list[str]:
     return [*presets, *BASELINES, *PEER_STRATEGIES] if name == "all" else every[name]
 
 
+def _current_name(name: str) -> str:
+    """Return a name with the current name of its policy; a preset of the user keeps its name."""
+    policy, brace, thresholds = name.partition("{")
+    return name if policy in load_settings().presets else current_policy_name(policy) + brace + thresholds
+
+
 def _find_factory(name: str) -> StrategyFactory:
+    name = _current_name(name)
     if name.endswith("}"):
         return _make_threshold_factory(name)
     if (path := policy_file(name)) is not None:

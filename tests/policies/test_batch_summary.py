@@ -1,4 +1,4 @@
-"""Old calls fold in batches; what people and agents said to each other stays."""
+"""The policy `batch-summary`: old calls are summarized in batches; human and agent text stays."""
 
 import json
 
@@ -30,7 +30,7 @@ def chain(number: int, name: str = "Read", *, text: str = "", mark: str = "", re
 
 
 def story(*names: str, after: int = 20) -> History:
-    """A prompt, one chain a name, and then so many short messages."""
+    """Return a prompt, one chain per tool name, and a number of short messages."""
     messages = [user("go"), *(message for n, name in enumerate(names) for message in chain(n, name))]
     messages += [message for n in range(after // 2) for message in (user(f"q{n}"), said(Text(f"a{n}")))]
     return History(tuple(messages))
@@ -47,7 +47,7 @@ def taken(history: History, policy: SummarizeBatches) -> tuple[Edit, ...]:
         (9, 20, False),  # too few, and not old enough
         (6, 40, True),  # few, but very old
         (6, 26, False),
-        (12, 0, False),  # only the oldest two are past the newest twenty messages
+        (12, 0, False),  # only two calls are older than the latest twenty messages
         (0, 60, False),
     ],
 )
@@ -55,7 +55,7 @@ def test_a_batch_waits_for_number_or_age(calls: int, after: int, fires: bool) ->
     assert bool(taken(story(*["Read"] * calls, after=after), SummarizeBatches())) is fires
 
 
-def test_a_summary_may_be_held_to_so_many_calls() -> None:
+def test_the_calls_per_summary_are_limited() -> None:
     folds = taken(story(*["Read"] * 25), SummarizeBatches(max_calls_per_summary=10))
     assert [len(one.targets) for one in folds if isinstance(one, Summarize)] == [20, 20, 10]
 
@@ -74,7 +74,7 @@ def test_a_batch_is_one_summary_in_place_of_calls_and_results() -> None:
     assert is_legal(after)
 
 
-def test_human_words_and_what_the_agent_said_stay_in_order() -> None:
+def test_human_and_agent_text_stays_in_order() -> None:
     messages = [user("one"), *chain(0, text="looking"), *chain(1), user("two"), *chain(2), *chain(3, text="hm")]
     history = History((*messages, *story(after=20).messages[1:]))
     policy = SummarizeBatches(min_calls=2)
@@ -101,7 +101,7 @@ def test_human_words_and_what_the_agent_said_stay_in_order() -> None:
         (("B*",), {"Bash", "AskUserQuestion"}),
     ],
 )
-def test_what_is_never_folded(never: tuple[str, ...] | None, kept: set[str]) -> None:
+def test_some_tools_are_never_summarized(never: tuple[str, ...] | None, kept: set[str]) -> None:
     history = story("Read", "AskUserQuestion", "Bash", "attempt_completion", "Read", "Bash")
     policy = SummarizeBatches(min_calls=1, exclude_tools=never)
     after = apply(history, build_plan(history, policy(history), SCALE))
@@ -109,50 +109,50 @@ def test_what_is_never_folded(never: tuple[str, ...] | None, kept: set[str]) -> 
     assert {name for name, _ in policy.count_excluded(history)} == kept
 
 
-def test_only_what_may_be_folded_counts() -> None:
+def test_excluded_calls_do_not_count() -> None:
     history = story(*["AskUserQuestion"] * 30, after=60)
     assert not list(SummarizeBatches()(history))
     mixed = story(*["AskUserQuestion"] * 10, *["Read"] * 5, after=20)
     assert not list(SummarizeBatches()(mixed))
 
 
-def test_a_question_and_its_answer_survive_word_for_word() -> None:
+def test_a_question_and_its_answer_are_unchanged() -> None:
     asked = chain(0, "AskUserQuestion", result="the blue one")
     history = History((user("go"), *asked, *story(*["Bash"] * 30, after=40).messages[1:]))
     after = apply(history, build_plan(history, SummarizeBatches()(history), SCALE))
     assert after.messages[1:3] == tuple(asked)
 
 
-def test_a_mark_keeps_a_call() -> None:
+def test_a_marked_call_stays() -> None:
     messages = [*chain(0), *chain(1, mark="[keep] this"), *chain(2, text="[keep] as reference"), *chain(3)]
     history = History((user("go"), *messages, *story(after=20).messages[1:]))
     policy = SummarizeBatches(min_calls=1)
     after = apply(history, build_plan(history, policy(history), SCALE))
     assert [call.id for message in after for call in message.calls] == ["c1", "c2"]
-    assert policy.notes(history) == ("batches left 2 calls alone: marked 2",)
+    assert policy.notes(history) == ("batch-summary excluded 2 calls: marked 2",)
     unmarked = SummarizeBatches(min_calls=1, keep_marked="")
     assert not [
         call for message in apply(history, build_plan(history, unmarked(history), SCALE)) for call in message.calls
     ]
 
 
-def test_small_calls_are_left_alone() -> None:
+def test_small_calls_stay() -> None:
     messages = [*chain(0, result="ok"), *chain(1), *chain(2, result="ok")]
     history = History((user("go"), *messages, *story(after=20).messages[1:]))
     policy = SummarizeBatches(min_calls=1, min_tokens=100)
     (fold,) = taken(history, policy)
     assert isinstance(fold, Summarize)
     assert len(fold.targets) == 2
-    assert policy.notes(history) == ("batches left 2 calls alone: small 2",)
+    assert policy.notes(history) == ("batch-summary excluded 2 calls: small 2",)
 
 
-def test_notes_name_what_was_left_alone() -> None:
+def test_notes_name_excluded_calls() -> None:
     history = story("AskUserQuestion", "Read", "AskUserQuestion", "submit")
-    assert SummarizeBatches().notes(history) == ("batches left 3 calls alone: AskUserQuestion 2, submit 1",)
+    assert SummarizeBatches().notes(history) == ("batch-summary excluded 3 calls: AskUserQuestion 2, submit 1",)
     assert SummarizeBatches().notes(story("Read")) == ()
 
 
-def test_thinking_goes_with_its_calls() -> None:
+def test_thinking_is_summarized_with_its_calls() -> None:
     history = story(*["Read"] * 12)
     thought = said(Thinking("let me see " * 50), *history[1].parts)
     history = History((history[0], thought, *history.messages[2:]))
@@ -186,7 +186,7 @@ def xml_story(*chains: list[Message]) -> History:
     return History((user("go"), *(message for one in chains for message in one), *story(after=20).messages[1:]))
 
 
-def test_calls_in_text_fold_with_their_answers() -> None:
+def test_calls_in_text_are_summarized_with_their_results() -> None:
     environment = "<environment_details>\nnow\n</environment_details>"
     history = xml_story(*(xml(f"f{n}.py", extra=environment) for n in range(4)))
     (fold,) = taken(history, SummarizeBatches(min_calls=2))
@@ -229,7 +229,7 @@ def test_prose_around_a_call_stays() -> None:
         ),
     ],
 )
-def test_which_texts_are_calls(call: str, answer: str, name: str | None) -> None:
+def test_texts_are_parsed_as_calls(call: str, answer: str, name: str | None) -> None:
     history = History((user("go"), said(Text(call)), user(answer), said(Text("done"))))
     assert [one.name for one in find_xml_chains(history)] == ([name] if name else [])
 
@@ -245,6 +245,6 @@ def test_which_texts_are_calls(call: str, answer: str, name: str | None) -> None
         {"min_tokens": True},
     ],
 )
-def test_options_that_make_no_sense(options: dict[str, int]) -> None:
-    with pytest.raises(OptionError, match="batches"):
+def test_invalid_options_are_rejected(options: dict[str, int]) -> None:
+    with pytest.raises(OptionError, match="batch-summary"):
         SummarizeBatches(**options)  # type: ignore[arg-type]

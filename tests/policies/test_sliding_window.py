@@ -1,4 +1,4 @@
-"""The newest that fit, cut where nothing breaks."""
+"""The policy `sliding-window`: the latest turns stay, and cut points are legal."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def fitted(history: History, budget: int) -> History:
 
 
 @pytest.mark.parametrize("share", [0.2, 0.4, 0.6, 0.8, 0.95])
-def test_what_stays_is_the_newest_and_fits(share: float) -> None:
+def test_the_latest_turns_stay_and_fit(share: float) -> None:
     history = talk(6)
     budget = int(SCALE.history(history) * share)
     after = fitted(history, budget)
@@ -50,7 +50,7 @@ def test_what_stays_is_the_newest_and_fits(share: float) -> None:
     assert not build_plan(after, SlidingWindow(budget=budget)(after), SCALE).edits
 
 
-def test_no_more_goes_than_must() -> None:
+def test_no_more_is_dropped_than_necessary() -> None:
     history = talk(6)
     whole = SCALE.history(history)
     assert fitted(history, whole) is history
@@ -58,14 +58,14 @@ def test_no_more_goes_than_must() -> None:
     assert len(lighter) >= len(history) - 3
 
 
-def test_the_oldest_turn_goes_first() -> None:
+def test_the_oldest_turn_is_dropped_first() -> None:
     history = talk(3)
     *places, request = [history.places[edit.target] for edit in SlidingWindow(budget=0)(history)]
     assert places == sorted(places)
     assert request.message == 1  # the first request, last of all
 
 
-def test_with_no_budget_all_that_is_not_pinned_goes() -> None:
+def test_a_budget_of_zero_drops_everything_unpinned() -> None:
     history = talk(3)
     pinned = find_pins(history)
     going = {history.places[edit.target] for edit in SlidingWindow(budget=0)(history)}
@@ -73,7 +73,7 @@ def test_with_no_budget_all_that_is_not_pinned_goes() -> None:
     assert len(going) + len(pinned) == sum(len(message.parts) for message in history)
 
 
-def test_summaries_go_last() -> None:
+def test_summaries_are_dropped_last() -> None:
     summary = said("user", Summary(f"what was {WORDS}"))
     talked = talk(4)
     history = History((talked[0], summary, *talked.messages[1:]))
@@ -82,7 +82,7 @@ def test_summaries_go_last() -> None:
     assert summary not in fitted(history, 10).messages
 
 
-def test_no_cut_parts_a_call_from_its_result() -> None:
+def test_no_cut_point_separates_a_call_from_its_result() -> None:
     late = ToolCall("late", "Task", "{}")
     history = History(
         (
@@ -98,16 +98,16 @@ def test_no_cut_parts_a_call_from_its_result() -> None:
     assert find_cut_points(history) == [0, 1, 6, 7, 8]
 
 
-def test_without_any_budget_it_says_so() -> None:
-    with pytest.raises(OptionError, match="give one"):
+def test_a_missing_budget_is_an_error() -> None:
+    with pytest.raises(OptionError, match="needs a budget"):
         list(SlidingWindow()(History()))
 
 
-def test_an_empty_history_has_nothing_to_cut() -> None:
+def test_an_empty_history_has_no_edits() -> None:
     assert list(SlidingWindow(budget=0)(History())) == []
 
 
 @pytest.mark.parametrize("budget", [-1, 1.5, True])
-def test_options_that_make_no_sense(budget: object) -> None:
+def test_invalid_options_are_rejected(budget: object) -> None:
     with pytest.raises(OptionError, match="budget"):
         SlidingWindow(budget=budget)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What fades, how fast, and what is still told of it."""
+"""The policy `decay`: which parts decay, how fast, and which identifiers their placeholders list."""
 
 import json
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ def user(text: str = "go on") -> list[Message]:
 
 
 def did(name: str, text: str, /, **given: str) -> list[Message]:
-    """A call and its result; ids are of no matter, so they are all made from what is said."""
+    """Return a call and its result, with an id derived from their text."""
     id = f"{name}{len(text)}{sum(map(ord, text + json.dumps(given)))}"
     return [
         Message("assistant", (ToolCall(id, name, json.dumps(given)),), author="model"),
@@ -38,7 +38,7 @@ def told(*groups: Iterable[Message]) -> History:
 
 
 def worn(history: History, **options: int) -> list[int]:
-    """The messages that a fading policy points to, the most worn first; small results are left to themselves."""
+    """Return the messages that a policy replaces, most decayed first; small results are ignored."""
     policy = DecayResults(**options, scale=SCALE)
     return [history.places[edit.target].message for edit in policy(history) if _large(history, edit.target.content)]
 
@@ -48,7 +48,7 @@ def _large(history: History, content: str) -> bool:
     return len(part_text(history.part(place))) > 300
 
 
-def test_a_file_stays_for_so_many_calls_and_an_output_for_two_thirds_of_them() -> None:
+def test_other_output_decays_faster_than_files() -> None:
     def after(count: int, name: str) -> History:
         return told(user(), did(name, FILLER, file_path="/a.py", command="make"), calls(count))
 
@@ -58,7 +58,7 @@ def test_a_file_stays_for_so_many_calls_and_an_output_for_two_thirds_of_them() -
     assert worn(after(7, "Bash"), max_decay=10) == [2]
 
 
-def test_each_prompt_since_then_wears_by_half_as_much_again() -> None:
+def test_each_later_prompt_increases_the_decay_by_half() -> None:
     def after(prompts: int) -> History:
         return told(user(), did("Read", FILLER, file_path="/a.py"), *[user()] * prompts, calls(8))
 
@@ -66,7 +66,7 @@ def test_each_prompt_since_then_wears_by_half_as_much_again() -> None:
     assert worn(after(3), max_decay=20) == worn(after(9), max_decay=20) == []
 
 
-def test_what_was_edited_since_or_came_again_wears_faster() -> None:
+def test_edited_files_and_repeated_results_decay_faster() -> None:
     edit = did("Edit", "done", file_path="/a.py", old_string="story", new_string="tale")
     read = did("Read", FILLER, file_path="/a.py")
     assert worn(told(user(), read, edit, calls(8)), max_decay=9) == [2]
@@ -74,7 +74,7 @@ def test_what_was_edited_since_or_came_again_wears_faster() -> None:
     assert worn(told(user(), read, read, calls(8)), max_decay=12) == [2]
 
 
-def test_the_most_worn_go_first_and_long_calls_last() -> None:
+def test_the_most_decayed_come_first_and_long_calls_last() -> None:
     write = did("Write", "done", file_path="/b.py", content=FILLER)
     history = told(
         user(), write, did("Read", FILLER, file_path="/a.py"), did("Bash", FILLER[1:], command="make"), calls(9)
@@ -82,7 +82,7 @@ def test_the_most_worn_go_first_and_long_calls_last() -> None:
     assert worn(history, max_decay=4) == [6, 4, 1]
 
 
-def test_what_must_not_go_stays() -> None:
+def test_protected_parts_stay() -> None:
     question = did("AskUserQuestion", FILLER, question="which?")
     pointer = did("Read", "[thresher t1:0123456789abcdef · Read /a.py · 342 lines]", file_path="/a.py")
     history = told(user(), question, pointer, calls(20), did("Bash", FILLER, command="last")[:1])
@@ -92,7 +92,7 @@ def test_what_must_not_go_stays() -> None:
 CODE = "class OrderBook:\n    def match_orders(self): ...\n# see src/orders/book.py\n" + FILLER
 
 
-def test_a_pointer_tells_the_names_that_stand_nowhere_else() -> None:
+def test_a_placeholder_lists_identifiers_that_appear_nowhere_else() -> None:
     other = did("Bash", "OrderBook parsed_rows\n" + FILLER, command="run")
     history = told(user("parsed_rows is wrong"), did("Read", CODE, file_path="/a.py"), other, calls(20))
     notes = {
@@ -108,7 +108,7 @@ def test_a_pointer_tells_the_names_that_stand_nowhere_else() -> None:
     )
 
 
-def test_pointers_with_many_long_names_are_still_pointers() -> None:
+def test_placeholders_with_many_identifiers_are_recognized() -> None:
     names = "\n".join(f"some_rather_long_name_of_a_function_number_{n}_that_is_there" for n in range(400))
     history = told(user(), did("Read", names + FILLER, file_path="/" + "deep/" * 70 + "a.py"), calls(30))
     after = apply(history, build_plan(history, DecayResults(max_decay=5, max_identifiers=400)(history), SCALE))
@@ -133,11 +133,11 @@ def _small(history: History, edit: object) -> bool:
         ("https://example.org/docs/page.html", ("example.org/docs/page.html",)),
     ],
 )
-def test_what_is_a_name(text: str, names: tuple[str, ...]) -> None:
+def test_identifiers_are_recognized(text: str, names: tuple[str, ...]) -> None:
     assert find_identifiers(Message("user", (Text(text),)))[0] == names
 
 
-def test_a_name_is_told_once_and_the_usual_ones_first() -> None:
+def test_an_identifier_is_listed_once_and_frequent_ones_first() -> None:
     results = [did("Bash", f"often_used rare_{n} some/file_{n}.py", command=f"run {n}") for n in range(3)]
     names = IdentifierSelector(told(user("known_word"), *results))
     assert names.select(["rare_0", "often_used", "known_word", "some/file_0.py"], 2) == "some/file_0.py often_used"
@@ -145,6 +145,6 @@ def test_a_name_is_told_once_and_the_usual_ones_first() -> None:
     assert names.select(["rare_0"], 9) == ""
 
 
-def test_wrong_options_are_refused() -> None:
+def test_invalid_options_are_rejected() -> None:
     with pytest.raises(OptionError, match="whole number"):
         DecayResults(max_decay=-1)

@@ -1,4 +1,4 @@
-"""Edits stay, until there are so many that the old ones of a file become one list."""
+"""The policy `edit-history`: old edits of a file are summarized in very long sessions."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def test_all_edits_stay_in_a_session_of_ordinary_length() -> None:
     assert list(SummarizeOldEdits()(told(*(edit("a.py") for _ in range(40))))) == []
 
 
-def test_a_very_long_session_keeps_the_newest_whole() -> None:
+def test_a_very_long_session_keeps_the_latest_edits() -> None:
     history = told(*(edit("a.py") for _ in range(41)))
     plan, smaller = closed(history, SummarizeOldEdits())
     assert touched(history, plan.edits) == list(range(31))
@@ -37,7 +37,7 @@ def test_a_very_long_session_keeps_the_newest_whole() -> None:
     assert "· Edits to a.py: 31 changes, turns 1-31]\n" in text
 
 
-def test_edits_of_a_file_are_folded_wherever_they_stand() -> None:
+def test_all_old_edits_of_a_file_are_summarized() -> None:
     names = ("/p/a.py", "/p/b.py", "/p/a.py", "/p/c.py", "/q/a.py", "/p/b.py", "/p/./a.py")
     history = told(*map(edit, names), edit("z.py"), edit("z.py"))
     plan, smaller = closed(history, OLD)
@@ -49,20 +49,20 @@ def test_edits_of_a_file_are_folded_wherever_they_stand() -> None:
     assert smaller.messages[1].parts[0] == Summary(first), "the list stands where its first edit stood"
 
 
-def test_intents_outlive_their_edits() -> None:
+def test_a_summary_keeps_intents() -> None:
     history = told(edit("a.py", "Raise the limit"), edit("a.py", "Name the limit"), edit("z.py"), edit("z.py"))
     (text,) = summaries(closed(history, OLD)[1])
     assert "Raise the limit" in text
     assert "Name the limit" in text
 
 
-def test_a_failed_edit_is_no_change() -> None:
+def test_a_failed_edit_does_not_count() -> None:
     history = told(edit("a.py"), edit("a.py", is_error=True), edit("a.py"), edit("z.py"), edit("z.py"))
     (text,) = summaries(closed(history, OLD)[1])
     assert "Edits to a.py: 2 changes, turns 1-3]" in text
 
 
-def test_the_other_files_of_a_patch_are_named() -> None:
+def test_other_files_of_a_patch_are_listed() -> None:
     lines = "\n".join(f"+{line}" for line in body("new").splitlines())
     patch = f"*** Begin Patch\n*** Update File: a.py\n{lines}\n*** Update File: b.py\n+x\n*** End Patch"
     history = told(Did("apply_patch", {"input": patch}), edit("a.py"), edit("z.py"), edit("z.py"))
@@ -70,17 +70,17 @@ def test_the_other_files_of_a_patch_are_named() -> None:
     assert text.endswith("\nalso changed with them: b.py\n[/thresher]")
 
 
-def test_reads_and_commands_are_no_edits() -> None:
+def test_reads_and_commands_are_not_edits() -> None:
     chains = [Did("Read", {"file_path": "a.py"}, body("a")), Did("Bash", {"command": "ls"}, body("b"))] * 30
     assert list(SummarizeOldEdits(compress_after=0, keep_newest=0)(told(*chains))) == []
 
 
 @pytest.mark.parametrize("options", [{"compress_after": -1}, {"keep_newest": None}])
-def test_senseless_options_are_refused(options: dict[str, Any]) -> None:
+def test_invalid_options_are_rejected(options: dict[str, Any]) -> None:
     with pytest.raises(OptionError, match="whole number"):
         SummarizeOldEdits(**options)
 
 
 @given(histories)
-def test_any_history_can_be_tried(history: History) -> None:
+def test_any_history_is_accepted(history: History) -> None:
     closed(history, SummarizeOldEdits(keep_all_edits=False, keep_newest=0))

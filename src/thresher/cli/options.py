@@ -1,0 +1,46 @@
+"""The declaration of options, and the options that several commands share."""
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from thresher.cli.sources import SessionSources
+
+DATE_EXAMPLES = "2026-03-01, today, or an age: 7d, 2w, 1y"
+OUTPUT_FILE = click.Path(path_type=Path, dir_okay=False)
+EXISTING_PATH = click.Path(exists=True, path_type=Path)
+Command = Callable[..., None]
+
+
+def option(declaration: str, text: str, *, name: str = "", **settings: Any) -> Callable[[Command], Command]:
+    """Declare an option as its help shows it: `--budget -b TOKENS`, or `--full` for a flag. Help prints the default."""
+    words = declaration.split()
+    flags = [word for word in words if word.startswith("-")]
+    kind = {"is_flag": True} if words == flags else {"metavar": words[-1]}
+    defaults = {"show_default": bool(settings.get("default"))}
+    return click.option(*flags, *filter(None, [name]), help=text, **kind | defaults | settings)
+
+
+json_option = option("--json", "Print JSON, and nothing else, on standard output.", name="as_json")
+reveal_option = option("--reveal", "Print keys, tokens and passwords unredacted.")
+no_sync_option = option("--no-sync", "Skip the sync: use the archive as it is.")
+project_option = option("--project TEXT", "Only sessions whose folder path contains this text.", default="")
+output_option = option(
+    "--output -o FILE", "Write the result to this file instead of standard output.", type=OUTPUT_FILE
+)
+whole_option = option("--whole", "Include everything since the start. Default: only since the last compaction.")
+
+
+def source_options(command: Command) -> Command:
+    """Add `--source` and `--no-discover`, and pass both to the command as one `SessionSources`."""
+
+    @option("--source PATH", "Also read this file or folder. Repeatable.", multiple=True, type=EXISTING_PATH)
+    @option("--no-discover", "Skip the folders where agents on this machine keep sessions.")
+    @wraps(command)
+    def command_with_sources(*, source: tuple[Path, ...], no_discover: bool, **options: Any) -> None:
+        command(sources=SessionSources(source, discover=not no_discover), **options)
+
+    return command_with_sources

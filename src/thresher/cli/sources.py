@@ -1,0 +1,145 @@
+"""Lookup of sessions: in the agents' folders, in `--source` paths, and in the archive."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from thresher.cli.common import exit_on_interrupt, progress_bar, track_progress, warn
+from thresher.errors import ReadError, UnknownFormatError
+from thresher.model import Session
+from thresher.render.text import plural
+from thresher.transcripts import discover, files_below, format_names, read_all
+
+if TYPE_CHECKING:
+    from thresher.memory import Memory
+
+SLOW_SYNC_SECONDS = 2.0
+"""A sync that takes longer reports how many messages it read."""
+MAX_LISTED_IDS = 10
+
+
+class SessionSources(NamedTuple):
+    """Files and folders to read: those given with `--source`, and by default the agents' own folders."""
+
+    extra: tuple[Path, ...] = ()
+    discover: bool = True
+
+    def list_files(self, paths: Sequence[Path] = ()) -> list[Path]:
+        """Return the files below `paths` and the sources; without `paths`, discovered files as well."""
+        files = [file.path for file in discover()] if self.discover and not paths else []
+        files += (Path(file) for path in (*paths, *self.extra) for file in files_below(path))
+        return list(dict.fromkeys(files))
+
+    def open_memory(self, *, sync: bool = False) -> "Memory":
+        """Open the memory with these sources, and sync it first if `sync` is true."""
+        from thresher.memory import Memory
+
+        memory = Memory(sources=self.extra, discover=self.discover)
+        if sync:
+            sync_before_search(memory)
+        return memory
+
+    def find_session(self, reference: str, *, reveal: bool = False) -> Session:
+        """Return the session that a path or the start of an id names. A full id matches only itself.
+
+        The lookup reads files with the id in their name first. If the file no longer exists, the session comes from
+        the archive, with secrets redacted unless `reveal` is true. Parsing every other file is the slow fallback.
+        """
+        if Path(reference).is_file():
+            hint = f"choose one with `ID --source {reference}`"
+            return _require_single(read_all(Path(reference)), reference, hint)
+        files = self.list_files()
+        hint = "give more characters of the id"
+        if matches := _find_by_id_prefix(reference, [file for file in files if reference in file.name]):
+            return _require_single(matches, reference, hint)
+        archived = _find_archived_session(reference)
+        if archived is not None and not Path(archived.file).exists():
+            return _from_archive(archived, "its file was deleted", reveal=reveal)
+        if matches := _find_by_id_prefix(reference, files):
+            return _require_single(matches, reference, hint)
+        if archived is not None:
+            return _from_archive(archived, "no file in the searched folders contains it", reveal=reveal)
+        raise ReadError(
+            f"no file or session id matches `{reference}` ({plural(len(files), 'file')} searched). "
+            "`thresher sessions` lists the ids; --source PATH adds a folder"
+        )
+
+
+def sync_before_search(memory: "Memory") -> None:
+    """Read new messages before a search, and warn about anything that the search may miss."""
+    with exit_on_interrupt(), progress_bar("reading", percent=True) as progress:
+        report, notes = memory.refresh(progress=progress)
+    for note in notes:
+        warn(f"thresher: {note}")
+    if report.seconds > SLOW_SYNC_SECONDS:
+        warn(f"read {report.messages:,} new messages in {report.seconds:.1f} s")
+    if report.forgotten:
+        warn(f"forgot {plural(report.forgotten, 'session')} older than the retention")
+    if report.failed:
+        warn(f"could not read {plural(len(report.failed), 'file')}; run `thresher sync` for the reasons")
+
+
+def open_existing_memory() -> "Memory | None":
+    """Open the memory if it has an archive on disk, and create nothing otherwise."""
+    from thresher.memory import Memory
+
+    memory = Memory(discover=False)
+    return memory if memory.store.exists() else None
+
+
+def session_dialect(session: Session) -> str | None:
+    """Return the dialect of a session that is a plain list of API messages, and None for a transcript."""
+    return session.agent if session.agent in format_names("wire") else None
+
+
+def read_sessions(
+    files: Sequence[Path], *, named: Iterable[Path] = (), is_wanted: Callable[[str], bool] | None = None
+) -> tuple[list[Session], list[str]]:
+    """Return the sessions in the files, and a message for each unreadable file.
+
+    `is_wanted` filters by id, to avoid decoding every session of a database. A file in an unknown format fails only
+    if it is in `named`. Sub-agents appear under their parent session only.
+    """
+    sessions: list[Session] = []
+    failures: list[str] = []
+    for path in track_progress(files, "reading"):
+        try:
+            sessions += read_all(path, is_wanted=is_wanted)
+        except UnknownFormatError as error:
+            failures += [str(error)] if path in named else []
+        except ReadError as error:
+            failures.append(str(error))
+    children = {child.file for session in sessions for child in session.children if child.file != session.file}
+    return [session for session in sessions if session.file not in children], failures
+
+
+def _find_by_id_prefix(reference: str, files: Sequence[Path]) -> list[Session]:
+    sessions, _ = read_sessions(files, is_wanted=lambda id: id.startswith(reference))
+    family = [member for session in sessions for member in (session, *session.children)]
+    matches = [session for session in family if session.id.startswith(reference)]
+    return [session for session in matches if session.id == reference] or matches
+
+
+def _find_archived_session(reference: str) -> Session | None:
+    from thresher.store import NotStoredError
+
+    memory = open_existing_memory()
+    try:
+        return memory.session(reference) if memory is not None else None
+    except NotStoredError:
+        return None
+
+
+def _from_archive(session: Session, why: str, *, reveal: bool) -> Session:
+    from thresher.memory.ingest.session_redaction import redact_session
+
+    warn(f"(from the archive: {why}{'' if reveal else '; secrets are redacted'})")
+    return session if reveal else redact_session(session)
+
+
+def _require_single(sessions: Sequence[Session], reference: str, hint: str) -> Session:
+    if len(sessions) == 1:
+        return sessions[0]
+    ids = ", ".join(session.id for session in sessions[:MAX_LISTED_IDS])
+    more = ", …" if len(sessions) > MAX_LISTED_IDS else ""
+    raise ReadError(f"`{reference}` matches {len(sessions)} sessions: {ids}{more}; {hint}")
