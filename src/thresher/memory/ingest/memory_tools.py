@@ -23,7 +23,8 @@ from typing import Any, Literal, NamedTuple
 from thresher.model import Session, ToolCall
 from thresher.model.harness_text import RECALLED_TEXT_ELEMENTS, find_harness_spans
 from thresher.model.jsontext import load_json_object
-from thresher.model.tool_calls import describe_tool_call, find_tool_kind
+from thresher.model.tool_calls import describe_tool_call
+from thresher.model.tool_catalog import find_tool_kind
 
 RecallKind = Literal["", "alone", "among"]
 """Result of checking a call for memory queries: none, all of it, or in one of several commands."""
