@@ -54,7 +54,7 @@ def _write(folder: Path, number: int, *rows: tuple[str, Any], **more: Any) -> st
 
 
 def _own(folder: Path, **more: Any) -> McpTools:
-    return McpTools(sources=[folder], discover=False, project="/work/till", environment={}, **more)
+    return McpTools(**{"sources": [folder], "discover": False, "project": "/work/till", "environment": {}, **more})
 
 
 def test_a_search_finds_the_right_session_and_names_the_next_call(tools: McpTools) -> None:
@@ -286,15 +286,14 @@ def test_the_id_of_the_call_identifies_the_caller(tmp_path: Path) -> None:
     assert "Paint the till green" in tools.get_context(hints=CallerHints(thread_id=first))
 
 
-def test_a_named_conversation_is_waited_for_and_not_guessed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_named_conversation_is_waited_for_and_not_guessed(tmp_path: Path) -> None:
     session = _write(tmp_path / "s", 1, ("user", "Paint the till green, please."))
-    monkeypatch.setattr("thresher.serve.mcp_tools.CALLER_WAIT_SECONDS", 0.0)
     for hints, environment in (
         (CallerHints(call_id="c9"), dict[str, str]()),
         (CallerHints(thread_id="t9"), {}),
         (CallerHints(), {"CLAUDE_CODE_SESSION_ID": str(uuid.UUID(int=9))}),
     ):
-        tools = McpTools(sources=[tmp_path / "s"], discover=False, project="/work/till", environment=environment)
+        tools = _own(tmp_path / "s", environment=environment, caller_wait=0.0)
         with pytest.raises(SessionNotWrittenError, match="try again"):
             tools.get_context(hints=hints)
         assert "green" in tools.get_context(hints=hints, session=session)
@@ -305,7 +304,6 @@ def test_a_named_conversation_is_waited_for_and_not_guessed(tmp_path: Path, monk
         waited.append(seconds)
         file.write_text(file.read_text() + _line(session, 1, "assistant", _asks("c9")))
 
-    monkeypatch.setattr("thresher.serve.mcp_tools.CALLER_WAIT_SECONDS", 60.0)
-    monkeypatch.setattr("thresher.serve.mcp_tools.time.sleep", written)
-    assert "the client names it" in _own(tmp_path / "s").get_context(hints=CallerHints(call_id="c9"))
+    tools = _own(tmp_path / "s", caller_wait=60.0, sleep=written)
+    assert "the client names it" in tools.get_context(hints=CallerHints(call_id="c9"))
     assert len(waited) == 1

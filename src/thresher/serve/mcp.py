@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
+from thresher import __version__
 from thresher.errors import OptionError, ThresherError
 from thresher.serve.caller import CallerHints
 from thresher.serve.mcp_tools import McpTools
@@ -47,7 +48,7 @@ SessionId = Annotated[str, Field(description="Session id, or the start of one.")
 def build_mcp_server(tools: McpTools) -> MCPServer[Any]:
     """Build the server with all its tools."""
     server = MCPServer(
-        "thresher", instructions=SERVER_INSTRUCTIONS, version=_version(), log_level="WARNING", lifespan=_limit_threads
+        "thresher", instructions=SERVER_INSTRUCTIONS, version=__version__, log_level="WARNING", lifespan=_limit_threads
     )
 
     for function, title in (*_context_tools(tools), *_session_tools(tools), *_file_tools(tools)):
@@ -211,12 +212,6 @@ def _file_tools(tools: McpTools) -> list[tuple[Callable[..., str], str]]:
         return tools.changelog(session=session, project=project, since=since, max_tokens=max_tokens)
 
     return [(file_history, "Changes to a file"), (changelog, "Changes with their reasons")]
-
-
-def _version() -> str:
-    from thresher import __version__  # noqa: PLC0415 - the package imports lazily
-
-    return __version__
 
 
 # --- over HTTP -------------------------------------------------------------------------------------------------------

@@ -50,14 +50,14 @@ class McpClient(msgspec.Struct, frozen=True, kw_only=True):
     """Per platform ("" for others): the variable with the folder of the user's file, and the default folder."""
     user_files: tuple[str, ...]
     project_files: tuple[str, ...]
-    servers_key: str
+    servers_key: str = "mcpServers"
     """Key of the server table in the file."""
     entry_template: Mapping[str, Any]
     env_key: str = "env"
     """Key of the environment in the entry."""
     check_command: str
     """Command that lists the servers of the client."""
-    next_step: str
+    next_step: str = "start a new session"
     project_next_step: str
     """Next step for the user; most clients ask for approval of a project file, which anyone may have written."""
 
@@ -68,10 +68,8 @@ MCP_CLIENTS: Mapping[str, McpClient] = {
         folders={"": ("CLAUDE_CONFIG_DIR", "~")},
         user_files=(".claude.json",),
         project_files=(".mcp.json",),
-        servers_key="mcpServers",
         entry_template=_STDIO,
         check_command="claude mcp list",
-        next_step="start a new session",
         project_next_step="start a new session there and approve the server when asked",
     ),
     "codex": McpClient(
@@ -82,7 +80,6 @@ MCP_CLIENTS: Mapping[str, McpClient] = {
         servers_key="mcp_servers",
         entry_template={"command": _PROGRAM, "args": _ARGUMENTS},
         check_command="codex mcp list",
-        next_step="start a new session",
         project_next_step="start a new session there; Codex reads the file only if the project is trusted",
     ),
     "gemini-cli": McpClient(
@@ -90,7 +87,6 @@ MCP_CLIENTS: Mapping[str, McpClient] = {
         folders={"": ("GEMINI_CLI_HOME", "~")},
         user_files=(".gemini/settings.json",),
         project_files=(".gemini/settings.json",),
-        servers_key="mcpServers",
         entry_template={"command": _PROGRAM, "args": _ARGUMENTS},
         check_command="gemini mcp list",
         next_step="start a new session, in a folder that Gemini CLI trusts",
@@ -113,7 +109,6 @@ MCP_CLIENTS: Mapping[str, McpClient] = {
         folders={"": ("", "~")},
         user_files=(".cursor/mcp.json",),
         project_files=(".cursor/mcp.json",),
-        servers_key="mcpServers",
         entry_template=_STDIO,
         check_command="agent mcp list (Cursor's CLI), or the list of MCP servers in Cursor's settings",
         next_step="start Cursor again and see that the server is switched on",

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -62,7 +62,7 @@ NO_HINTS = CallerHints()
 class McpTools:
     """All tools of the server."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the options of the server
         self,
         *,
         home: str | os.PathLike[str] | None = None,
@@ -71,8 +71,11 @@ class McpTools:
         session: str = "",
         project: str = "",
         environment: Mapping[str, str] | None = None,
+        caller_wait: float = CALLER_WAIT_SECONDS,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """`session` is the conversation that all calls come from, if known; `project` is its folder."""
+        self._caller_wait, self._sleep = caller_wait, sleep
         self._memory_options: dict[str, Any] = {"home": home, "sources": sources, "discover": discover}
         self._session, self._project = session, project or str(Path.cwd())
         self._environment = os.environ if environment is None else environment
@@ -128,7 +131,7 @@ class McpTools:
 
     def _wait_for_caller(self, session: str = "", project: str = "", hints: CallerHints = NO_HINTS) -> Caller:
         """Return the calling conversation; wait a little for a named one, since agents write late."""
-        deadline = time.monotonic() + CALLER_WAIT_SECONDS
+        deadline = time.monotonic() + self._caller_wait
         while True:
             self._synced_memory()
             try:
@@ -136,7 +139,7 @@ class McpTools:
             except SessionNotWrittenError:
                 if time.monotonic() > deadline:
                     raise
-            time.sleep(CALLER_POLL_SECONDS)
+            self._sleep(CALLER_POLL_SECONDS)
 
     # --- the context of a sub-agent's parent ---------------------------------------------------------------------
 

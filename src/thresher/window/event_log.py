@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from msgspec import structs
+
 from thresher.edits import list_targets
 from thresher.edits.explain import UNREPORTED_REFUSALS
 from thresher.store import short_id
@@ -47,45 +49,33 @@ class EventLog:
         self, change: AppliedReplan, before: WindowConversation, after: WindowConversation, cost: float, read: float
     ) -> None:
         """Report a change from one state of a conversation to another; `read` is the price of cached tokens."""
-        self._publish(
-            WindowEvent(
-                trigger=change.trigger,
-                reason=change.reason,
-                time=self._time,
-                model=self._model,
-                calls_before=after.calls,
-                tokens_before=before.tokens,
-                tokens_after=after.tokens,
-                first_changed=count_shared_items(before.sent_messages, after.sent_messages),
-                cost=cost,
-                saving_per_call=read * (before.tokens - after.tokens) / 1_000_000,
-                edits=dict(Counter(str(type(edit).__struct_config__.tag) for edit in change.new_edits)),
-                removed_ids=tuple(
-                    short_id(target.content) for edit in change.new_edits for target in list_targets(edit)
-                ),
-                rejected_edits=tuple(
-                    f"{refusal.policy}: {refusal.parts} × {refusal.reason}"
-                    for refusal in change.plan.refused
-                    if refusal.reason not in UNREPORTED_REFUSALS
-                ),
-                notes=change.plan.notes,
-            )
+        removed = (target for edit in change.new_edits for target in list_targets(edit))
+        refusals = (refusal for refusal in change.plan.refused if refusal.reason not in UNREPORTED_REFUSALS)
+        event = WindowEvent(
+            trigger=change.trigger,
+            reason=change.reason,
+            time=self._time,
+            model=self._model,
+            calls_before=after.calls,
+            tokens_before=before.tokens,
+            tokens_after=after.tokens,
+            first_changed=count_shared_items(before.sent_messages, after.sent_messages),
+            cost=cost,
+            saving_per_call=read * (before.tokens - after.tokens) / 1_000_000,
+            edits=dict(Counter(str(type(edit).__struct_config__.tag) for edit in change.new_edits)),
+            removed_ids=tuple(short_id(target.content) for target in removed),
+            rejected_edits=tuple(f"{refusal.policy}: {refusal.parts} × {refusal.reason}" for refusal in refusals),
+            notes=change.plan.notes,
         )
+        self._publish(event)
 
     def report(self, trigger: Trigger, reason: str, conversation: WindowConversation | None) -> None:
         """Report an event that changes nothing in the request."""
-        tokens, calls = (conversation.tokens, conversation.calls) if conversation is not None else (0, 0)
-        self._publish(
-            WindowEvent(
-                trigger=trigger,
-                reason=reason,
-                time=self._time,
-                model=self._model,
-                calls_before=calls,
-                tokens_before=tokens,
-                tokens_after=tokens,
-            )
-        )
+        event = WindowEvent(trigger=trigger, reason=reason, time=self._time, model=self._model)
+        if conversation is not None:
+            tokens = conversation.tokens
+            event = structs.replace(event, calls_before=conversation.calls, tokens_before=tokens, tokens_after=tokens)
+        self._publish(event)
 
     def report_failures(self, conversation: WindowConversation) -> None:
         """Report the failures of helpers since the last call."""

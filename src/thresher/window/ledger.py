@@ -136,16 +136,7 @@ class Ledger:
             self._cached_replans[number] = _decode_replan(body, self._file.name)
         return self._cached_replans[number]
 
-    def record_replan(self, replan: ReplanRecord) -> ReplanRecord:
-        """Store a replan; if another process has stored one with the same key, return that one instead."""
-        self._execute(
-            "INSERT INTO epochs (chain, serial, body) VALUES (?, ?, ?) ON CONFLICT (chain, serial) DO NOTHING",
-            (replan.chain, replan.serial, msgspec.json.encode(replan)),
-        )
-        self._load_new_rows()
-        return self._find_replan(replan.key)
-
-    def new_replan(
+    def record_replan(
         self,
         chain: Sequence[bytes],
         before: ReplanRecord | None,
@@ -153,10 +144,21 @@ class Ledger:
         at: float,
         added: tuple[Edit, ...],
         removed: tuple[Occurrence, ...],
-    ) -> ReplanRecord:
-        """Return a replan for the last of these prefixes, not stored yet."""
+    ) -> tuple[ReplanRecord, bool]:
+        """Store a replan for the last of these prefixes.
+
+        If another process has stored one with the same key, return that one and False.
+        """
         serial = len(self._numbers_by_prefix.get(chain[-1], ()))
-        return ReplanRecord(chain[-1], serial, len(chain), before.key if before else None, trigger, at, added, removed)
+        parent = before.key if before else None
+        replan = ReplanRecord(chain[-1], serial, len(chain), parent, trigger, at, added, removed)
+        self._execute(
+            "INSERT INTO epochs (chain, serial, body) VALUES (?, ?, ?) ON CONFLICT (chain, serial) DO NOTHING",
+            (replan.chain, replan.serial, msgspec.json.encode(replan)),
+        )
+        self._load_new_rows()
+        stored = self._find_replan(replan.key)
+        return stored, stored == replan
 
     # --- facts ---------------------------------------------------------------------------------------------------
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
-from thresher.budget.options import PlanOptions
+from thresher.budget.options import PlanOptions, check_option_names
 from thresher.budget.thresholds import Thresholds
+from thresher.deprecation import rename_options, rename_value
 from thresher.dialects.cache_control import CacheBreakpointMode, CacheTtl
 from thresher.errors import OptionError
 from thresher.store import ContentStore
@@ -13,9 +14,9 @@ from thresher.summarize import Judge, Summarizer
 from thresher.window.events import WindowEvent
 from thresher.window.ledger import Ledger
 from thresher.window.prices import Prices
-from thresher.window.replanner import OnOverflow
 from thresher.window.summary_jobs import SummaryTiming
 
+OnOverflow = Literal["send", "raise"]
 RENAMED_OPTIONS = {
     "life": "cache_ttl",
     "marks": "cache_breakpoints",
@@ -55,22 +56,27 @@ class WindowOptions(PlanOptions, total=False):
     """Callback for each event."""
 
 
-def check_window_choice(**options: tuple[Any, Any]) -> None:
-    """Raise `OptionError` for a value outside its choices."""
-    for name, (value, choices) in options.items():
-        if value not in get_args(choices):
-            raise OptionError(f"`{name}` must be one of {', '.join(get_args(choices))}, got {value!r}")
+_CHOICES: dict[str, Any] = {
+    "on_overflow": OnOverflow,
+    "cache_breakpoints": CacheBreakpointMode,
+    "cache_ttl": CacheTtl,
+    "summaries": SummaryTiming,
+}
+_TYPES = {"thresholds": Thresholds, "prices": Prices}
 
 
-def check_window_option_type(**options: tuple[Any, type]) -> None:
-    """Raise `OptionError` for a value of the wrong type."""
-    for name, (value, kind) in options.items():
-        if value is not None and not isinstance(value, kind):
-            raise OptionError(f"`{name}` must be a `thresher.window.{kind.__name__}`, got {value!r}")
-
-
-def check_callable(**options: Any) -> None:
-    """Raise `OptionError` for a value that is not callable."""
+def check_window_options(options: WindowOptions) -> None:
+    """Rename old options, and raise `OptionError` for unknown names and invalid values."""
+    rename_options("Window", options, RENAMED_OPTIONS)
+    check_option_names(options, WindowOptions.__annotations__)
+    if "summaries" in options:
+        options["summaries"] = rename_value("Window", "summaries", options["summaries"], {"now": "blocking"})
     for name, value in options.items():
-        if value is not None and not callable(value):
+        if name in _CHOICES and value not in get_args(_CHOICES[name]):
+            raise OptionError(f"`{name}` must be one of {', '.join(get_args(_CHOICES[name]))}, got {value!r}")
+        if value is None:
+            continue
+        if name in _TYPES and not isinstance(value, _TYPES[name]):
+            raise OptionError(f"`{name}` must be a `thresher.window.{_TYPES[name].__name__}`, got {value!r}")
+        if name in ("summarizer", "judge", "on_event") and not callable(value):
             raise OptionError(f"`{name}` must be callable, got {value!r}")

@@ -5,33 +5,37 @@ This half of the window weighs the saving of an edit against its cost. The modul
 
 from collections.abc import Callable
 from functools import cache
-from typing import Literal
+from threading import RLock
+from typing import Unpack
 
 from msgspec import structs
 
 from thresher.budget.escalation import build_budget_error
-from thresher.budget.fitting import PlanSetup, default_budget, store_removed_parts
+from thresher.budget.fitting import default_budget, resolve_plan_setup, store_removed_parts
+from thresher.budget.options import PlanOptions
 from thresher.budget.thresholds import Thresholds
-from thresher.dialects.cache_control import CacheTtl
 from thresher.edits import ThinkingRule, finish_plan
+from thresher.model import History
 from thresher.model.turns import is_prompt
+from thresher.policies import PolicyLike
 from thresher.store import ContentStore, StoreError, default_content_store
 from thresher.window.cache_state import MAX_CONVERSATIONS, PromptCacheTracker
 from thresher.window.conversation import NewContent, WindowConversation, repair_if_possible
 from thresher.window.event_log import EventLog
 from thresher.window.events import EXTERNAL_REPLAN, AppliedReplan, Trigger
 from thresher.window.ledger import Ledger, LedgerError, diff_edits, index_by_target
+from thresher.window.options import WindowOptions, check_window_options
 from thresher.window.prices import Prices, prices_for_model_name
 from thresher.window.refetches import RefetchTracker
-from thresher.window.replan import ReplanContext, select_window_policies
-from thresher.window.request import WindowRequest
+from thresher.window.replan import ReplanContext, plan_worthwhile_edits, select_window_policies
+from thresher.window.request import WindowRequest, resolve_window_dialect
 from thresher.window.summary_jobs import SummaryJobs
 from thresher.window.triggers import (
+    REASON_TEMPLATES,
     ReplanDecision,
     choose_protected_age,
     decide_carried_edits,
     decide_forced_replan,
-    decide_optional_replan,
     estimate_clearing,
     find_fill_start,
     is_replan_worthwhile,
@@ -39,27 +43,43 @@ from thresher.window.triggers import (
 from thresher.window.usage import UsageObserver
 from thresher.window.veto import EditVeto
 
-OnOverflow = Literal["send", "raise"]
-
 
 class Replanner:
     """Replans the conversations of a window when a replan pays, is free, or is necessary."""
 
-    ledger: Ledger
-    _setup: PlanSetup
-    _store: ContentStore | None
-    _prices: Prices | None
-    _thresholds: Thresholds
-    _on_overflow: OnOverflow
-    _cache_ttl: CacheTtl
-    _event_log: EventLog
-    _can_drop_thinking: bool
-    _conversations: list[WindowConversation]
-    _cache: PromptCacheTracker
-    _refetches: RefetchTracker
-    _veto: EditVeto
-    _summary_jobs: SummaryJobs
-    _usage_observer: UsageObserver
+    def __init__(self, policy: PolicyLike = "auto", **options: Unpack[WindowOptions]) -> None:
+        """Start a new window, or resume from a `ledger`; see `WindowOptions` for the options.
+
+        `policy`, `budget`, `model`, `thinking`, `counter` and the filter options are those of `plan`.
+        """
+        check_window_options(options)
+        format, ledger = options.pop("format", None), options.pop("ledger", None)
+        summarizer, judge = options.pop("summarizer", None), options.pop("judge", None)
+        thresholds, on_event = options.pop("thresholds", None), options.pop("on_event", None)
+        summaries = options.pop("summaries", "background")
+        self._store = options.pop("store", None)
+        self._prices = options.pop("prices", None)
+        self._on_overflow = options.pop("on_overflow", "send")
+        self._breakpoint_mode = options.pop("cache_breakpoints", "auto")
+        self._cache_ttl = options.pop("cache_ttl", "5m")
+        self._policy = policy
+        self._plan_options: PlanOptions = options
+        self._setup = resolve_plan_setup(History(), policy, options)
+        self._format = None if format is None else resolve_window_dialect(format).name
+        self._thresholds = thresholds or Thresholds(**self._setup.settings.thresholds)
+        self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
+        self._event_log = EventLog(on_event)
+        self._model = ""
+        self._can_drop_thinking = False
+        self._conversations: list[WindowConversation] = []
+        """The latest conversations, newest last."""
+        self._request: WindowRequest | None = None
+        self._cache = PromptCacheTracker(self.ledger)
+        self._refetches = RefetchTracker(self.ledger)
+        self._veto = EditVeto(self._refetches, self.ledger, judge, self._event_log.failures.append)
+        self._summary_jobs = SummaryJobs(self.ledger, summarizer, summaries, self._event_log.failures.append)
+        self._usage_observer = UsageObserver()
+        self._lock = RLock()
 
     def _switch_to(self, conversation: WindowConversation, replaced: WindowConversation | None) -> None:
         """Make a conversation the current one, in place of its earlier state."""
@@ -148,10 +168,12 @@ class Replanner:
         backs_off = trigger == "break_even" and conversation.tokens < state.retry_above_tokens
         if backs_off or not is_replan_worthwhile(best, further, avoidable_cost, thresholds):
             return None
-        decision = decide_optional_replan(trigger, build_context, further, avoidable_cost, thresholds, self._veto)
-        if decision is None:
-            self._back_off(conversation)
-        return decision
+        offer = plan_worthwhile_edits(build_context(), self._veto)
+        if offer is not None and is_replan_worthwhile(offer[1], further, avoidable_cost, thresholds):
+            draft, break_even = offer
+            return ReplanDecision(trigger, REASON_TEMPLATES[trigger].format(saved=break_even.tokens_saved), draft)
+        self._back_off(conversation)
+        return None
 
     def _back_off(self, conversation: WindowConversation) -> None:
         """Postpone the next attempt until more can be saved, twice as much after each fruitless attempt."""
@@ -199,18 +221,17 @@ class Replanner:
         if not added and not removed and conversation.is_legal:
             self._back_off(conversation)
             return conversation
-        replan = self.ledger.new_replan(
-            conversation.prefix_digests, conversation.last_replan, decision.trigger, now, added, removed
-        )
         try:
             store_removed_parts(history, structs.replace(plan, edits=added), self.store)
-            recorded = self.ledger.record_replan(replan)
+            replan, is_own = self.ledger.record_replan(
+                conversation.prefix_digests, conversation.last_replan, decision.trigger, now, added, removed
+            )
         except (StoreError, LedgerError) as error:
             self._event_log.report("store", f"nothing was removed: {error}", conversation)
             self._back_off(conversation)
             return conversation
-        edits = self.ledger.active_edits(recorded)
-        after = WindowConversation(request, recorded, edits, conversation.token_weights, conversation)
+        edits = self.ledger.active_edits(replan)
+        after = WindowConversation(request, replan, edits, conversation.token_weights, conversation)
         self._refetches.record_removed(after.original, after.edits.values())
         self._switch_to(after, conversation)
         state = self._cache.state
@@ -221,7 +242,7 @@ class Replanner:
             state.fruitless_attempts = 0
         self._summary_jobs.request_missing(history, structs.replace(plan, edits=tuple(after.edits.values())))
         change = EXTERNAL_REPLAN
-        if recorded == replan:
+        if is_own:
             change = AppliedReplan(decision.trigger, decision.reason, plan, added)
         cost = prices.request_cost(after.tokens, self._cached_tokens(after, now))
         cost -= prices.request_cost(conversation.tokens, cached)

@@ -24,18 +24,8 @@ MAX_LISTED = 32
 
 AttributeValue = str | bool | int | float | Sequence[str]
 
-_SCALAR_FIELDS = (
-    "trigger",
-    "reason",
-    "time",
-    "calls_before",
-    "tokens_before",
-    "tokens_after",
-    "first_changed",
-    "cost",
-    "saving_per_call",
-)
 _LIST_FIELDS = ("removed_ids", "rejected_edits", "notes")
+_SCALAR_FIELDS = [name for name in WindowEvent.__struct_fields__ if name not in ("model", "edits", *_LIST_FIELDS)]
 
 
 def add_span_event(event: WindowEvent) -> None:

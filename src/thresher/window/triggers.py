@@ -1,7 +1,5 @@
 """The decision to replan: because the request does not fit, because a replan pays, or because it is free."""
 
-from collections.abc import Callable
-
 from msgspec import Struct
 
 from thresher.budget.thresholds import Thresholds
@@ -11,12 +9,7 @@ from thresher.window.break_even import BreakEven, find_best_break_even
 from thresher.window.conversation import WindowConversation
 from thresher.window.events import Trigger
 from thresher.window.prices import Prices
-from thresher.window.replan import (
-    ReplanContext,
-    plan_worthwhile_edits,
-    shrink_to_target,
-    truncate_oversized_results,
-)
+from thresher.window.replan import ReplanContext, shrink_to_target, truncate_oversized_results
 from thresher.window.veto import EditFilter, allow_all_edits
 
 MIN_HIGH_WATER_SAVING = 0.15
@@ -99,24 +92,6 @@ def is_replan_worthwhile(
     if break_even is None or break_even.tokens_saved < thresholds.min_saving or break_even.net_gain(further) <= 0:
         return False
     return avoidable_cost >= thresholds.patience * max(0.0, break_even.cost)
-
-
-def decide_optional_replan(
-    trigger: Trigger,
-    build_context: Callable[[], ReplanContext],
-    further: int,
-    avoidable_cost: float,
-    thresholds: Thresholds,
-    edit_filter: EditFilter,
-) -> ReplanDecision | None:
-    """Decide on a replan with the edits of the policies, if it pays."""
-    offer = plan_worthwhile_edits(build_context(), edit_filter)
-    if offer is None:
-        return None
-    draft, break_even = offer
-    if not is_replan_worthwhile(break_even, further, avoidable_cost, thresholds):
-        return None
-    return ReplanDecision(trigger, REASON_TEMPLATES[trigger].format(saved=break_even.tokens_saved), draft)
 
 
 def choose_protected_age(conversation: WindowConversation, budget: int, thresholds: Thresholds) -> int:

@@ -8,99 +8,39 @@ goes to the ledger before the request is sent, and every replan is an event.
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from threading import RLock
 from typing import Any, TypeVar, Unpack
 
 from msgspec import structs
 
 from thresher.budget.fitting import resolve_plan_setup
-from thresher.budget.options import PlanOptions, check_option_names
-from thresher.budget.thresholds import Thresholds
-from thresher.deprecation import rename_options, rename_value
 from thresher.dialects import emit, parse
-from thresher.dialects.cache_control import CacheBreakpointMode, CacheTtl
 from thresher.dialects.table import find_vendor_dialect, get_native_dialect
 from thresher.errors import OptionError
 from thresher.model import History, Message, Session
 from thresher.policies import PolicyLike
 from thresher.summarize import SummaryRequest
 from thresher.tokens import token_weights_for
-from thresher.window.cache_state import PromptCacheTracker, conversation_key
+from thresher.window.cache_state import conversation_key
 from thresher.window.conversation import NewContent, WindowConversation, parse_request_prompt
-from thresher.window.event_log import EventLog
 from thresher.window.events import EXTERNAL_REPLAN, WindowEvent
-from thresher.window.ledger import EditsByTarget, Ledger, LedgerError
-from thresher.window.options import (
-    RENAMED_OPTIONS,
-    WindowOptions,
-    check_callable,
-    check_window_choice,
-    check_window_option_type,
-)
-from thresher.window.prices import Prices
-from thresher.window.refetches import RefetchTracker
-from thresher.window.replanner import OnOverflow, Replanner
+from thresher.window.ledger import EditsByTarget, LedgerError
+from thresher.window.options import WindowOptions
+from thresher.window.replanner import Replanner
 from thresher.window.request import (
     WindowRequest,
     compute_prefix_digests,
     has_nothing_to_fit,
     is_for_vendor,
     read_request,
-    resolve_window_dialect,
     to_epoch_seconds,
 )
-from thresher.window.summary_jobs import SummaryJobs, SummaryTiming
-from thresher.window.usage import UsageObserver, parse_provider_usage
-from thresher.window.veto import EditVeto
+from thresher.window.usage import parse_provider_usage
 
 M = TypeVar("M")
 
 
 class Window(Replanner):
     """Keeps a growing conversation within a token budget and its prefix in the provider's prompt cache."""
-
-    def __init__(self, policy: PolicyLike = "auto", **options: Unpack[WindowOptions]) -> None:
-        """Start a new window, or resume from a `ledger`; see `WindowOptions` for the options.
-
-        `policy`, `budget`, `model`, `thinking`, `counter` and the filter options are those of `plan`.
-        """
-        rename_options("Window", options, RENAMED_OPTIONS)
-        check_option_names(options, WindowOptions.__annotations__)
-        format, ledger = options.pop("format", None), options.pop("ledger", None)
-        summarizer, judge = options.pop("summarizer", None), options.pop("judge", None)
-        thresholds, on_event = options.pop("thresholds", None), options.pop("on_event", None)
-        summaries = rename_value("Window", "summaries", options.pop("summaries", "background"), {"now": "blocking"})
-        self._store = options.pop("store", None)
-        self._prices = options.pop("prices", None)
-        self._on_overflow = options.pop("on_overflow", "send")
-        self._breakpoint_mode = options.pop("cache_breakpoints", "auto")
-        self._cache_ttl = options.pop("cache_ttl", "5m")
-        check_window_choice(
-            on_overflow=(self._on_overflow, OnOverflow),
-            cache_breakpoints=(self._breakpoint_mode, CacheBreakpointMode),
-            cache_ttl=(self._cache_ttl, CacheTtl),
-            summaries=(summaries, SummaryTiming),
-        )
-        check_window_option_type(thresholds=(thresholds, Thresholds), prices=(self._prices, Prices))
-        check_callable(summarizer=summarizer, judge=judge, on_event=on_event)
-        self._policy = policy
-        self._plan_options: PlanOptions = options
-        self._setup = resolve_plan_setup(History(), policy, options)
-        self._format = None if format is None else resolve_window_dialect(format).name
-        self._thresholds = thresholds or Thresholds(**self._setup.settings.thresholds)
-        self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
-        self._event_log = EventLog(on_event)
-        self._model = ""
-        self._can_drop_thinking = False
-        self._conversations: list[WindowConversation] = []
-        """The latest conversations, newest last."""
-        self._request: WindowRequest | None = None
-        self._cache = PromptCacheTracker(self.ledger)
-        self._refetches = RefetchTracker(self.ledger)
-        self._veto = EditVeto(self._refetches, self.ledger, judge, self._event_log.failures.append)
-        self._summary_jobs = SummaryJobs(self.ledger, summarizer, summaries, self._event_log.failures.append)
-        self._usage_observer = UsageObserver()
-        self._lock = RLock()
 
     @property
     def events(self) -> list[WindowEvent]:
