@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_window import PATIENT, Loop, triggers, window
+from test_window import PATIENT, Loop, make_window, triggers
 
 from thresher.edits import Drop, Replace, Summarize, Truncate
 from thresher.errors import OptionError
@@ -42,7 +42,7 @@ def test_old_names_of_thresholds_and_events_warn_and_work() -> None:
     assert old == Thresholds(keep_calls=1, min_saving=50, patience=0)
     with pytest.warns(DeprecationWarning, match="keep_calls"):
         assert old.age == 1  # type: ignore[attr-defined]
-    loop, one = Loop(), window(thresholds=old)
+    loop, one = Loop(), make_window(thresholds=old)
     for call in range(8):
         loop.step()
         one.fit(loop.messages, at=call)
@@ -55,7 +55,7 @@ def test_old_names_of_thresholds_and_events_warn_and_work() -> None:
 
 def test_a_window_resumes_from_a_ledger_with_old_names(tmp_path: Path) -> None:
     file = tmp_path / "ledger"
-    loop, one = Loop(), window(ledger=file, thresholds=PATIENT)
+    loop, one = Loop(), make_window(ledger=file, thresholds=PATIENT)
     for call in range(30):
         loop.step()
         sent = one.fit(loop.messages, at=call)
@@ -76,7 +76,7 @@ def test_a_window_resumes_from_a_ledger_with_old_names(tmp_path: Path) -> None:
             database.execute("UPDATE epochs SET body = ? WHERE number = ?", (json.dumps(row).encode(), number))
     assert rewritten
     assert renamed
-    again = window(ledger=file, store=one.store, thresholds=PATIENT)
+    again = make_window(ledger=file, store=one.store, thresholds=PATIENT)
     assert again.fit(loop.messages, at=30) == sent
     assert again.events == []
 
