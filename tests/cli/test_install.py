@@ -213,8 +213,8 @@ def test_the_entry_contains_the_data_folder(monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_entry_starts_this_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = tmp_path / "thresher.exe"
     own.touch(mode=0o755)
-    monkeypatch.setattr(sys, "argv", [str(own)])
+    module = Path(install_module.__file__).with_name("__main__.py")
     monkeypatch.setenv("PATH", "")
-    assert find_mcp_server_command() == (str(own), "mcp")
-    monkeypatch.setattr(sys, "argv", [str(Path(install_module.__file__).with_name("__main__.py"))])
-    assert find_mcp_server_command() == (sys.executable, "-m", "thresher.cli", "mcp")
+    for program, command in ((own, (str(own),)), (module, (sys.executable, "-m", "thresher.cli"))):
+        monkeypatch.setattr(sys, "argv", [str(program)])
+        assert find_mcp_server_command() == (*command, "mcp")

@@ -158,9 +158,9 @@ def _sniff(source: SourceFile) -> int:
     return 2 if has_steps and text_at(document, "agent", "name") else 0
 
 
-def find_atif_homes(environment: Mapping[str, str], home: Path, platform: str = sys.platform) -> list[SessionFolder]:
+def find_atif_homes(environment: Mapping[str, str], home: Path, platform: str = "") -> list[SessionFolder]:
     """Return the session folder of Devin's CLI. Harbor keeps each run in the folder of its job."""
-    if platform == "win32":
+    if (platform or sys.platform) == "win32":
         root = Path(environment.get("LOCALAPPDATA") or home / "AppData" / "Local")
     else:
         root = Path(environment.get("XDG_DATA_HOME") or home / ".local" / "share")

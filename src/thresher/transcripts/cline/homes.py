@@ -11,11 +11,11 @@ HOSTS = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf")
 SERVERS = (".vscode-server", ".vscode-server-insiders", ".vscode-remote", ".cursor-server", ".windsurf-server")
 
 
-def find_cline_homes(environment: Mapping[str, str], home: Path, platform: str = sys.platform) -> list[SessionFolder]:
+def find_cline_homes(environment: Mapping[str, str], home: Path, platform: str = "") -> list[SessionFolder]:
     """Return the folders of all editors, local and remote, and of the CLIs."""
-    if platform == "darwin":
+    if (platform or sys.platform) == "darwin":
         root = home / "Library" / "Application Support"
-    elif platform == "win32":
+    elif (platform or sys.platform) == "win32":
         root = Path(environment.get("APPDATA") or home / "AppData" / "Roaming")
     else:
         root = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")

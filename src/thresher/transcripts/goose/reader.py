@@ -112,17 +112,17 @@ def _sniff_database(source: SourceFile) -> int:
     return 1 if source.path.name == DATABASE and not source.tables else 0
 
 
-def find_goose_homes(environment: Mapping[str, str], home: Path, platform: str = sys.platform) -> list[SessionFolder]:
+def find_goose_homes(environment: Mapping[str, str], home: Path, platform: str = "") -> list[SessionFolder]:
     """Return the folders in `GOOSE_PATH_ROOT`, else in the user's data folders."""
     root = Path(environment.get("GOOSE_PATH_ROOT") or "")
     if root.is_absolute():
         folders = [root / "data"]
-    elif platform == "win32":
+    elif (platform or sys.platform) == "win32":
         roaming = Path(environment.get("APPDATA") or home / "AppData" / "Roaming")
         folders = [roaming / "Block" / "goose" / "data"]
     else:
         folders = [Path(environment.get("XDG_DATA_HOME") or home / ".local" / "share") / "goose"]
-        if platform == "darwin":
+        if (platform or sys.platform) == "darwin":
             desktop = home / "Library" / "Application Support" / "Block" / "goose"
             folders += [desktop / "data", desktop]
     # The first version with a database imported all files and kept the originals.
